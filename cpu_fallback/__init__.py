@@ -1,0 +1,28 @@
+"""The compiled CPU kernels: which instruction sets they can use here, and how many threads."""
+
+from __future__ import annotations
+
+import os
+
+from gpuqs.cpu_fallback.scorer import Bitslice, QuickScorer, Values, Walk, available_isas
+from gpuqs.errors import DeviceError
+
+__all__ = ["Bitslice", "QuickScorer", "Values", "Walk", "available_isas", "default_threads", "isa"]
+
+
+def isa() -> str:
+    """The instruction set in use: the best of this processor's, or what ``GPUQS_ISA`` names."""
+    here = available_isas()
+    forced = os.environ.get("GPUQS_ISA")
+    if not forced:
+        return here[0]
+    if forced not in here:
+        raise DeviceError(f"GPUQS_ISA={forced} is not one that this processor has: {', '.join(here)}")
+    return forced
+
+
+def default_threads() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

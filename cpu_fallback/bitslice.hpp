@@ -1,0 +1,52 @@
+// What the bit-sliced kernels read: gpuqs/layout/ranks.py and gpuqs/layout/bitslice.py as C structs.
+#pragma once
+#include <cstdint>
+
+#include "documents.hpp"
+
+namespace gpuqs {
+
+struct RankModel {
+    Columns columns;
+    bool single;  // documents are cast to float32 first
+    const uint8_t* n_bits;
+    const uint8_t* marks_missing;
+    const int32_t* plane_offsets;  // [columns + 1]
+    const int64_t* level_offsets;
+    const float* levels;
+    const int64_t* offsets;  // of a column's thresholds
+    const double* threshold;
+};
+
+struct Segment {
+    uint16_t column, high;
+    uint8_t nan_left, count;
+};
+
+struct Node {
+    uint16_t predicate, first, end, slot;
+};
+
+struct BitsliceModel {
+    RankModel ranks;
+    int32_t n_trees;
+    int32_t n_batches;
+    int32_t trees_merged;
+    const int32_t* batch_offsets;
+    const int64_t* batch_segments;
+    const Segment* segments;
+    const uint8_t* low;
+    const int64_t* batch_low;
+    int32_t n_words;
+    const int64_t* group_nodes;
+    const Node* nodes;
+    const uint16_t* tree_slot;
+    const uint16_t* tree_leaves;
+    int32_t n_slots;
+    int32_t leaf_bytes;  // 1: at most 256 leaves a tree; 2
+};
+
+// Documents whose values are laid out feature-major at a time, while their ranks are found.
+constexpr int kRankBlock = 128;
+
+}  // namespace gpuqs

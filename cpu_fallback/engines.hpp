@@ -1,0 +1,137 @@
+// The engines as the driver runs them: which kernel, on how many documents, with how much scratch.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace gpuqs {
+
+inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Engines that read documents as values, feature-major: x[column][document block], float or double.
+class ByValue : public ExitLeaves {
+public:
+    ByValue(const Kernels& kernels, const Columns& columns, bool single, int block)
+        : kernels_(kernels), columns_(columns), single_(single), block_(block) {}
+
+    int document_block() const override { return block_; }
+    size_t scratch_bytes() const override { return whole_lines(sizeof(Head)) + x_bytes() + bits_bytes(); }
+    void load(const Documents& documents, int64_t first, int n, void* scratch) const override {
+        Head* head = static_cast<Head*>(scratch);
+        head->is_double = documents.is_double && !single_;
+        if (head->is_double)
+            kernels_.load_double(documents, first, n, columns_, block_, x<double>(scratch));
+        else
+            kernels_.load_float(documents, first, n, columns_, block_, x<float>(scratch));
+    }
+
+protected:
+    struct Head {
+        bool is_double;
+    };
+    virtual size_t bits_bytes() const { return 0; }
+    size_t x_bytes() const { return whole_lines(sizeof(double) * columns_.n * block_); }
+    static bool is_double(const void* scratch) { return static_cast<const Head*>(scratch)->is_double; }
+    template <class Value> static Value* x(void* scratch) {
+        return reinterpret_cast<Value*>(static_cast<char*>(scratch) + whole_lines(sizeof(Head)));
+    }
+    void* bits(void* scratch) const { return static_cast<char*>(scratch) + whole_lines(sizeof(Head)) + x_bytes(); }
+
+    const Kernels& kernels_;
+    const Columns columns_;
+    const bool single_;
+    const int block_;
+};
+
+// qs (vectorised false) and vqs (true).
+class QuickScorer final : public ByValue {
+public:
+    QuickScorer(const Kernels& kernels, const QuickScorerModel& model, bool vectorised, int block)
+        : ByValue(kernels, model.columns, model.single, block), model_(model), vectorised_(vectorised) {}
+
+    int leaf_bytes() const override { return 1; }
+    int n_tree_blocks() const override { return model_.n_blocks; }
+    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    void find(int block, int n, void* scratch, void* leaf) const override {
+        uint8_t* to = static_cast<uint8_t*>(leaf);
+        if (is_double(scratch)) {
+            const auto find = vectorised_ ? kernels_.vqs_double : kernels_.qs_double;
+            find(model_, block, x<double>(scratch), n, block_, bits(scratch), to);
+        } else {
+            const auto find = vectorised_ ? kernels_.vqs_float : kernels_.qs_float;
+            find(model_, block, x<float>(scratch), n, block_, bits(scratch), to);
+        }
+    }
+
+private:
+    size_t bits_bytes() const override {
+        int trees = 0;
+        for (int b = 0; b < model_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
+        return static_cast<size_t>(trees) * (model_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
+    }
+    const QuickScorerModel model_;
+    const bool vectorised_;
+};
+
+class Walk final : public ByValue {
+public:
+    Walk(const Kernels& kernels, const WalkModel& model, int block)
+        : ByValue(kernels, model.columns, model.single, block), model_(model) {}
+
+    int leaf_bytes() const override { return 4; }
+    int n_tree_blocks() const override { return model_.n_blocks; }
+    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    void find(int block, int n, void* scratch, void* leaf) const override {
+        int32_t* to = static_cast<int32_t*>(leaf);
+        if (is_double(scratch))
+            kernels_.walk_double(model_, block, x<double>(scratch), n, block_, to);
+        else
+            kernels_.walk_float(model_, block, x<float>(scratch), n, block_, to);
+    }
+
+private:
+    const WalkModel model_;
+};
+
+// Scratch: planes, words of a block, slots of a group, documents feature-major.
+class Bitslice final : public ExitLeaves {
+public:
+    Bitslice(const Kernels& kernels, const BitsliceModel& model) : kernels_(kernels), model_(model) {
+        const int documents = document_block();
+        // planes_to_bytes leaves document 8 i + r at byte r * word_bytes + i.
+        for (int d = 0; d < documents; d++) order_.push_back(static_cast<uint16_t>(d % 8 * kernels.word_bytes + d / 8));
+    }
+
+    int document_block() const override { return kernels_.word_bytes * 8; }
+    int leaf_bytes() const override { return model_.leaf_bytes; }
+    int n_tree_blocks() const override { return model_.n_batches; }
+    int first_tree(int block) const override { return model_.batch_offsets[block]; }
+    const uint16_t* order() const override { return order_.data(); }
+    size_t scratch_bytes() const override { return planes_bytes() + words_bytes() + slots_bytes() + x_bytes(); }
+    void load(const Documents& documents, int64_t first, int n, void* scratch) const override {
+        char* at = static_cast<char*>(scratch);
+        void* x = at + planes_bytes() + words_bytes() + slots_bytes();
+        kernels_.rank(model_.ranks, documents, first, n, x, reinterpret_cast<uint8_t*>(at), kernels_.word_bytes);
+    }
+    void find(int block, int, void* scratch, void* leaf) const override {
+        char* planes = static_cast<char*>(scratch);
+        char* words = planes + planes_bytes();
+        if (model_.batch_segments[block] != model_.batch_segments[block + 1]) kernels_.predicates(model_, block, planes, words);
+        kernels_.programs(model_, block, words, words + words_bytes(), leaf);
+    }
+
+private:
+    size_t planes_bytes() const {
+        return whole_lines(static_cast<size_t>(model_.ranks.plane_offsets[model_.ranks.columns.n]) * kernels_.word_bytes);
+    }
+    size_t words_bytes() const { return whole_lines(static_cast<size_t>(model_.n_words) * kernels_.word_bytes); }
+    size_t slots_bytes() const { return whole_lines(static_cast<size_t>(model_.n_slots) * kernels_.word_bytes); }
+    size_t x_bytes() const { return whole_lines(sizeof(double) * model_.ranks.columns.n * kRankBlock); }
+
+    const Kernels& kernels_;
+    const BitsliceModel model_;
+    std::vector<uint16_t> order_;
+};
+
+}  // namespace gpuqs

@@ -1,0 +1,53 @@
+// The kernels that are compiled once per instruction set, as a table of functions.
+#pragma once
+#include <cstdint>
+
+#include "bitslice.hpp"
+#include "documents.hpp"
+#include "quickscorer.hpp"
+#include "scorer.hpp"
+#include "walk.hpp"
+
+namespace gpuqs {
+
+struct Kernels {
+    const char* isa;
+
+    // Documents [first, first + n) to feature-major x[column][stride].
+    void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
+    void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
+
+    // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
+    void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n,
+                       int stride, void* sums);
+
+    // leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride].
+    void (*qs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*qs_double)(const QuickScorerModel&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
+    void (*vqs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*vqs_double)(const QuickScorerModel&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*walk_float)(const WalkModel&, int block, const float* x, int n, int stride, int32_t* leaf);
+    void (*walk_double)(const WalkModel&, int block, const double* x, int n, int stride, int32_t* leaf);
+
+    // The stages of bitslice; its words hold 8 * word_bytes documents.
+    int word_bytes;
+    void (*rank)(const RankModel&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);
+    void (*predicates)(const BitsliceModel&, int batch, const void* planes, void* words);
+    void (*programs)(const BitsliceModel&, int batch, const void* words, void* slots, void* leaf);
+};
+
+// One table per instruction set, in a file of its own.
+extern const Kernels kernels_portable;
+#ifdef GPUQS_X86
+extern const Kernels kernels_sse42;
+extern const Kernels kernels_avx2;
+extern const Kernels kernels_avx512;
+extern const Kernels kernels_avx512vbmi;
+#endif
+
+// The best table that this processor runs, or the one of that name; null: no such name, or not on this processor.
+const Kernels& best_kernels();
+const Kernels* find_kernels(const char* isa);
+
+}  // namespace gpuqs

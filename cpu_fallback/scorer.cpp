@@ -1,0 +1,123 @@
+// The driver that all CPU engines share; see scorer.hpp for its loop.
+#include "scorer.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "kernels.hpp"
+
+namespace gpuqs {
+namespace {
+
+struct Free {
+    void operator()(void* p) const { std::free(p); }
+};
+using Buffer = std::unique_ptr<void, Free>;
+
+Buffer allocate(size_t bytes) {
+    const size_t whole = std::max<size_t>((bytes + 63) / 64 * 64, 64);
+    void* p = std::aligned_alloc(64, whole);
+    if (!p) throw std::bad_alloc();
+    std::memset(p, 0, whole);  // documents beyond a block's last have leaf 0
+    return Buffer(p);
+}
+
+struct Thread {
+    Buffer scratch, leaf, sums;
+};
+
+int largest_tree_block(const ExitLeaves& engine) {
+    int largest = 0;
+    for (int b = 0; b < engine.n_tree_blocks(); b++) largest = std::max(largest, engine.first_tree(b + 1) - engine.first_tree(b));
+    return largest;
+}
+
+// Runs work(thread, first document, documents) for every document block; memory is taken before any thread starts.
+template <class Work>
+void for_document_blocks(const ExitLeaves& engine, const Documents& documents, size_t sum_bytes, int n_threads, Work work) {
+    const int64_t block = engine.document_block();
+    const int64_t n_blocks = (documents.n + block - 1) / block;
+    n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_blocks)));
+    const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * block * engine.leaf_bytes();
+    std::vector<Thread> threads(n_threads);
+    for (Thread& thread : threads)
+        thread = {allocate(engine.scratch_bytes()), allocate(leaf_bytes), allocate(sum_bytes)};
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
+    for (int64_t b = 0; b < n_blocks; b++) {
+#ifdef _OPENMP
+        Thread& thread = threads[n_threads > 1 ? omp_get_thread_num() : 0];
+#else
+        Thread& thread = threads[0];
+#endif
+        work(thread, b * block, static_cast<int>(std::min(block, documents.n - b * block)));
+    }
+}
+
+template <class Sum>
+void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
+              int n_threads) {
+    const int stride = engine.document_block();
+    const int n_outputs = values.n_outputs;
+    const uint16_t* order = engine.order();
+    const Sum* start = static_cast<const Sum*>(values.start);
+    for_document_blocks(
+        engine, documents, sizeof(Sum) * stride * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
+            Sum* sums = static_cast<Sum*>(thread.sums.get());
+            for (int k = 0; k < n_outputs; k++) std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
+            engine.load(documents, first, n, thread.scratch.get());
+            for (int b = 0; b < engine.n_tree_blocks(); b++) {
+                engine.find(b, n, thread.scratch.get(), thread.leaf.get());
+                const int tree = engine.first_tree(b);
+                kernels.add_values(values, tree, engine.first_tree(b + 1) - tree, engine.leaf_bytes(), thread.leaf.get(),
+                                   order ? stride : n, stride, sums);
+            }
+            for (int d = 0; d < n; d++)
+                for (int k = 0; k < n_outputs; k++)
+                    out[(first + d) * n_outputs + k] = sums[static_cast<int64_t>(k) * stride + (order ? order[d] : d)];
+        });
+}
+
+template <class Leaf>
+void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
+    const int stride = engine.document_block();
+    const uint16_t* order = engine.order();
+    for_document_blocks(engine, documents, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
+        engine.load(documents, first, n, thread.scratch.get());
+        for (int b = 0; b < engine.n_tree_blocks(); b++) {
+            engine.find(b, n, thread.scratch.get(), thread.leaf.get());
+            const Leaf* leaf = static_cast<const Leaf*>(thread.leaf.get());
+            for (int t = engine.first_tree(b); t < engine.first_tree(b + 1); t++, leaf += stride)
+                for (int d = 0; d < n; d++)
+                    out[(first + d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
+        }
+    });
+}
+
+}  // namespace
+
+void score(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
+           int n_threads) {
+    switch (values.kind) {
+        case ValueKind::float64: return score_as(engine, kernels, documents, values, static_cast<double*>(sums), n_threads);
+        case ValueKind::float32: return score_as(engine, kernels, documents, values, static_cast<float*>(sums), n_threads);
+        case ValueKind::fixed: return score_as(engine, kernels, documents, values, static_cast<int64_t*>(sums), n_threads);
+    }
+}
+
+void exit_leaves(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* leaves, int n_threads) {
+    switch (engine.leaf_bytes()) {
+        case 1: return exit_leaves_as<uint8_t>(engine, documents, values, leaves, n_threads);
+        case 2: return exit_leaves_as<uint16_t>(engine, documents, values, leaves, n_threads);
+        default: return exit_leaves_as<uint32_t>(engine, documents, values, leaves, n_threads);
+    }
+}
+
+}  // namespace gpuqs

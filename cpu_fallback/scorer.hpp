@@ -1,0 +1,57 @@
+// The driver that all CPU engines share, and the interface through which it runs them.
+//
+//   for each document block (threads share these out):
+//       engine.load(documents)                  rank or transpose them into scratch
+//       sums = start
+//       for each tree block, in tree order:
+//           engine.find(tree block) -> leaf     exit leaf of every (tree, document)
+//           add_values(leaf) -> sums            or: store the leaves' own numbers
+//       write the sums out
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "documents.hpp"
+
+namespace gpuqs {
+
+struct Kernels;
+
+// How an engine finds exit leaves: a position among the tree's leaves, from left to right.
+class ExitLeaves {
+public:
+    virtual ~ExitLeaves() = default;
+    virtual int document_block() const = 0;     // δ: documents that load and find work on
+    virtual int leaf_bytes() const = 0;         // 1, 2 or 4: size of one stored position
+    virtual int n_tree_blocks() const = 0;
+    virtual int first_tree(int block) const = 0;  // of block 0 ... n_tree_blocks (the end)
+    virtual size_t scratch_bytes() const = 0;   // of one thread, 64-byte aligned
+    // Documents [first, first + n) of `documents`; n <= document_block().
+    virtual void load(const Documents& documents, int64_t first, int n, void* scratch) const = 0;
+    // Position of each document in what load and find write; null: as they come.
+    virtual const uint16_t* order() const { return nullptr; }
+    // Writes leaf[tree in block][document_block()]. Blocks of one load are asked for in ascending order.
+    virtual void find(int block, int n, void* scratch, void* leaf) const = 0;
+};
+
+enum class ValueKind : int { float64, float32, fixed };
+
+struct LeafValues {
+    ValueKind kind;
+    const void* value;           // [leaves][width]: double, float or int32
+    int32_t width;               // 1, or n_outputs for vector leaves
+    const int64_t* offsets;      // first leaf of each tree
+    const int32_t* tree_output;  // output that a tree adds to, where width is 1
+    const int32_t* leaf_id;      // the source library's number of each leaf
+    int32_t n_outputs;
+    int32_t n_trees;
+    const void* start;           // [n_outputs]: double, float or int64
+};
+
+// sums: [documents][n_outputs] of double, float or int64.
+void score(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues&, void* sums, int n_threads);
+
+// leaves: [documents][n_trees] of the source library's leaf numbers.
+void exit_leaves(const ExitLeaves&, const Documents&, const LeafValues&, int32_t* leaves, int n_threads);
+
+}  // namespace gpuqs

@@ -1,0 +1,123 @@
+# The C++ side of the CPU engines, as Cython sees it.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libcpp cimport bool as cbool
+
+
+cdef extern from "documents.hpp" namespace "gpuqs" nogil:
+    cdef struct Documents:
+        const void* data
+        int64_t n, row_stride, column_stride
+        cbool is_double
+
+    cdef struct Columns:
+        int32_t n
+        const int32_t* feature
+        const uint8_t* zero_missing
+
+
+cdef extern from "quickscorer.hpp" namespace "gpuqs" nogil:
+    cdef struct Tuples:
+        const int64_t* offsets
+        const int32_t* tree
+        const void* mask
+
+    cdef struct QuickScorerModel:
+        Columns columns
+        cbool single
+        int32_t n_blocks
+        const int32_t* block_offsets
+        Tuples tests
+        Tuples missing
+        const float* threshold32
+        const double* threshold64
+        int32_t mask_bits
+
+
+cdef extern from "walk.hpp" namespace "gpuqs" nogil:
+    cdef cppclass WalkNode[T]:
+        pass
+
+    cdef struct WalkModel:
+        Columns columns
+        cbool single
+        int32_t n_blocks
+        const int32_t* block_offsets
+        const int64_t* tree_offsets
+        const int32_t* leaf
+        const WalkNode[float]* node32
+        const WalkNode[double]* node64
+
+
+cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
+    cdef struct RankModel:
+        Columns columns
+        cbool single
+        const uint8_t* n_bits
+        const uint8_t* marks_missing
+        const int32_t* plane_offsets
+        const int64_t* level_offsets
+        const float* levels
+        const int64_t* offsets
+        const double* threshold
+
+    cdef struct Segment:
+        pass
+
+    cdef struct Node:
+        pass
+
+    cdef struct BitsliceModel:
+        RankModel ranks
+        int32_t n_trees, n_batches, trees_merged
+        const int32_t* batch_offsets
+        const int64_t* batch_segments
+        const Segment* segments
+        const uint8_t* low
+        const int64_t* batch_low
+        int32_t n_words
+        const int64_t* group_nodes
+        const Node* nodes
+        const uint16_t* tree_slot
+        const uint16_t* tree_leaves
+        int32_t n_slots, leaf_bytes
+
+
+cdef extern from "scorer.hpp" namespace "gpuqs" nogil:
+    cdef cppclass ExitLeaves:
+        pass
+
+    cdef enum class ValueKind:
+        float64
+        float32
+        fixed
+
+    cdef struct CLeafValues "gpuqs::LeafValues":
+        ValueKind kind
+        const void* value
+        int32_t width
+        const int64_t* offsets
+        const int32_t* tree_output
+        const int32_t* leaf_id
+        int32_t n_outputs
+        int32_t n_trees
+        const void* start
+
+    void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int) except +
+    void c_exit_leaves "gpuqs::exit_leaves"(const ExitLeaves&, const Documents&, const CLeafValues&, int32_t*, int) except +
+
+
+cdef extern from "kernels.hpp" namespace "gpuqs" nogil:
+    cdef struct Kernels:
+        const char* isa
+    const Kernels* find_kernels(const char* isa)
+
+
+cdef extern from "engines.hpp" namespace "gpuqs" nogil:
+    cdef cppclass CQuickScorer "gpuqs::QuickScorer"(ExitLeaves):
+        CQuickScorer(const Kernels&, const QuickScorerModel&, cbool vectorised, int block) except +
+
+    cdef cppclass CWalk "gpuqs::Walk"(ExitLeaves):
+        CWalk(const Kernels&, const WalkModel&, int block) except +
+
+    cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
+        CBitslice(const Kernels&, const BitsliceModel&) except +

@@ -1,0 +1,177 @@
+# distutils: language = c++
+"""Layouts (NumPy arrays) bound to the C++ engines; scoring releases the GIL."""
+
+import numpy as np
+
+from libcpp.memory cimport unique_ptr
+
+_ISAS = ("avx512vbmi", "avx512", "avx2", "sse4.2", "portable")
+
+
+def available_isas():
+    """Instruction sets that the kernels were built for and this processor has, best first."""
+    return [name for name in _ISAS if find_kernels(name.encode()) != NULL]
+
+
+cdef const void* data_of(array, dtype, list keep) except? NULL:
+    """Address of a C-contiguous array of that dtype, kept alive in `keep`; empty arrays have one too."""
+    array = np.ascontiguousarray(array)
+    if array.dtype != dtype:
+        raise TypeError(f"expected {np.dtype(dtype)}, got {array.dtype}")
+    keep.append(array)
+    return <const void*><size_t>array.ctypes.data
+
+
+cdef Columns columns_of(columns, list keep) except *:
+    cdef Columns c
+    c.n = len(columns)
+    c.feature = <const int32_t*>data_of(columns.feature, np.int32, keep)
+    c.zero_missing = <const uint8_t*>data_of(columns.zero_missing, np.uint8, keep)
+    return c
+
+
+cdef Tuples tuples_of(tuples, list keep) except *:
+    cdef Tuples c
+    c.offsets = <const int64_t*>data_of(tuples.offsets, np.int64, keep)
+    c.tree = <const int32_t*>data_of(tuples.tree, np.int32, keep)
+    c.mask = data_of(tuples.mask, tuples.mask.dtype, keep)
+    return c
+
+
+cdef class Values:
+    """`gpuqs.layout.leaves.LeafValues`, bound."""
+
+    cdef CLeafValues c
+    cdef list keep
+    cdef readonly object sum_dtype
+
+    def __init__(self, values):
+        self.keep = []
+        self.sum_dtype = values.sum_dtype
+        self.c.kind = {"f8": ValueKind.float64, "f4": ValueKind.float32, "i4": ValueKind.fixed}[values.value.dtype.str[1:]]
+        self.c.value = data_of(values.value, values.value.dtype, self.keep)
+        self.c.width = values.value.shape[1]
+        self.c.offsets = <const int64_t*>data_of(values.offsets, np.int64, self.keep)
+        self.c.tree_output = <const int32_t*>data_of(values.tree_output, np.int32, self.keep)
+        self.c.leaf_id = <const int32_t*>data_of(values.leaf_id, np.int32, self.keep)
+        self.c.n_outputs = values.n_outputs
+        self.c.n_trees = len(values.tree_output)
+        self.c.start = data_of(values.start, values.sum_dtype, self.keep)
+
+
+cdef class Scorer:
+    """An engine with its model, for one instruction set; immutable, usable from many threads."""
+
+    cdef unique_ptr[ExitLeaves] engine
+    cdef const Kernels* kernels
+    cdef list keep
+    cdef int n_features
+
+    cdef void _choose(self, str isa, int n_features) except *:
+        self.keep = []
+        self.n_features = n_features
+        self.kernels = find_kernels(isa.encode())
+        if self.kernels == NULL:
+            raise ValueError(f"no kernels for instruction set {isa!r} here")
+
+    cdef Documents _documents(self, documents) except *:
+        cdef Documents c
+        if documents.ndim != 2 or documents.shape[1] != self.n_features or documents.dtype.str[1:] not in ("f4", "f8"):
+            raise ValueError(f"documents must be float32 or float64 [n, {self.n_features}]")
+        c.data = <const void*><size_t>documents.ctypes.data
+        c.n = documents.shape[0]
+        c.row_stride, c.column_stride = documents.strides
+        c.is_double = documents.dtype == np.float64
+        return c
+
+    def score(self, Values values, documents, sums, int n_threads):
+        """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`."""
+        if sums.shape != (len(documents), values.c.n_outputs) or sums.dtype != values.sum_dtype or not sums.flags.c_contiguous:
+            raise ValueError("sums has the wrong shape, dtype or order")
+        cdef Documents docs = self._documents(documents)
+        cdef void* out = <void*><size_t>sums.ctypes.data
+        with nogil:
+            c_score(self.engine.get()[0], self.kernels[0], docs, values.c, out, n_threads)
+
+    def leaves(self, Values values, documents, out, int n_threads):
+        """Fill `out`, int32 C order [documents, trees], with the source library's leaf numbers."""
+        if out.shape != (len(documents), values.c.n_trees) or out.dtype != np.int32 or not out.flags.c_contiguous:
+            raise ValueError("out has the wrong shape, dtype or order")
+        cdef Documents docs = self._documents(documents)
+        cdef int32_t* to = <int32_t*><size_t>out.ctypes.data
+        with nogil:
+            c_exit_leaves(self.engine.get()[0], docs, values.c, to, n_threads)
+
+
+cdef class QuickScorer(Scorer):
+    """`qs`, or `vqs` where vectorised, over a QuickScorerLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, bint vectorised, int document_block, str isa):
+        self._choose(isa, n_features)
+        cdef QuickScorerModel model
+        model.columns = columns_of(layout.columns, self.keep)
+        model.single = single
+        model.n_blocks = len(layout.block_offsets) - 1
+        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        model.tests = tuples_of(layout.tests, self.keep)
+        model.missing = tuples_of(layout.missing, self.keep)
+        model.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
+        model.threshold64 = <const double*>data_of(layout.threshold64, np.float64, self.keep)
+        model.mask_bits = layout.mask_bits
+        self.engine.reset(new CQuickScorer(self.kernels[0], model, vectorised, document_block))
+
+
+cdef class Walk(Scorer):
+    """`walk` over a WalkLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, int document_block, str isa):
+        self._choose(isa, n_features)
+        cdef WalkModel model
+        model.columns = columns_of(layout.columns, self.keep)
+        model.single = single
+        model.n_blocks = len(layout.block_offsets) - 1
+        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        model.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
+        model.leaf = <const int32_t*>data_of(layout.leaf, np.int32, self.keep)
+        model.node32 = <const WalkNode[float]*>data_of(layout.node32, layout.node32.dtype, self.keep)
+        model.node64 = <const WalkNode[double]*>data_of(layout.node64, layout.node64.dtype, self.keep)
+        self.engine.reset(new CWalk(self.kernels[0], model, document_block))
+
+
+cdef RankModel ranks_of(ranks, bint single, list keep) except *:
+    cdef RankModel c
+    c.columns = columns_of(ranks.columns, keep)
+    c.single = single
+    c.n_bits = <const uint8_t*>data_of(ranks.n_bits, np.uint8, keep)
+    c.marks_missing = <const uint8_t*>data_of(ranks.marks_missing, np.uint8, keep)
+    c.plane_offsets = <const int32_t*>data_of(ranks.plane_offsets, np.int32, keep)
+    c.level_offsets = <const int64_t*>data_of(ranks.level_offsets, np.int64, keep)
+    c.levels = <const float*>data_of(ranks.levels, np.float32, keep)
+    c.offsets = <const int64_t*>data_of(ranks.offsets, np.int64, keep)
+    c.threshold = <const double*>data_of(ranks.threshold, np.float64, keep)
+    return c
+
+
+cdef class Bitslice(Scorer):
+    """`bitslice` over a BitsliceLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, int trees_merged, str isa):
+        self._choose(isa, n_features)
+        cdef BitsliceModel model
+        model.ranks = ranks_of(layout.ranks, single, self.keep)
+        model.n_trees = len(layout.tree_leaves)
+        model.n_batches = len(layout.batch_offsets) - 1
+        model.trees_merged = trees_merged
+        model.batch_offsets = <const int32_t*>data_of(layout.batch_offsets, np.int32, self.keep)
+        model.batch_segments = <const int64_t*>data_of(layout.batch_segments, np.int64, self.keep)
+        model.segments = <const Segment*>data_of(layout.segments, layout.segments.dtype, self.keep)
+        model.low = <const uint8_t*>data_of(layout.low, np.uint8, self.keep)
+        model.batch_low = <const int64_t*>data_of(layout.batch_low, np.int64, self.keep)
+        model.n_words = layout.n_words
+        model.group_nodes = <const int64_t*>data_of(layout.group_nodes, np.int64, self.keep)
+        model.nodes = <const Node*>data_of(layout.nodes, layout.nodes.dtype, self.keep)
+        model.tree_slot = <const uint16_t*>data_of(layout.tree_slot, np.uint16, self.keep)
+        model.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
+        model.n_slots = layout.n_slots
+        model.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
+        self.engine.reset(new CBitslice(self.kernels[0], model))

@@ -1,0 +1,44 @@
+// Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes.
+static inline Word or_and(Word a, Word b, Word c) { return (Word)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0xf8); }
+static inline Word select(Word m, Word a, Word b) { return (Word)_mm512_ternarylogic_epi64((__m512i)m, (__m512i)a, (__m512i)b, 0xca); }
+static inline Word xor3(Word a, Word b, Word c) { return (Word)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0x96); }
+
+struct Search {
+    // table[answers] of a level of n / 16 registers.
+    template <int n> static __m512 look_up(const __m512* table, __m512i answers) {
+        if constexpr (n == 1) {
+            return _mm512_permutexvar_ps(answers, table[0]);
+        } else if constexpr (n == 2) {
+            return _mm512_permutex2var_ps(table[0], answers, table[1]);
+        } else {
+            const __mmask16 upper = _mm512_test_epi32_mask(answers, _mm512_set1_epi32(n * 8));
+            return _mm512_mask_mov_ps(look_up<n / 2>(table, answers), upper, look_up<n / 2>(table + n / 2, answers));
+        }
+    }
+    template <int level> static void ask(const __m512* table, __m512 x, __m512i& answers, uint8_t* top, int64_t plane_bytes) {
+        constexpr int n = level < 4 ? 1 : 1 << (level - 4);
+        const __m512 threshold = level == 0 ? table[0] : look_up<n>(table, answers);
+        const __mmask16 answer = _mm512_cmp_ps_mask(x, threshold, _CMP_NLE_UQ);
+        answers = _mm512_mask_or_epi32(answers, answer, answers, _mm512_set1_epi32(1 << level));
+        __builtin_memcpy(top - level * plane_bytes, &answer, 2);
+    }
+    template <int n> static void levels(const float* table, const float* x, uint8_t* top, int64_t plane_bytes) {
+        constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
+        __m512 of_level[n_registers];
+        for (int r = 0; r < n_registers; r++) of_level[r] = _mm512_loadu_ps(table + 16 * r);
+        of_level[0] = _mm512_broadcastss_ps(_mm512_castps512_ps128(of_level[0]));
+        for (int d = 0; d < kRankBlock; d += 16) {
+            const __m512 values = _mm512_load_ps(x + d);
+            __m512i answers = _mm512_setzero_si512();
+            uint8_t* at = top + d / 8;
+            ask<0>(of_level, values, answers, at, plane_bytes);
+            if constexpr (n > 1) ask<1>(of_level + 1, values, answers, at, plane_bytes);
+            if constexpr (n > 2) ask<2>(of_level + 2, values, answers, at, plane_bytes);
+            if constexpr (n > 3) ask<3>(of_level + 3, values, answers, at, plane_bytes);
+            if constexpr (n > 4) ask<4>(of_level + 4, values, answers, at, plane_bytes);
+            if constexpr (n > 5) ask<5>(of_level + 5, values, answers, at, plane_bytes);
+            if constexpr (n > 6) ask<6>(of_level + 7, values, answers, at, plane_bytes);
+            if constexpr (n > 7) ask<7>(of_level + 11, values, answers, at, plane_bytes);
+        }
+    }
+};

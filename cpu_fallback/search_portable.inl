@@ -1,0 +1,17 @@
+struct Search {
+    template <int n> static void levels(const float* table, const float* x, uint8_t* top, int64_t plane_bytes) {
+        for (int d = 0; d < kRankBlock; d += 8) {
+            int answers[8] = {0};
+            const float* of_level = table;
+            for (int level = 0; level < n; of_level += level < 4 ? 16 : 1 << level, level++) {
+                uint8_t bits = 0;
+                for (int k = 0; k < 8; k++) {
+                    const int answer = !(x[d + k] <= of_level[answers[k]]);
+                    answers[k] |= answer << level;
+                    bits |= static_cast<uint8_t>(answer << k);
+                }
+                top[d / 8 - level * plane_bytes] = bits;
+            }
+        }
+    }
+};

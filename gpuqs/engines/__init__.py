@@ -1,0 +1,13 @@
+"""The engines by name, in the order in which "auto" prefers them."""
+
+from __future__ import annotations
+
+from gpuqs.engines.base import Engine, Program
+from gpuqs.engines.bitslice import Bitslice
+from gpuqs.engines.quickscorer import QuickScorer, VQuickScorer
+from gpuqs.engines.reference import Reference
+from gpuqs.engines.walk import Walk
+
+__all__ = ["ENGINES", "Engine", "Program"]
+
+ENGINES: dict[str, Engine] = {e.name: e for e in (Bitslice(), VQuickScorer(), QuickScorer(), Walk(), Reference())}

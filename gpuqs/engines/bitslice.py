@@ -1,0 +1,45 @@
+"""`bitslice`: one bit per document, one word per distinct test, a boolean program per tree."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from gpuqs import cpu_fallback
+from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind
+from gpuqs.forest import Forest
+from gpuqs.layout.bitslice import MAX_LEAVES, TREES_MERGED, build_bitslice, gray_values
+from gpuqs.layout.leaves import leaf_values
+from gpuqs.layout.ranks import MAX_THRESHOLDS, most_thresholds
+
+
+class Bitslice(CpuEngine):
+    """Hundreds of documents at a time, without a branch or a look-up per node."""
+
+    name: ClassVar[str] = "bitslice"
+    summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
+
+    #: Predicate words of a block of trees: what half an L2 cache of 1 MiB holds at 64 bytes a word.
+    max_words: ClassVar[int] = 10_000
+
+    def supports(self, forest: Forest) -> str | None:
+        if forest.has_categories:
+            return "categorical splits are not evaluated yet"
+        if forest.n_leaves > MAX_LEAVES:
+            return f"a tree has {forest.n_leaves} leaves; programs hold {MAX_LEAVES}"
+        if (most := most_thresholds(forest)) > MAX_THRESHOLDS:
+            return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
+        return None
+
+    def prepare(self, forest: Forest, precision: str) -> CpuProgram:
+        layout = build_bitslice(forest, self.max_words)
+        scorer = cpu_fallback.Bitslice(
+            layout,
+            forest.n_features,
+            single=forest.input_dtype == "float32",
+            trees_merged=TREES_MERGED,
+            isa=cpu_fallback.isa(),
+        )
+        values = leaf_values(forest, layout.ranges, precision)
+        return bind(gray_values(values, np.diff(forest.leaf_offsets)), scorer)

@@ -1,0 +1,98 @@
+"""`reference`: QuickScorer in NumPy, readable and slow; the yardstick for every other engine.
+
+    for each test (x[feature] <= threshold) of the forest, tree by tree:
+        for the documents for which it is false: rule out the leaves of its left subtree
+    exit leaf = the leftmost leaf that is left
+    score = sum of the exit leaves' values, in tree order
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from gpuqs.engines.base import Engine, Program
+from gpuqs.forest import (
+    CATEGORICAL,
+    NAN_LEFT,
+    NEGATIVE_FRACTION_IS_ZERO,
+    SET_RIGHT,
+    ZERO_MISSING,
+    ZERO_THRESHOLD,
+    Forest,
+)
+from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves
+
+
+@dataclass(frozen=True)
+class ReferenceProgram(Program):
+    forest: Forest
+    ranges: LeafRanges
+
+
+def goes_left(forest: Forest, node: int, x: np.ndarray) -> np.ndarray:
+    """Whether each value of ``x`` (float64) passes the node's test; the definition of all tests."""
+    routing = int(forest.routing[node])
+    missing = np.isnan(x)
+    if routing & CATEGORICAL:
+        return np.where(missing, bool(routing & NAN_LEFT), _passes_category(forest, node, x))
+    if routing & ZERO_MISSING:
+        missing = missing | (np.abs(x) <= ZERO_THRESHOLD)
+    return np.where(missing, bool(routing & NAN_LEFT), x <= forest.threshold[node])
+
+
+def _passes_category(forest: Forest, node: int, x: np.ndarray) -> np.ndarray:
+    routing = int(forest.routing[node])
+    words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]
+    lowest = -1.0 if routing & NEGATIVE_FRACTION_IS_ZERO else 0.0
+    valid = (x > lowest if routing & NEGATIVE_FRACTION_IS_ZERO else x >= lowest) & (x < 32.0 * len(words))
+    code = np.where(valid, x, 0.0).astype(np.int64)
+    found = np.zeros(len(x), bool)
+    if len(words):
+        found = valid & ((words[code // 32] >> (code % 32).astype(np.uint32)) & 1).astype(bool)
+    return ~found if routing & SET_RIGHT else found
+
+
+class Reference(Engine):
+    name: ClassVar[str] = "reference"
+    summary: ClassVar[str] = "QuickScorer in NumPy: readable, slow, the yardstick"
+
+    def supports(self, forest: Forest) -> str | None:
+        return None
+
+    def prepare(self, forest: Forest, precision: str) -> ReferenceProgram:
+        ranges = number_leaves(forest)
+        return ReferenceProgram(leaf_values(forest, ranges, precision), forest, ranges)
+
+    def score(self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int) -> None:
+        values = program.values
+        vector = values.value.shape[1] == values.n_outputs
+        sums[:] = values.start
+        for tree, leaf in enumerate(self._exit_leaves(program, documents)):
+            value = values.value[values.offsets[tree] + leaf].astype(sums.dtype)
+            if vector:
+                sums += value
+            else:
+                sums[:, values.tree_output[tree]] += value[:, 0]
+
+    def leaves(self, program: Program, documents: np.ndarray, out: np.ndarray, n_threads: int) -> None:
+        values = program.values
+        for tree, leaf in enumerate(self._exit_leaves(program, documents)):
+            out[:, tree] = values.leaf_id[values.offsets[tree] + leaf]
+
+    def _exit_leaves(self, program: Program, documents: np.ndarray):
+        """Yield, tree by tree, the position of every document's exit leaf."""
+        assert isinstance(program, ReferenceProgram)
+        forest, ranges = program.forest, program.ranges
+        with np.errstate(over="ignore", invalid="ignore"):
+            documents = documents.astype(forest.input_dtype, copy=False)
+        n_leaves = np.diff(forest.leaf_offsets)
+        for tree in range(forest.n_trees):
+            leaf_index = np.ones((len(documents), n_leaves[tree]), bool)
+            for node in range(forest.node_offsets[tree], forest.node_offsets[tree + 1]):
+                x = documents[:, forest.feature[node]].astype(np.float64)
+                false = ~goes_left(forest, node, x)
+                leaf_index[false, ranges.first[node] : ranges.middle[node]] = False
+            yield leaf_index.argmax(axis=1)

@@ -1,0 +1,366 @@
+"""Forest: an additive ensemble of binary decision trees in canonical flat arrays.
+
+Every reader in `gpuqs.formats` makes a `Forest`, every layout in `gpuqs.layout` starts from
+one. It is validated once, when it is made, and immutable from then on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import ModelFormatError
+
+#: `Forest.routing` bit: a missing value (NaN) goes left. Without it, right.
+NAN_LEFT: Final = 1
+#: `Forest.routing` bit: values with ``|x| <= ZERO_THRESHOLD`` count as missing (LightGBM "Zero").
+ZERO_MISSING: Final = 2
+#: `Forest.routing` bit: the node tests membership in a category set, not a threshold.
+CATEGORICAL: Final = 4
+#: `Forest.routing` bit of a categorical node: codes in the set go right (XGBoost); without it, left.
+SET_RIGHT: Final = 8
+#: `Forest.routing` bit of a categorical node: -1 < x < 0 is code 0 (LightGBM truncates toward zero).
+NEGATIVE_FRACTION_IS_ZERO: Final = 16
+_ALL_ROUTING: Final = 31
+
+#: LightGBM's kZeroThreshold: the float32 value 1e-35, held as float64.
+ZERO_THRESHOLD: Final = float(np.float32(1e-35))
+
+#: Links that `gpuqs.links` evaluates (see there).
+LINKS: Final = (
+    "identity",
+    "sigmoid",
+    "ova_sigmoid",
+    "softmax",
+    "exp",
+    "log1p_exp",
+    "sqrt_signed",
+    "hinge",
+)
+
+#: Deepest tree accepted: learners stop far earlier, and a chain costs time in its depth.
+MAX_DEPTH: Final = 10_000
+
+
+def _empty(dtype: npt.DTypeLike) -> np.ndarray:
+    return np.zeros(0, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """An ensemble of decision trees; T trees, N internal nodes, L leaves, K outputs.
+
+    The one canonical test of a numeric node is **left iff ``x <= threshold``**, in float64.
+    Nodes and leaves of tree t are the slices ``node_offsets[t]:node_offsets[t + 1]`` and
+    ``leaf_offsets[t]:leaf_offsets[t + 1]``. A tree's root is its node 0; a tree without nodes
+    has one leaf.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features (columns) of a document.
+    node_offsets, leaf_offsets : int64 [T + 1]
+    feature : int32 [N]
+        Feature that the node tests.
+    threshold : float64 [N]
+        Left iff ``x <= threshold``; +-inf allowed, NaN not. Ignored by categorical nodes.
+    left, right : int32 [N]
+        Child inside the tree: node ``i`` as ``i >= 0``, leaf ``i`` as ``~i < 0``.
+    routing : uint8 [N]
+        Bits `NAN_LEFT`, `ZERO_MISSING`, `CATEGORICAL`, `SET_RIGHT`, `NEGATIVE_FRACTION_IS_ZERO`.
+    leaf_value : float64 [L, 1] or [L, K]
+        One column: the leaf adds to output ``tree_output[t]``. K columns: to all outputs.
+    sum_dtype : {"float64", "float32"}
+        Type in which the source library adds leaf values up.
+    input_dtype : {"float64", "float32"}
+        float32: the source library casts documents to float32 first. float64: it compares
+        them as they are, float32 or float64.
+    integer_dtype : {"float64", "float32"}
+        What the source library casts integer documents to.
+    n_outputs : int
+    tree_output : int32 [T], optional
+        Output that each tree adds to (zeros by default; ignored for vector leaves).
+    tree_weight : float64 [T], optional
+        Factor of each tree (DART), applied to its leaf values in `sum_dtype`.
+    base_score : float64 [K], optional
+        Constant per output, in raw-score units.
+    base_first : bool
+        The source library starts its sum at `base_score` (True) or adds it last (False).
+    average : bool
+        Raw scores are divided by `trees_per_output` before the link (random forests).
+    link : str
+        One of `LINKS`: raw score -> value.
+    link_scale : float
+        Factor on the raw score inside the link (LightGBM's ``sigmoid`` parameter).
+    leaf_id : int32 [L], optional
+        The source library's own number of each leaf (position in the tree by default).
+    category_offsets : int64 [N + 1], optional
+        Node n's category set is ``category_words[category_offsets[n]:category_offsets[n + 1]]``.
+    category_words : uint32 [...], optional
+        Bitsets: code c is in the set iff bit ``c % 32`` of word ``c // 32`` is set.
+    feature_names : tuple of str
+        Empty, or one name per feature.
+    source : str
+        What the model was read from, for people: "LightGBM 4", "XGBoost 3.2".
+    objective : str
+        The source library's name of the objective, for people.
+    """
+
+    n_features: int
+    node_offsets: npt.NDArray[np.int64]
+    leaf_offsets: npt.NDArray[np.int64]
+    feature: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float64]
+    left: npt.NDArray[np.int32]
+    right: npt.NDArray[np.int32]
+    routing: npt.NDArray[np.uint8]
+    leaf_value: npt.NDArray[np.float64]
+    sum_dtype: str = "float64"
+    input_dtype: str = "float64"
+    integer_dtype: str = "float64"
+    n_outputs: int = 1
+    tree_output: npt.NDArray[np.int32] = field(default_factory=lambda: _empty(np.int32))
+    tree_weight: npt.NDArray[np.float64] = field(default_factory=lambda: _empty(np.float64))
+    base_score: npt.NDArray[np.float64] = field(default_factory=lambda: _empty(np.float64))
+    base_first: bool = True
+    average: bool = False
+    link: str = "identity"
+    link_scale: float = 1.0
+    leaf_id: npt.NDArray[np.int32] = field(default_factory=lambda: _empty(np.int32))
+    category_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
+    category_words: npt.NDArray[np.uint32] = field(default_factory=lambda: _empty(np.uint32))
+    feature_names: tuple[str, ...] = ()
+    source: str = "gpuqs"
+    objective: str = ""
+
+    def __post_init__(self) -> None:
+        self._fill_defaults()
+        self._check_shapes()
+        self._check_nodes()
+        self._check_topology()
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.node_offsets) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.feature)
+
+    @property
+    def n_leaves(self) -> int:
+        """Λ: the largest number of leaves of one tree (0 for a forest without trees)."""
+        return int(np.diff(self.leaf_offsets).max(initial=0))
+
+    @property
+    def vector_leaves(self) -> bool:
+        """Whether each leaf holds a value for every output."""
+        return self.n_outputs > 1 and self.leaf_value.shape[1] == self.n_outputs
+
+    @property
+    def trees_per_output(self) -> float:
+        """Trees that add to one output."""
+        return float(self.n_trees if self.vector_leaves else self.n_trees / self.n_outputs)
+
+    @property
+    def has_categories(self) -> bool:
+        return bool((self.routing & CATEGORICAL).any())
+
+    @cached_property
+    def node_tree(self) -> npt.NDArray[np.int64]:
+        """Tree of each node, int64 [N]."""
+        return np.repeat(np.arange(self.n_trees), np.diff(self.node_offsets))
+
+    @cached_property
+    def depth(self) -> npt.NDArray[np.int64]:
+        """Depth of each node, int64 [N]; roots have depth 0."""
+        # Pointer doubling: after k rounds `jump` is the 2^k-th ancestor, `depth` the steps taken.
+        depth = (self._parent >= 0).astype(np.int64)
+        jump = self._parent.copy()
+        while (jump >= 0).any():
+            live = np.flatnonzero(jump >= 0)
+            target = jump[live]
+            depth[live] += depth[target]
+            jump[live] = jump[target]
+            if depth.max() > 2 * self.n_nodes:  # more steps than nodes: what still climbs is a cycle
+                depth[jump >= 0] = -1
+                break
+        return depth
+
+    def select(self, trees: slice) -> Forest:
+        """The forest of a range of trees, for staged prediction.
+
+        Parameters
+        ----------
+        trees : slice
+            Step 1 or None, as in ``trees=slice(0, 100)``.
+        """
+        start, stop, step = trees.indices(self.n_trees)
+        if step != 1:
+            raise ValueError(f"trees must be a slice with step 1, not {step}")
+        stop = max(start, stop)
+        nodes = slice(int(self.node_offsets[start]), int(self.node_offsets[stop]))
+        leaves = slice(int(self.leaf_offsets[start]), int(self.leaf_offsets[stop]))
+        words = slice(int(self.category_offsets[nodes.start]), int(self.category_offsets[nodes.stop]))
+        return replace(
+            self,
+            node_offsets=self.node_offsets[start : stop + 1] - nodes.start,
+            leaf_offsets=self.leaf_offsets[start : stop + 1] - leaves.start,
+            **{n: getattr(self, n)[nodes] for n in ("feature", "threshold", "left", "right", "routing")},
+            leaf_value=self.leaf_value[leaves],
+            leaf_id=self.leaf_id[leaves],
+            tree_output=self.tree_output[start:stop],
+            tree_weight=self.tree_weight[start:stop],
+            category_offsets=self.category_offsets[nodes.start : nodes.stop + 1] - words.start,
+            category_words=self.category_words[words],
+        )
+
+    # -- validation -----------------------------------------------------------------------
+
+    def _fill_defaults(self) -> None:
+        n_trees = len(self.node_offsets) - 1
+        n_leaves = len(self.leaf_value)
+        defaults = {
+            "tree_output": lambda: np.zeros(n_trees, np.int32),
+            "tree_weight": lambda: np.ones(n_trees),
+            "base_score": lambda: np.zeros(self.n_outputs),
+            "category_offsets": lambda: np.zeros(len(self.feature) + 1, np.int64),
+            "leaf_id": lambda: (
+                np.arange(n_leaves) - np.repeat(self.leaf_offsets[:-1], np.diff(self.leaf_offsets))
+            ).astype(np.int32),
+        }
+        for name, make in defaults.items():
+            if len(getattr(self, name)) == 0:
+                object.__setattr__(self, name, make())
+
+    def _check_shapes(self) -> None:
+        dtypes = {
+            "node_offsets": np.int64,
+            "leaf_offsets": np.int64,
+            "feature": np.int32,
+            "threshold": np.float64,
+            "left": np.int32,
+            "right": np.int32,
+            "routing": np.uint8,
+            "leaf_value": np.float64,
+            "tree_output": np.int32,
+            "tree_weight": np.float64,
+            "base_score": np.float64,
+            "leaf_id": np.int32,
+            "category_offsets": np.int64,
+            "category_words": np.uint32,
+        }
+        for name, dtype in dtypes.items():
+            value = np.ascontiguousarray(getattr(self, name))
+            if value.dtype != dtype:
+                raise TypeError(f"Forest.{name} must be {np.dtype(dtype)}, not {value.dtype}")
+            object.__setattr__(self, name, value)
+        n_trees, n_nodes, n_leaves = self.n_trees, self.n_nodes, len(self.leaf_value)
+        lengths = {
+            "leaf_offsets": n_trees + 1,
+            "threshold": n_nodes,
+            "left": n_nodes,
+            "right": n_nodes,
+            "routing": n_nodes,
+            "tree_output": n_trees,
+            "tree_weight": n_trees,
+            "base_score": self.n_outputs,
+            "leaf_id": n_leaves,
+            "category_offsets": n_nodes + 1,
+        }
+        for name, length in lengths.items():
+            if len(getattr(self, name)) != length:
+                raise ValueError(f"Forest.{name} has length {len(getattr(self, name))}, not {length}")
+        if self.leaf_value.ndim != 2 or self.leaf_value.shape[1] not in (1, self.n_outputs):
+            raise ValueError(f"Forest.leaf_value has shape {self.leaf_value.shape}")
+        for name, total in (
+            ("node_offsets", n_nodes),
+            ("leaf_offsets", n_leaves),
+            ("category_offsets", len(self.category_words)),
+        ):
+            offsets = getattr(self, name)
+            if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
+                raise ValueError(f"Forest.{name} must rise from 0 to {total}")
+        if self.feature_names and len(self.feature_names) != self.n_features:
+            raise ModelFormatError(
+                f"{len(self.feature_names)} feature names for {self.n_features} features",
+                field="feature_names",
+            )
+        for name, allowed in (
+            ("sum_dtype", ("float64", "float32")),
+            ("input_dtype", ("float64", "float32")),
+            ("integer_dtype", ("float64", "float32")),
+            ("link", LINKS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"Forest.{name} is {getattr(self, name)!r}, not one of {allowed}")
+
+    def _check_nodes(self) -> None:
+        nodes_of, leaves_of = np.diff(self.node_offsets), np.diff(self.leaf_offsets)
+        self._refuse(leaves_of != nodes_of + 1, "needs one leaf more than it has nodes", "leaf_value", trees=True)
+        n_nodes = nodes_of[self.node_tree]
+        for name in ("left", "right"):
+            child = getattr(self, name)
+            outside = (child >= n_nodes) | (child < -(n_nodes + 1)) | (child == 0)
+            self._refuse(outside, "child is outside its tree (or is its root)", name)
+        bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
+        self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
+        self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
+        self._refuse(self.routing > _ALL_ROUTING, "unknown routing bits", "routing")
+        bad_leaf = np.flatnonzero(~np.isfinite(self.leaf_value).all(axis=1))
+        if len(bad_leaf):
+            tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
+            leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
+            raise ModelFormatError(f"leaf {leaf}: value is not finite", tree=tree, field="leaf_value")
+        bad_output = (self.tree_output < 0) | (self.tree_output >= self.n_outputs)
+        self._refuse(bad_output, f"output is not in [0, {self.n_outputs})", "tree_output", trees=True)
+        self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
+        if not np.isfinite(self.base_score).all():
+            raise ModelFormatError("base score is not finite", field="base_score")
+
+    def _check_topology(self) -> None:
+        """Every node and leaf has exactly one parent, and every chain of parents ends at a root."""
+        node_base, leaf_base = self.node_offsets[self.node_tree], self.leaf_offsets[self.node_tree]
+        parent = np.full(self.n_nodes, -1, np.int64)
+        seen_nodes = np.zeros(self.n_nodes, np.int64)
+        seen_leaves = np.zeros(len(self.leaf_value), np.int64)
+        for child in (self.left, self.right):
+            inner = np.flatnonzero(child >= 0)
+            target = node_base[inner] + child[inner]
+            parent[target] = inner
+            seen_nodes += np.bincount(target, minlength=self.n_nodes)
+            outer = np.flatnonzero(child < 0)
+            seen_leaves += np.bincount(leaf_base[outer] + ~child[outer], minlength=len(seen_leaves))
+        roots = self.node_offsets[:-1][np.diff(self.node_offsets) > 0]
+        seen_nodes[roots] += 1
+        self._refuse(seen_nodes != 1, "node has no parent or several", "left/right")
+        shared = np.diff(self.leaf_offsets)[self._leaf_tree] > 1
+        bad_leaf = np.flatnonzero(shared & (seen_leaves != 1))
+        if len(bad_leaf):
+            tree = int(self._leaf_tree[bad_leaf[0]])
+            leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
+            raise ModelFormatError(f"leaf {leaf} has no parent or several", tree=tree, field="left/right")
+        object.__setattr__(self, "_parent", parent)
+        self._refuse(self.depth < 0, "nodes form a cycle", "left/right")
+        self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
+
+    @property
+    def _leaf_tree(self) -> npt.NDArray[np.int64]:
+        return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_offsets))
+
+    def _refuse(self, bad: np.ndarray, problem: str, name: str, *, trees: bool = False) -> None:
+        if not bad.any():
+            return
+        first = int(np.flatnonzero(bad)[0])
+        if trees:
+            raise ModelFormatError(problem, tree=first, field=name)
+        tree = int(self.node_tree[first])
+        node = int(first - self.node_offsets[tree])
+        raise ModelFormatError(f"node {node}: {problem}", tree=tree, field=name)

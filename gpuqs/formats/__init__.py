@@ -1,0 +1,92 @@
+"""Readers: what a training library wrote (or holds in memory) -> `gpuqs.forest.Forest`.
+
+Each module of this package reads one format and offers the same four names:
+
+- ``NAME``: the format, for people;
+- ``recognises(head)``: whether a file that begins with ``head`` is in this format;
+- ``read(data, source)``: the Forest in ``data``; ``source`` is what error messages call it;
+- ``from_object(obj)``: the Forest of a live object, or None where it is not this library's.
+
+Formats are told apart by what a file holds, never by its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from gpuqs.errors import ModelFormatError
+from gpuqs.forest import Forest
+
+#: Modules of this package, asked in this order; the first that recognises the content reads it.
+FORMATS: Final = ("lightgbm", "xgboost")
+
+#: How much of a file `recognises` is shown.
+_HEAD_BYTES: Final = 4096
+
+
+def readers() -> Iterator[ModuleType]:
+    """The readers, imported when they are asked, so that importing gpuqs stays fast."""
+    for name in FORMATS:
+        yield import_module(f"{__name__}.{name}")
+
+
+def read_model(model: Any) -> Forest:
+    """Read a model, whatever it is.
+
+    Parameters
+    ----------
+    model : str, os.PathLike, bytes, bytearray, memoryview or a live model
+        A path; the text of a model (a str with a line break in it, or that begins with "{"); the
+        bytes of a model; or an object of a library that is read: ``lightgbm.Booster``,
+        ``lightgbm.LGBMModel``, ``xgboost.Booster``, ``xgboost.XGBModel``.
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    ModelFormatError
+        The model is damaged, or in no format that is read.
+    UnsupportedModelError
+        The model is sound but uses something that gpuqs does not evaluate.
+    OSError
+        The file cannot be read (``FileNotFoundError`` and its kin).
+    """
+    if isinstance(model, str) and ("\n" in model or model.startswith("{")):
+        return _read_bytes(model.encode(errors="replace"), "model text")
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        return _read_bytes(path.read_bytes(), str(path))
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _read_bytes(bytes(model), "model bytes")
+    for reader in readers():
+        forest = reader.from_object(model)
+        if forest is not None:
+            return forest
+    kind = type(model)
+    raise ModelFormatError(
+        f"not a model that is read: {_what_is_read()}", source=f"{kind.__module__}.{kind.__qualname__} object"
+    )
+
+
+def _read_bytes(data: bytes, source: str) -> Forest:
+    head = data[:_HEAD_BYTES]
+    for reader in readers():
+        if reader.recognises(head):
+            return reader.read(data, source)
+    problem = "is in no format that is read" if data else "is empty"
+    raise ModelFormatError(f"{problem}: {_what_is_read()}", source=source)
+
+
+def _what_is_read() -> str:
+    names = " and ".join(reader.NAME for reader in readers())
+    return (
+        f'gpuqs reads {names}; save a model with lightgbm.Booster.save_model("model.txt") or '
+        'xgboost.Booster.save_model("model.json"), or pass the Booster itself'
+    )

@@ -1,0 +1,61 @@
+"""Typed access to the fields of a parsed JSON or UBJSON model; every miss is a `ModelFormatError`."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import ModelFormatError
+
+_REQUIRED: Final = object()
+_KINDS: Final = {dict: "an object", list: "an array", str: "a text"}
+
+
+def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:
+    """``obj[key]``, which must be of ``kind`` (dict, list or str); ``default`` where it is absent."""
+    if not isinstance(obj, dict):
+        raise ModelFormatError("does not lie in an object: the file is damaged", tree=tree, field=key)
+    value = obj.get(key, default)
+    if value is _REQUIRED:
+        raise ModelFormatError("is missing: the file is damaged, or no such model", tree=tree, field=key)
+    if kind is list and isinstance(value, np.ndarray):
+        return value
+    if value is not default and not isinstance(value, kind):
+        raise ModelFormatError(f"is not {_KINDS[kind]}", tree=tree, field=key)
+    return value
+
+
+def whole(
+    obj: dict[str, Any], key: str, low: int, high: int, default: int | None = None, *, tree: int | None = None
+) -> int:
+    """``obj[key]`` as a whole number in ``[low, high]``; a text of digits is one too."""
+    value = obj.get(key, default)
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:  # no number, or one of thousands of digits
+            value = None
+    if not isinstance(value, int) or not low <= value <= high:
+        raise ModelFormatError(f"must be a whole number in [{low}, {high}]", tree=tree, field=key)
+    return value
+
+
+def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = None) -> np.ndarray:
+    """A list of numbers (or a typed array) as ``dtype``: int64, or float32 rounded to nearest."""
+    dtype = np.dtype(dtype)
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and dtype.kind == "i":
+            raise ModelFormatError("is not an array of whole numbers", tree=tree, field=field)
+    elif isinstance(value, list):
+        try:
+            value = np.frombuffer(array("q" if dtype.kind == "i" else "d", value), f"{dtype.kind}8")
+        except (TypeError, OverflowError):
+            kind = "whole numbers of 64 bits" if dtype.kind == "i" else "numbers"
+            raise ModelFormatError(f"is not an array of {kind}", tree=tree, field=field) from None
+    else:
+        raise ModelFormatError("is not an array", tree=tree, field=field)
+    with np.errstate(over="ignore"):
+        return value.astype(dtype)

@@ -1,0 +1,436 @@
+"""LightGBM's text format (``Booster.save_model``, ``model_to_string``) and its live objects."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import (
+    CATEGORICAL,
+    NAN_LEFT,
+    NEGATIVE_FRACTION_IS_ZERO,
+    ZERO_MISSING,
+    ZERO_THRESHOLD,
+    Forest,
+)
+
+NAME: Final = "LightGBM text"
+
+#: Bits of a node's decision_type; the two above them are its missing type.
+_CATEGORICAL_BIT: Final = 1
+_DEFAULT_LEFT_BIT: Final = 2
+_MISSING_SHIFT: Final = 2
+_MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = range(3)
+_LARGEST_DECISION_TYPE: Final = _CATEGORICAL_BIT | _DEFAULT_LEFT_BIT | _MISSING_NAN << _MISSING_SHIFT
+
+_INT32_MAX: Final = 2**31 - 1
+#: More outputs than any model has; a file may not make us allocate for more.
+_MAX_OUTPUTS: Final = 1 << 16
+
+#: More lines than any header or tree has; a file may not make us hold millions of them.
+_MAX_LINES: Final = 1000
+
+#: Lines that end the trees; the first from 2.2 on, the second before.
+_END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
+
+_TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
+
+_LINK_OF_OBJECTIVE: Final = {
+    **dict.fromkeys(
+        (
+            *("regression", "regression_l2", "regression_l1", "huber", "fair", "quantile", "mape"),
+            *("lambdarank", "rank_xendcg", "custom", "none", "null", "na"),
+        ),
+        "identity",
+    ),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), "exp"),
+    **dict.fromkeys(("binary", "cross_entropy", "xentropy"), "sigmoid"),
+    **dict.fromkeys(("cross_entropy_lambda", "xentlambda"), "log1p_exp"),
+    "multiclass": "softmax",
+    "multiclassova": "ova_sigmoid",
+}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is LightGBM's text: its first line is "tree"."""
+    return re.match(rb"tree\r?\n", head) is not None
+
+
+def from_object(obj: Any) -> Forest | None:
+    """The Forest of a ``lightgbm.Booster`` or ``LGBMModel``; None for anything else.
+
+    As ``Booster.predict`` does by default, it stops at the best iteration where there is one.
+    """
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
+    if ("lightgbm", "LGBMModel") in kinds:
+        obj = obj.booster_
+    elif ("lightgbm", "Booster") not in kinds:
+        return None
+    return read(obj.model_to_string().encode(), "lightgbm.Booster")
+
+
+def read(data: bytes | memoryview, source: str) -> Forest:
+    """Read LightGBM's text.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    source : str
+        What error messages call the model: its file.
+
+    Raises
+    ------
+    ModelFormatError
+        Names the source, the tree and the field.
+    UnsupportedModelError
+        Trees with linear models in their leaves; an objective that is not known.
+    """
+    try:
+        return _read(bytes(data))
+    except ModelFormatError as error:
+        raise error.at(source) from None
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{source}: {error}") from None
+
+
+def _read(data: bytes) -> Forest:
+    if b"\r\n" in data[:64]:
+        data = data.replace(b"\r\n", b"\n")
+    first = data.find(b"\nTree=")
+    ends = [data.find(marker, max(first, 0)) for marker in _END_OF_TREES]
+    end = next((place for place in ends if place != -1), -1)
+    if end == -1:
+        raise ModelFormatError("the file is cut short: no line 'end of trees'; save or copy the model anew")
+    header = _Header(data[: first if first != -1 else end])
+    trees = _Trees()
+    if first != -1:
+        trees.read(data, first, end)
+    header.check_tree_sizes(trees.starts)
+    return trees.forest(header)
+
+
+class _Header:
+    """The lines before the first tree."""
+
+    def __init__(self, text: bytes) -> None:
+        self.fields = _fields(text)
+        self.n_features = self._count("max_feature_idx", 0, _INT32_MAX - 1) + 1
+        n_classes = self._count("num_class", 1, _MAX_OUTPUTS)
+        self.n_outputs = n_classes
+        if b"num_tree_per_iteration" in self.fields:
+            self.n_outputs = self._count("num_tree_per_iteration", 1, _MAX_OUTPUTS)
+        self.average = b"average_output" in self.fields
+        self.source = f"LightGBM {self.fields.get(b'version', b'v2').decode(errors='replace').lstrip('v')}"
+        self.objective = self.fields.get(b"objective", b"").decode(errors="replace").strip()
+        self.link, self.link_scale = _link(self.objective)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The features' names; empty where LightGBM made them up itself (Column_0, Column_1, ...)."""
+        text = _squeezed(self.fields.get(b"feature_names", b""))
+        if text and _n_words(text) != self.n_features:
+            raise ModelFormatError(
+                f"{_n_words(text)} names for {self.n_features} features; save or copy the model anew",
+                field="feature_names",
+            )
+        names = tuple(text.decode(errors="replace").split(" ")) if text else ()
+        return () if all(name == f"Column_{i}" for i, name in enumerate(names)) else names
+
+    def check_tree_sizes(self, starts: list[int]) -> None:
+        """Refuse files whose trees are not where the line tree_sizes (absent before 2.1) says."""
+        text = self.fields.get(b"tree_sizes")
+        if text is None:
+            return
+        text = _squeezed(text)
+        n_trees = _n_words(text)
+        if n_trees != len(starts):
+            raise ModelFormatError(
+                f"lists {n_trees} trees but the file holds {len(starts)}; save or copy the model anew",
+                field="tree_sizes",
+            )
+        sizes = _numbers(text, n_trees, np.int64, "tree_sizes", None)
+        misplaced = np.flatnonzero(np.diff(starts) != sizes[:-1])
+        if len(misplaced):
+            tree = int(misplaced[0])
+            raise ModelFormatError(
+                f"the tree takes {starts[tree + 1] - starts[tree]} bytes, not {sizes[tree]}; save or copy "
+                "the model anew (or, where it was edited by hand, delete the line tree_sizes)",
+                tree=tree,
+                field="tree_sizes",
+            )
+
+    def _count(self, name: str, lowest: int, highest: int) -> int:
+        return _count(self.fields, name, lowest, highest, None)
+
+
+@dataclass
+class _Trees:
+    """What the trees' text holds, tree by tree."""
+
+    starts: list[int] = field(default_factory=list)
+    n_leaves: list[int] = field(default_factory=list)
+    feature: list[np.ndarray] = field(default_factory=list)
+    threshold: list[np.ndarray] = field(default_factory=list)
+    decision: list[np.ndarray] = field(default_factory=list)
+    left: list[np.ndarray] = field(default_factory=list)
+    right: list[np.ndarray] = field(default_factory=list)
+    leaf_value: list[np.ndarray] = field(default_factory=list)
+    #: Trees with category sets: the sets' boundaries among the tree's words, and the words.
+    sets: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def read(self, data: bytes, first: int, end: int) -> None:
+        """Read every tree of ``data[first:end]``."""
+        at = first
+        while at != -1:
+            following = data.find(b"\nTree=", at + 1, end)
+            text = data[at + 1 : following if following != -1 else end]
+            self.starts.append(at)
+            self._read_tree(_fields(text, len(self.n_leaves)))
+            at = following
+
+    def _read_tree(self, fields: dict[bytes, bytes]) -> None:
+        tree = len(self.n_leaves)
+        if fields[b"Tree"].strip() != b"%d" % tree:
+            number = fields[b"Tree"][:20].decode(errors="replace")
+            raise ModelFormatError(
+                f"is numbered {number!r}: the trees before it are missing or out of order; "
+                "save or copy the model anew",
+                tree=tree,
+                field="Tree",
+            )
+        if fields.get(b"is_linear", b"0").strip() != b"0":
+            raise UnsupportedModelError(
+                f"tree {tree} has linear models in its leaves (linear_tree), which gpuqs does not "
+                "evaluate; train with linear_tree=false"
+            )
+        if b"num_cat" not in fields and b"num_leaves" in fields:
+            raise ModelFormatError(
+                "is missing: the file is cut or from a LightGBM before 2.0.5, whose models today's "
+                "LightGBM does not read either; train anew and save with LightGBM 2.1 or later",
+                tree=tree,
+                field="num_cat",
+            )
+        n_leaves = _count(fields, "num_leaves", 1, _INT32_MAX, tree)
+        n_sets = _count(fields, "num_cat", 0, n_leaves - 1, tree)
+        n_nodes = n_leaves - 1
+
+        def numbers(name: str, count: int, dtype: npt.DTypeLike) -> np.ndarray:
+            text = fields.get(name.encode())
+            if text is None and count:
+                raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
+            return _numbers(text or b"", count, dtype, name, tree)
+
+        self.leaf_value.append(numbers("leaf_value", n_leaves, np.float64))
+        self.feature.append(numbers("split_feature", n_nodes, np.int64))
+        self.threshold.append(numbers("threshold", n_nodes, np.float64))
+        self.left.append(numbers("left_child", n_nodes, np.int64))
+        self.right.append(numbers("right_child", n_nodes, np.int64))
+        if b"decision_type" in fields:
+            self.decision.append(numbers("decision_type", n_nodes, np.int64))
+        else:  # as in LightGBM
+            self.decision.append(np.zeros(n_nodes, np.int64))
+        if n_sets:
+            boundaries = numbers("cat_boundaries", n_sets + 1, np.int64)
+            if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
+                raise ModelFormatError("does not rise from 0", tree=tree, field="cat_boundaries")
+            words = numbers("cat_threshold", int(boundaries[-1]), np.int64)
+            if ((words < 0) | (words >= 1 << 32)).any():
+                raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
+            self.sets[tree] = boundaries, words.astype(np.uint32)
+        self.n_leaves.append(n_leaves)
+
+    def forest(self, header: _Header) -> Forest:
+        """The trees as a Forest; LightGBM's tests become ``x <= threshold`` and routing bits."""
+        n_trees = len(self.n_leaves)
+        if n_trees % header.n_outputs:
+            raise ModelFormatError(
+                f"{n_trees} trees are not whole iterations of {header.n_outputs}; save or copy the model "
+                "anew",
+                field="num_tree_per_iteration",
+            )
+        leaf_offsets = np.concatenate([[0], np.cumsum(self.n_leaves, dtype=np.int64)]).astype(np.int64)
+        node_offsets = leaf_offsets - np.arange(n_trees + 1)
+        ints = {
+            name: self._int32(values, name, node_offsets)
+            for name, values in (
+                ("split_feature", self.feature),
+                ("left_child", self.left),
+                ("right_child", self.right),
+                ("decision_type", self.decision),
+            )
+        }
+        decision = ints.pop("decision_type")
+        self._refuse_nodes(
+            (decision < 0) | (decision > _LARGEST_DECISION_TYPE),
+            f"is not in [0, {_LARGEST_DECISION_TYPE}]",
+            "decision_type",
+            node_offsets,
+        )
+        threshold = _joined(self.threshold, np.float64)
+        categorical = (decision & _CATEGORICAL_BIT) != 0
+        category_offsets, category_words = self._categories(categorical, threshold, node_offsets)
+
+        missing = decision >> _MISSING_SHIFT
+        # Without a missing type, LightGBM reads NaN as 0.
+        nan_left = np.where(missing == _MISSING_NONE, threshold >= 0.0, (decision & _DEFAULT_LEFT_BIT) != 0)
+        routing = np.where(nan_left, NAN_LEFT, 0) | np.where(missing == _MISSING_ZERO, ZERO_MISSING, 0)
+        routing[categorical] = CATEGORICAL | NEGATIVE_FRACTION_IS_ZERO  # NaN goes right
+        threshold[categorical] = 0.0
+        return Forest(
+            n_features=header.n_features,
+            node_offsets=node_offsets,
+            leaf_offsets=leaf_offsets,
+            feature=ints["split_feature"],
+            threshold=_with_near_zero_as_zero(threshold),
+            left=ints["left_child"],
+            right=ints["right_child"],
+            routing=routing.astype(np.uint8),
+            leaf_value=_joined(self.leaf_value, np.float64)[:, None],
+            sum_dtype="float64",
+            input_dtype="float64",
+            integer_dtype="float32",
+            n_outputs=header.n_outputs,
+            tree_output=(np.arange(n_trees) % header.n_outputs).astype(np.int32),
+            average=header.average,
+            link=header.link,
+            link_scale=header.link_scale,
+            category_offsets=category_offsets,
+            category_words=category_words,
+            feature_names=header.feature_names,
+            source=header.source,
+            objective=header.objective,
+        )
+
+    def _categories(
+        self, categorical: np.ndarray, threshold: np.ndarray, node_offsets: np.ndarray
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+        """Category sets in node order; a categorical node's threshold is the number of its set."""
+        sizes = np.zeros(len(categorical), np.int64)
+        words = []
+        n_categorical = np.diff(np.concatenate([[0], np.cumsum(categorical)])[node_offsets])
+        for tree in sorted({*np.flatnonzero(n_categorical).tolist(), *self.sets}):
+            start, stop = node_offsets[tree : tree + 2]
+            nodes = start + np.flatnonzero(categorical[start:stop])
+            boundaries, tree_words = self.sets.get(tree, (np.zeros(1, np.int64), np.zeros(0, np.uint32)))
+            # One set a node, as LightGBM writes them: sharing would let a small file ask for much memory.
+            if not np.array_equal(np.sort(threshold[nodes]), np.arange(len(boundaries) - 1)):
+                raise ModelFormatError(
+                    f"{len(nodes)} categorical nodes do not name each of {len(boundaries) - 1} category "
+                    "sets once",
+                    tree=tree,
+                    field="threshold",
+                )
+            order = threshold[nodes].astype(np.int64)
+            sizes[nodes] = np.diff(boundaries)[order]
+            ends = np.cumsum(sizes[nodes])
+            first = np.repeat(boundaries[order] - (ends - sizes[nodes]), sizes[nodes])
+            words.append(tree_words[first + np.arange(len(first))])
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), _joined(words, np.uint32)
+
+    def _int32(self, values: list[np.ndarray], name: str, offsets: np.ndarray) -> npt.NDArray[np.int32]:
+        joined = _joined(values, np.int64)
+        self._refuse_nodes((joined > _INT32_MAX) | (joined < -_INT32_MAX), "is outside int32", name, offsets)
+        return joined.astype(np.int32)
+
+    @staticmethod
+    def _refuse_nodes(bad: np.ndarray, problem: str, name: str, offsets: np.ndarray) -> None:
+        if bad.any():
+            node = int(np.flatnonzero(bad)[0])
+            tree = int(np.searchsorted(offsets, node, "right")) - 1
+            raise ModelFormatError(f"node {node - offsets[tree]}: {problem}", tree=tree, field=name)
+
+
+def _with_near_zero_as_zero(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Thresholds that decide about x as LightGBM's do about x with |x| <= 1e-35 read as 0.
+
+    LightGBM drops such values from every row of an array before it looks at a tree, so a
+    threshold among them can only tell where all of them go.
+    """
+    threshold[(threshold >= 0.0) & (threshold < ZERO_THRESHOLD)] = ZERO_THRESHOLD
+    below = (threshold < 0.0) & (threshold >= -ZERO_THRESHOLD)
+    threshold[below] = np.nextafter(-ZERO_THRESHOLD, -np.inf)
+    return threshold
+
+
+def _link(objective: str) -> tuple[str, float]:
+    """Link and its scale, from the line objective ("binary sigmoid:1")."""
+    name, *options = objective.split() or ["custom"]
+    link = _LINK_OF_OBJECTIVE.get(name)
+    if link is None:
+        raise UnsupportedModelError(
+            f"objective {name[:40]!r} is not known, so neither is what its scores mean; delete the line "
+            "objective= of the file to read the model for its raw scores"
+        )
+    if link == "identity" and "sqrt" in options:
+        return "sqrt_signed", 1.0
+    if name not in ("binary", "multiclassova"):
+        return link, 1.0
+    scales = [option.partition(":")[2] for option in options if option.startswith("sigmoid:")]
+    try:
+        scale = float(scales[-1]) if scales else 0.0
+    except ValueError:
+        scale = 0.0
+    if not 0.0 < scale < np.inf:
+        raise ModelFormatError("sigmoid: is missing or not a positive number", field="objective")
+    return link, scale
+
+
+def _fields(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
+    """Lines ``key=value`` (or ``key`` alone) by key; of a repeated key the last one holds."""
+    if text.count(b"\n") > _MAX_LINES:
+        raise ModelFormatError(f"more than {_MAX_LINES} lines; save or copy the model anew", tree=tree)
+    return dict(line.partition(b"=")[::2] for line in text.split(b"\n"))
+
+
+def _count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
+    text = fields.get(name.encode())
+    if text is None:
+        raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
+    text = text.strip()
+    # The length keeps int() fast, whatever the file says.
+    if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):
+        shown = text[:20].decode(errors="replace")
+        raise ModelFormatError(
+            f"is {shown!r}, not a whole number in [{lowest}, {highest}]", tree=tree, field=name
+        )
+    return int(text)
+
+
+def _numbers(text: bytes, count: int, dtype: npt.DTypeLike, name: str, tree: int | None) -> np.ndarray:
+    """Exactly ``count`` numbers, separated by spaces; every float64 as it was written."""
+    if _n_words(text) != count:
+        text = _squeezed(text)
+    if _n_words(text) != count:
+        raise ModelFormatError(f"holds {_n_words(text)} values, not {count}", tree=tree, field=name)
+    if count == 0:
+        return np.zeros(0, dtype)
+    try:
+        # The 0 at the end is reached only if all was read: older NumPy stops at what it cannot read.
+        values = np.fromstring(text + b" 0", dtype, sep=" ")
+    except (ValueError, DeprecationWarning):
+        values = np.zeros(0, dtype)
+    if len(values) != count + 1:
+        raise ModelFormatError("holds something that is not a number", tree=tree, field=name)
+    return values[:-1]
+
+
+def _squeezed(text: bytes) -> bytes:
+    """``text`` with one space between its words, without making an object of each."""
+    text = text.translate(_TO_SPACES).strip(b" ")
+    while b"  " in text:
+        text = text.replace(b"  ", b" ")
+    return text
+
+
+def _n_words(text: bytes) -> int:
+    """Number of words of text with one space between them."""
+    return text.count(b" ") + 1 if text else 0
+
+
+def _joined(parts: list[np.ndarray], dtype: npt.DTypeLike) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype), *parts])

@@ -1,0 +1,269 @@
+"""XGBoost's JSON and UBJSON models (``Booster.save_model``, ``save_raw``) and its live objects.
+
+XGBoost numbers a tree's inner nodes and leaves together and tests ``x < t`` in float32, which is
+``x <= the float32 before t``. It sums float32 leaf values in tree order, beginning with the base
+score, which the file holds in the objective's output space (a probability, say) and which
+XGBoost turns into a margin in float32.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats import ubjson
+from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.xgboost_trees import canonical_arrays, read_nodes
+
+NAME: Final = "XGBoost JSON or UBJSON"
+
+#: Objective -> (link, the space in which the file holds the base score).
+_OBJECTIVES: Final = {
+    **dict.fromkeys(
+        (
+            *("reg:squarederror", "reg:linear", "reg:squaredlogerror", "reg:pseudohubererror"),
+            *("reg:absoluteerror", "reg:quantileerror", "reg:expectileerror", "binary:logitraw"),
+            *("rank:pairwise", "rank:ndcg", "rank:map"),
+        ),
+        ("identity", "margin"),
+    ),
+    **dict.fromkeys(("binary:logistic", "reg:logistic"), ("sigmoid", "probability")),
+    **dict.fromkeys(("multi:softprob", "multi:softmax"), ("softmax", "margin")),
+    **dict.fromkeys(
+        ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"), ("exp", "mean")
+    ),
+    "binary:hinge": ("hinge", "margin"),
+}
+
+#: Far above any real model, and small enough to allocate a base score for each.
+_MAX_OUTPUTS: Final = 1 << 20
+_INT32_MAX: Final = int(np.iinfo(np.int32).max)
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is an XGBoost model (its old binary form included)."""
+    if head.startswith(b"binf"):
+        return True
+    if re.match(rb"\s*\{\s*\"", head):
+        return re.search(rb"\"learner\"\s*:\s*\{", head) is not None
+    return re.match(rb"\{[iUIlL#$]", head) is not None and b"learner" in head
+
+
+def read(data: bytes | memoryview, source: str) -> Forest:
+    """Read XGBoost's JSON or UBJSON.
+
+    All trees are taken, as ``Booster.predict`` does, whatever the best iteration.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    source : str
+        What to call the model in errors, a path for example.
+
+    Raises
+    ------
+    ModelFormatError
+        The model is damaged or hostile.
+    UnsupportedModelError
+        The model is sound but is no ensemble of trees, or holds string categories.
+    """
+    return _read(data, source)[0]
+
+
+def from_object(obj: Any) -> Forest | None:
+    """The Forest of an ``xgboost.Booster`` or ``XGBModel``; None for anything else.
+
+    As their own ``predict`` do by default, a Booster takes all trees, an XGBModel stops at the
+    best iteration where there is one.
+    """
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
+    if ("xgboost", "Booster") in kinds:
+        return read(obj.save_raw("ubj"), "xgboost.Booster")
+    if ("xgboost", "XGBModel") not in kinds:
+        return None
+    source = f"xgboost.{type(obj).__name__}"
+    if not obj.__sklearn_is_fitted__():
+        raise ModelFormatError("the model is not fitted; call fit first", source=source)
+    if obj.missing is not None and not np.isnan(obj.missing):
+        raise UnsupportedModelError(
+            f"{source}: missing={obj.missing!r} is not evaluated, only NaN is missing; "
+            f"replace {obj.missing!r} by NaN in the documents and pass the model's get_booster()"
+        )
+    forest, iteration_trees = _read(obj.get_booster().save_raw("ubj"), source)
+    best = getattr(obj, "best_iteration", None)
+    if best is None or best + 1 >= len(iteration_trees):
+        return forest
+    return forest.select(slice(0, int(iteration_trees[best + 1])))
+
+
+def _read(data: bytes | memoryview, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
+    """The Forest, and the first tree of each iteration (and the number of trees)."""
+    if bytes(data[:4]) == b"binf":
+        raise UnsupportedModelError(
+            f"{source}: XGBoost's old binary format is not read; load it with the XGBoost that wrote it "
+            'and save it again with save_model("model.json")'
+        )
+    try:
+        return _forest(_parse(data), source)
+    except ModelFormatError as error:
+        raise error.at(source) from error.__cause__
+
+
+def _parse(data: bytes | memoryview) -> Any:
+    """JSON or UBJSON to Python objects."""
+    if re.match(rb"\{[iUIlL#$]", data):
+        return ubjson.decode(data)
+    try:
+        return json.loads(str(memoryview(data), "utf-8"), object_pairs_hook=_distinct)
+    except RecursionError:
+        raise ModelFormatError("JSON is nested too deep") from None
+    except ModelFormatError:
+        raise
+    except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
+        raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ModelFormatError(f"key {twice[:100]!r} appears twice in one object")
+    return items
+
+
+# -- the whole model ---------------------------------------------------------------------------
+
+
+def _forest(document: Any, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
+    learner = get(document, "learner", dict)
+    booster = get(learner, "gradient_booster", dict)
+    kind = get(booster, "name", str)
+    if kind not in ("gbtree", "dart"):
+        raise UnsupportedModelError(
+            f"{source}: booster {kind[:100]!r} is no ensemble of trees; train with booster='gbtree' or 'dart'"
+        )
+    model = get(get(booster, "gbtree", dict) if kind == "dart" else booster, "model", dict)
+    param = get(learner, "learner_model_param", dict)
+    n_features = whole(param, "num_feature", 0, _INT32_MAX)
+    n_outputs = max(1, *(whole(param, key, 0, _MAX_OUTPUTS, 1) for key in ("num_class", "num_target")))
+    version = _version(document)
+    objective = get(get(learner, "objective", dict), "name", str)
+    if objective not in _OBJECTIVES:
+        raise UnsupportedModelError(
+            f"{source}: objective {objective[:100]!r} is not known, and so not what its scores mean; "
+            f"known are {', '.join(sorted(_OBJECTIVES))}"
+        )
+    trees = get(model, "trees", list)
+    nodes = read_nodes(list(trees), n_outputs)
+    if nodes.categorical.any() and any(map(_encodes, get(get(model, "cats", dict, {}), "enc", list, []))):
+        raise UnsupportedModelError(
+            f"{source}: the model recodes the categories of a data frame, which is not evaluated; "
+            "train it on integer codes (a NumPy array, with feature_types 'c' for the categorical columns)"
+        )
+    weight = booster.get("weight_drop", model.get("weight_drop"))
+    weight = np.ones(len(trees), np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
+    output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
+    for name, values in (("weight_drop", weight), ("tree_info", output)):
+        if len(values) != len(trees):
+            raise ModelFormatError(f"{len(values)} values for {len(trees)} trees", field=name)
+    bad = np.flatnonzero((output < 0) | (output >= n_outputs))
+    if len(bad):
+        raise ModelFormatError(f"output is not in [0, {n_outputs})", tree=int(bad[0]), field="tree_info")
+    names = get(learner, "feature_names", list, [])
+    if not all(isinstance(name, str) for name in names):
+        raise ModelFormatError("is not an array of texts", field="feature_names")
+    forest = Forest(
+        n_features=n_features,
+        **canonical_arrays(nodes, n_features),
+        sum_dtype="float32",
+        input_dtype="float32",
+        integer_dtype="float32",
+        n_outputs=n_outputs,
+        tree_output=output.astype(np.int32),
+        tree_weight=weight.astype(np.float64),
+        base_score=_base_margin(param, objective, n_outputs, version),
+        base_first=True,
+        link=_OBJECTIVES[objective][0],
+        feature_names=tuple(names),
+        source=".".join(["XGBoost", *map(str, version[:2])]).replace(".", " ", 1),
+        objective=objective,
+    )
+    return forest, _iterations(model, forest)
+
+
+def _version(document: dict[str, Any]) -> tuple[int, ...]:
+    version = document.get("version")
+    if version is None:
+        return ()
+    return tuple(numbers(version, "version", np.int64).tolist())
+
+
+def _encodes(column: Any) -> bool:
+    """Whether a column of ``cats.enc`` holds categories."""
+    return isinstance(column, dict) and len(column.get("values", ())) > 0
+
+
+def _iterations(model: dict[str, Any], forest: Forest) -> npt.NDArray[np.int64]:
+    """First tree of each boosting iteration, then the number of trees."""
+    if "iteration_indptr" in model:
+        starts = numbers(model["iteration_indptr"], "iteration_indptr", np.int64)
+        if len(starts) == 0 or starts[0] != 0 or starts[-1] != forest.n_trees or (np.diff(starts) < 0).any():
+            raise ModelFormatError(f"must rise from 0 to {forest.n_trees}", field="iteration_indptr")
+        return starts
+    param = get(model, "gbtree_model_param", dict)
+    trees = max(1, whole(param, "num_parallel_tree", 0, _INT32_MAX, 1))
+    step = trees if forest.vector_leaves else trees * forest.n_outputs
+    return np.append(np.arange(0, forest.n_trees, step), forest.n_trees)
+
+
+def _base_margin(
+    param: dict[str, Any], objective: str, n_outputs: int, version: tuple[int, ...]
+) -> npt.NDArray[np.float64]:
+    """The base score as a margin per output, with XGBoost's own float32 arithmetic."""
+    text = param.get("base_score")
+    try:  # "5E-1"; from 3.1 on "[2.5E-1,-1E0]"
+        values = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        values = None
+    values = values if isinstance(values, list) else [values]
+    base = numbers(values, "base_score", np.float32)
+    if len(base) not in (1, n_outputs):
+        raise ModelFormatError(f"{len(base)} values for {n_outputs} outputs", field="base_score")
+    space = _OBJECTIVES[objective][1]
+    if objective == "binary:logitraw" and () < version < (1, 3):
+        space = "probability"  # a margin only since 1.3
+    if space == "probability":
+        if version >= (3, 2):  # which began to keep it off 0 and 1
+            base = np.clip(base, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
+        with np.errstate(divide="ignore", over="ignore"):
+            odds = np.float32(1) / base - np.float32(1)
+        base = -_log(odds)
+    elif space == "mean":
+        base = _log(base)
+    if not np.isfinite(base).all():
+        raise ModelFormatError(f"{str(text)[:100]} is no base score of {objective}", field="base_score")
+    return np.broadcast_to(base, n_outputs).astype(np.float64)
+
+
+def _log(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """float32 logarithm by the C library, which XGBoost uses too; NumPy's own differs in the last bit."""
+    logarithm = _c_logf()
+    return np.array([logarithm(value) if value > 0 else np.nan for value in values.tolist()], np.float32)
+
+
+@cache
+def _c_logf() -> Any:
+    import ctypes
+    import sys
+
+    logf = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).logf
+    logf.restype, logf.argtypes = ctypes.c_float, [ctypes.c_float]
+    return logf

@@ -1,0 +1,1 @@
+"""Forest -> the flat arrays that engines run on."""

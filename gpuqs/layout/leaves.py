@@ -1,0 +1,156 @@
+"""Leaves from left to right, and what they are worth: shared by every engine.
+
+Engines find a document's exit leaf as its position among its tree's leaves, left to right.
+`number_leaves` says which positions lie under each node; `leaf_values` puts the leaf values in
+that order, in the type in which they are summed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.forest import Forest
+
+#: Leaf values of ``precision="fast"`` are whole numbers of steps, below this in magnitude.
+FIXED_POINT_LIMIT = 1 << 23
+
+
+@dataclass(frozen=True)
+class LeafRanges:
+    """Leaf positions under every node: its left subtree's are ``[first, middle)``, its right's ``[middle, end)``.
+
+    Parameters
+    ----------
+    first, middle, end : int32 [N]
+        Positions are counted from 0 in each tree.
+    position : int32 [L]
+        Position of each of the forest's leaves in its tree.
+    """
+
+    first: npt.NDArray[np.int32]
+    middle: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int32]
+
+
+def number_leaves(forest: Forest) -> LeafRanges:
+    """Number every tree's leaves from left to right."""
+    node_base = forest.node_offsets[forest.node_tree]
+    leaf_base = forest.leaf_offsets[forest.node_tree]
+    by_depth = np.argsort(forest.depth, kind="stable")
+    levels = np.split(by_depth, np.flatnonzero(np.diff(forest.depth[by_depth])) + 1)
+
+    left_inner, right_inner = forest.left >= 0, forest.right >= 0
+    left_node = np.where(left_inner, node_base + forest.left, 0)
+    right_node = np.where(right_inner, node_base + forest.right, 0)
+    n_left = np.ones(forest.n_nodes, np.int32)
+    n_under = np.zeros(forest.n_nodes, np.int32)
+    for level in reversed(levels):
+        inner = level[left_inner[level]]
+        n_left[inner] = n_under[left_node[inner]]
+        n_right = np.where(right_inner[level], n_under[right_node[level]], 1)
+        n_under[level] = n_left[level] + n_right
+
+    first = np.zeros(forest.n_nodes, np.int32)
+    position = np.zeros(len(forest.leaf_value), np.int32)
+    for level in levels:
+        for inner, node, child, skip in (
+            (left_inner, left_node, forest.left, False),
+            (right_inner, right_node, forest.right, True),
+        ):
+            start = first[level] + (n_left[level] if skip else 0)
+            below = inner[level]
+            first[node[level[below]]] = start[below]
+            outer = level[~below]
+            position[leaf_base[outer] + ~child[outer]] = start[~below]
+    return LeafRanges(first, first + n_left, first + n_under, position)
+
+
+@dataclass(frozen=True)
+class LeafValues:
+    """Leaf values from left to right, in the type in which they are summed.
+
+    Parameters
+    ----------
+    value : float64, float32 or int32 [L, width]
+        float64 or float32: exact, weights applied. int32: whole multiples of `step`.
+    offsets : int64 [T + 1]
+        First leaf of each tree.
+    tree_output : int32 [T]
+        Output that the tree's leaves add to, where ``width`` is 1.
+    leaf_id : int32 [L]
+        The source library's number of each leaf.
+    n_outputs : int
+    start : value's sum type [K]
+        What the sums start from.
+    add_last : float64 [K]
+        What is added to the finished sums.
+    step : float
+        0.0: the sums are the scores. Otherwise the scores are ``step`` times the sums.
+    score_dtype : str
+        Type of the finished scores.
+    """
+
+    value: np.ndarray
+    offsets: npt.NDArray[np.int64]
+    tree_output: npt.NDArray[np.int32]
+    leaf_id: npt.NDArray[np.int32]
+    n_outputs: int
+    start: np.ndarray
+    add_last: npt.NDArray[np.float64]
+    step: float
+    score_dtype: str
+
+    @property
+    def sum_dtype(self) -> np.dtype:
+        """Type of the running sums: int64 for fixed-point values, else the values' own."""
+        return np.dtype(np.int64) if self.value.dtype == np.int32 else self.value.dtype
+
+    def finish(self, sums: np.ndarray) -> np.ndarray:
+        """Turn sums [D, K] into raw scores [D, K] of `score_dtype`."""
+        scores = sums if not self.step else sums * self.step
+        if self.add_last.any():
+            scores = scores + self.add_last.astype(scores.dtype)
+        return scores.astype(self.score_dtype, copy=False)
+
+
+def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
+    """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point)."""
+    leaf_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
+    order = np.empty(len(leaf_tree), np.int64)
+    order[forest.leaf_offsets[leaf_tree] + ranges.position] = np.arange(len(leaf_tree))
+    dtype = np.dtype(forest.sum_dtype)
+    weight = forest.tree_weight.astype(dtype)[leaf_tree]
+    value = forest.leaf_value.astype(dtype)[order] * weight[:, None]
+    zero = np.zeros(forest.n_outputs)
+    start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
+    if precision == "fast":
+        value, step = _fixed_point(value.astype(np.float64))
+        start, add_last = zero.astype(np.int64), forest.base_score
+    elif not forest.base_first:
+        start, add_last = zero.astype(dtype), forest.base_score
+    return LeafValues(
+        value=np.ascontiguousarray(value),
+        offsets=forest.leaf_offsets,
+        tree_output=forest.tree_output,
+        leaf_id=np.ascontiguousarray(forest.leaf_id[order]),
+        n_outputs=forest.n_outputs,
+        start=start,
+        add_last=add_last,
+        step=step,
+        score_dtype=forest.sum_dtype,
+    )
+
+
+def _fixed_point(value: np.ndarray) -> tuple[npt.NDArray[np.int32], float]:
+    """Round to whole steps of the smallest power of two that keeps them below 2^23 in magnitude."""
+    largest = np.abs(value).max(initial=0.0)
+    exponent = int(np.frexp(largest)[1]) - 23 if largest else 0
+    exponent = max(exponent, -1022)  # the step itself stays a normal number
+    if np.rint(np.ldexp(largest, -exponent)) >= FIXED_POINT_LIMIT:
+        exponent += 1
+    step = float(np.ldexp(1.0, exponent))
+    return np.rint(value / step).astype(np.int32), step

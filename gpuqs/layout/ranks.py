@@ -1,0 +1,123 @@
+"""Lossless rank coding: a document's value on a column becomes the number of thresholds below it.
+
+A node that tests the column's i-th distinct threshold is false iff ``rank(x) > i``, so ranks decide
+every test as the values themselves do. A column of n thresholds needs ``bit_length(n)`` bits; a
+missing value ranks above all thresholds (all bits set), and columns where some test sends missing
+values left carry one more bit that marks them.
+
+The search for a rank asks one threshold per bit, from the highest bit down. What it asks at level l
+depends on the l answers so far, which index level l's table with the first answer in bit 0: one
+instruction adds an answer, and the answers of level l are bit ``n_bits - 1 - l`` of the ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
+from gpuqs.layout.columns import Columns, find_columns, round_down
+
+#: Most thresholds that a column may have: ranks fit 16 bits.
+MAX_THRESHOLDS = (1 << 16) - 1
+#: Entries of a level's table are padded to whole 512-bit registers.
+REGISTER_FLOATS = 16
+
+
+@dataclass(frozen=True)
+class RankTables:
+    """How to rank documents; C columns, P distinct (column, threshold) pairs, N nodes.
+
+    Parameters
+    ----------
+    columns : Columns
+    offsets : int64 [C + 1]
+        Column c's distinct thresholds are ``threshold[offsets[c]:offsets[c + 1]]``, ascending.
+    threshold : float64 [P]
+    n_bits : uint8 [C]
+        Bits of the column's ranks, 1 to 16.
+    marks_missing : uint8 [C]
+        1 where ranks carry the bit that marks missing values.
+    level_offsets : int64 [C]
+        Where the column's search tables start in `levels`.
+    levels : float32 [...]
+        Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`.
+    of_node : int32 [N]
+        Position of each node's threshold among its column's.
+    """
+
+    columns: Columns
+    offsets: npt.NDArray[np.int64]
+    threshold: npt.NDArray[np.float64]
+    n_bits: npt.NDArray[np.uint8]
+    marks_missing: npt.NDArray[np.uint8]
+    level_offsets: npt.NDArray[np.int64]
+    levels: npt.NDArray[np.float32]
+    of_node: npt.NDArray[np.int32]
+
+    @property
+    def plane_offsets(self) -> npt.NDArray[np.int32]:
+        """First bit plane of each column, int32 [C + 1]: its rank's bits from the lowest, then its mark."""
+        planes = self.n_bits.astype(np.int32) + self.marks_missing
+        return np.concatenate([[0], np.cumsum(planes)]).astype(np.int32)
+
+
+def most_thresholds(forest: Forest) -> int:
+    """The largest number of distinct thresholds of one column."""
+    columns = find_columns(forest)
+    pairs = np.unique(np.stack([columns.of_node, forest.threshold]), axis=1) if forest.n_nodes else np.zeros((2, 0))
+    return int(np.bincount(pairs[0].astype(np.int64)).max(initial=0))
+
+
+def build_ranks(forest: Forest) -> RankTables:
+    """Rank tables of a forest of numeric tests, at most `MAX_THRESHOLDS` thresholds a column."""
+    if (forest.routing & CATEGORICAL).any():
+        raise ValueError("ranks hold numeric tests only")
+    columns = find_columns(forest)
+    order = np.lexsort((forest.threshold, columns.of_node))
+    column, threshold = columns.of_node[order], forest.threshold[order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (column[1:] != column[:-1]) | (threshold[1:] != threshold[:-1])
+    offsets = np.searchsorted(column[is_new], np.arange(len(columns) + 1)).astype(np.int64)
+    of_node = np.empty(len(order), np.int32)
+    of_node[order] = np.cumsum(is_new) - 1 - offsets[column]
+    distinct = threshold[is_new]
+
+    n_bits = np.array([int(n).bit_length() for n in np.diff(offsets)], np.uint8)
+    if n_bits.max(initial=0) > 16:
+        raise ValueError(f"a column has more than {MAX_THRESHOLDS} thresholds")
+    nan_left = np.bincount(columns.of_node, (forest.routing & NAN_LEFT) != 0, minlength=len(columns))
+    tables, level_offsets, size = [], [], 0
+    for c in range(len(columns)):
+        table = search_levels(distinct[offsets[c] : offsets[c + 1]], int(n_bits[c]))
+        tables.append(table)
+        level_offsets.append(size)
+        size += len(table)
+    return RankTables(
+        columns=columns,
+        offsets=offsets,
+        threshold=distinct,
+        n_bits=n_bits,
+        marks_missing=(nan_left > 0).astype(np.uint8),
+        level_offsets=np.array(level_offsets, np.int64),
+        levels=np.concatenate([*tables, np.zeros(0, np.float32)]),
+        of_node=of_node,
+    )
+
+
+def search_levels(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:
+    """The search tables of one column, level after level."""
+    padded = np.full((1 << n_bits) - 1, np.inf, np.float32)
+    padded[: len(threshold)] = round_down(threshold)
+    levels = []
+    for level in range(n_bits):
+        path = np.arange(1 << level)
+        answers = np.zeros_like(path)  # the path's bits in the order in which they were answered
+        for bit in range(level):
+            answers |= (path >> bit & 1) << (level - 1 - bit)
+        table = np.zeros(max(1 << level, REGISTER_FLOATS), np.float32)
+        table[answers] = padded[(2 * path + 1) * (1 << (n_bits - 1 - level)) - 1]
+        levels.append(table)
+    return np.concatenate(levels)
