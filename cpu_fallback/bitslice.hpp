@@ -23,8 +23,14 @@ struct Segment {
     uint8_t nan_left, count;
 };
 
-struct Node {
-    uint16_t predicate, first, end, slot;
+struct Treelet {
+    uint16_t predicate[3], slot[3];  // of the root, its left child, its right child
+    uint16_t first, end;             // of the root
+};
+
+struct Run {
+    uint16_t kind;  // bit 0: with the left child, bit 1: with the right
+    uint16_t count;
 };
 
 struct BitsliceModel {
@@ -38,8 +44,10 @@ struct BitsliceModel {
     const uint8_t* low;
     const int64_t* batch_low;
     int32_t n_words;
-    const int64_t* group_nodes;
-    const Node* nodes;
+    const int64_t* group_runs;
+    const Run* runs;
+    const int64_t* group_treelets;
+    const Treelet* treelets;
     const uint16_t* tree_slot;
     const uint16_t* tree_leaves;
     int32_t n_slots;

@@ -2,6 +2,7 @@
 //
 //   predicates: for each distinct test of the trees: word = rank > i        (bit d: false for document d)
 //   programs:   for each tree: for each node, parents first: S[slot] = S[end] | (S[first] & word)
+//               (a treelet, a node with up to two children, at a time)
 //               plane[k] = XOR of S_j, j an odd multiple of 2^k              (the exit leaf, in Gray code)
 //   leaves:     planes of bits to bytes, leaf[tree][document]
 //
@@ -60,6 +61,7 @@ static void predicates(const BitsliceModel& model, int batch, const void* planes
     }
 }
 
+// Bit k of the exit leaf in Gray code: the XOR of S_j at the odd multiples j of 2^k.
 static inline Word exit_bit(const Word* s, int n_leaves, int k) {
     Word a = {}, b = {};
     const int step = 2 << k;
@@ -72,6 +74,25 @@ static inline Word exit_bit(const Word* s, int n_leaves, int k) {
     return a ^ b;
 }
 
+// All bits of a tree; returns how many. The commonest sizes are unrolled.
+static int exit_bits(const Word* s, int n_leaves, Word* bits) {
+    switch (n_leaves) {
+        case 64:
+#pragma GCC unroll 6
+            for (int k = 0; k < 6; k++) bits[k] = exit_bit(s, 64, k);
+            return 6;
+        case 32:
+#pragma GCC unroll 5
+            for (int k = 0; k < 5; k++) bits[k] = exit_bit(s, 32, k);
+            return 5;
+        default: {
+            int n_bits = 0;
+            for (; 1 << n_bits < n_leaves; n_bits++) bits[n_bits] = exit_bit(s, n_leaves, n_bits);
+            return n_bits;
+        }
+    }
+}
+
 // Byte r * sizeof(Word) + i of the result holds the bits of document 8 i + r: see Bitslice::order.
 static inline void exchange(Word& a, Word& b, int shift, Word mask) {
     const Word low = select(mask, a, b << shift), high = select(mask, a >> shift, b);
@@ -79,29 +100,53 @@ static inline void exchange(Word& a, Word& b, int shift, Word mask) {
     b = high;
 }
 
-template <int n_bits> static inline void planes_to_bytes(const Word* plane, Word* leaf) {
+template <int n_bits> static inline void spread(const Word* bits, Word* leaf) {
     Word p[8] = {};
-    for (int k = 0; k < n_bits; k++) p[k] = plane[k];
+    for (int k = 0; k < n_bits; k++) p[k] = bits[k];
     const Word m1 = constant(0x55), m2 = constant(0x33), m4 = constant(0x0f);
     for (int k = 0; k < n_bits; k += 2) exchange(p[k], p[k + 1], 1, m1);
     for (int k = 0; k < n_bits; k += 4)
         for (int i = 0; i < 2; i++) exchange(p[k + i], p[k + 2 + i], 2, m2);
     for (int i = 0; i < 4; i++) exchange(p[i], p[4 + i], 4, m4);
-    // p[b0 + 2 b1 + 4 b2] holds the documents 8 i + b0 + 2 b1 + 4 b2.
     for (int r = 0; r < 8; r++) leaf[r] = p[r];
 }
 
-static void to_bytes(const Word* plane, int n_bits, Word* leaf) {
-    if (n_bits <= 4)
-        planes_to_bytes<4>(plane, leaf);
-    else if (n_bits <= 6)
-        planes_to_bytes<6>(plane, leaf);
-    else
-        planes_to_bytes<8>(plane, leaf);
+static void to_bytes(const Word* bits, int n_bits, Word* leaf) {
+    switch (n_bits) {
+        case 0: return spread<0>(bits, leaf);
+        case 1: return spread<1>(bits, leaf);
+        case 2: return spread<2>(bits, leaf);
+        case 3: return spread<3>(bits, leaf);
+        case 4: return spread<4>(bits, leaf);
+        case 5: return spread<5>(bits, leaf);
+        case 6: return spread<6>(bits, leaf);
+        case 7: return spread<7>(bits, leaf);
+        default: return spread<8>(bits, leaf);
+    }
 }
 
-static void run_group(const Node* node, const Node* end, const Word* words, Word* s) {
-    for (; node != end; node++) s[node->slot] = or_and(s[node->end], s[node->first], words[node->predicate]);
+// A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
+template <int kind> static inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
+    for (; at != end; at++) {
+        const Word first = s[at->first], last = s[at->end];
+        const Word root = or_and(last, first, words[at->predicate[0]]);
+        s[at->slot[0]] = root;
+        if (kind & 1) s[at->slot[1]] = or_and(root, first, words[at->predicate[1]]);
+        if (kind & 2) s[at->slot[2]] = or_and(last, root, words[at->predicate[2]]);
+    }
+}
+
+static void run_group(const BitsliceModel& model, int64_t group, const Word* words, Word* s) {
+    const Treelet* at = model.treelets + model.group_treelets[group];
+    const Run* end = model.runs + model.group_runs[group + 1];
+    for (const Run* run = model.runs + model.group_runs[group]; run != end; at += run->count, run++) {
+        switch (run->kind) {
+            case 0: run_treelets<0>(at, at + run->count, words, s); break;
+            case 1: run_treelets<1>(at, at + run->count, words, s); break;
+            case 2: run_treelets<2>(at, at + run->count, words, s); break;
+            case 3: run_treelets<3>(at, at + run->count, words, s); break;
+        }
+    }
 }
 
 static void programs(const BitsliceModel& model, int batch, const void* words, void* slots, void* leaves) {
@@ -112,19 +157,16 @@ static void programs(const BitsliceModel& model, int batch, const void* words, v
     for (int t = model.batch_offsets[batch]; t < last; t += model.trees_merged) {
         const int end = t + model.trees_merged < last ? t + model.trees_merged : last;
         for (int i = t; i < end; i++) s[model.tree_slot[i]] = ~Word{};
-        const int64_t* nodes = model.group_nodes + t / model.trees_merged;
-        run_group(model.nodes + nodes[0], model.nodes + nodes[1], static_cast<const Word*>(words), s);
+        run_group(model, t / model.trees_merged, static_cast<const Word*>(words), s);
         for (int i = t; i < end; i++, leaf += model.leaf_bytes * kWordDocuments) {
-            const int n_leaves = model.tree_leaves[i];
-            Word plane[16] = {};
-            int n_bits = 0;
-            for (; 1 << n_bits < n_leaves; n_bits++) plane[n_bits] = exit_bit(s + model.tree_slot[i], n_leaves, n_bits);
+            Word bits[16];
+            const int n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
             if (model.leaf_bytes == 1) {
-                to_bytes(plane, n_bits, reinterpret_cast<Word*>(leaf));
+                to_bytes(bits, n_bits, reinterpret_cast<Word*>(leaf));
             } else {
                 Word low[8], high[8];
-                to_bytes(plane, 8, low);
-                to_bytes(plane + 8, 8, high);
+                to_bytes(bits, n_bits < 8 ? n_bits : 8, low);
+                to_bytes(bits + 8, n_bits < 8 ? 0 : n_bits - 8, high);
                 uint16_t* to = reinterpret_cast<uint16_t*>(leaf);
                 for (int d = 0; d < kWordDocuments; d++)
                     to[d] = static_cast<uint16_t>(reinterpret_cast<uint8_t*>(low)[d] | reinterpret_cast<uint8_t*>(high)[d] << 8);

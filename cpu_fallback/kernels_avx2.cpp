@@ -8,6 +8,8 @@ namespace {
 
 using Word = uint64_t __attribute__((vector_size(32)));
 
+#include "no_tables.inl"
+#include "tile_avx.inl"
 #include "stages.inl"
 #include "qs.inl"
 

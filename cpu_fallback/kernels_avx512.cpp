@@ -8,6 +8,8 @@ namespace {
 
 using Word = uint64_t __attribute__((vector_size(64)));
 
+#include "tile_avx.inl"
+#include "values_avx512.inl"
 #include "stages.inl"
 #include "qs.inl"
 #include "lanes_avx512.inl"

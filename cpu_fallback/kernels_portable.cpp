@@ -6,6 +6,7 @@ namespace {
 
 using Word = uint64_t __attribute__((vector_size(16)));
 
+#include "plain.inl"
 #include "stages.inl"
 #include "qs.inl"
 

@@ -90,7 +90,7 @@ static void search_double(const RankModel& model, int column, const double* x, u
     }
 }
 
-template <class Value> static void mark_missing(const Value* x, uint8_t* plane) {
+static void mark_missing(const double* x, uint8_t* plane) {
     for (int d = 0; d < kRankBlock; d += 8) {
         uint8_t bits = 0;
         for (int k = 0; k < 8; k++) bits |= static_cast<uint8_t>(x[d + k] != x[d + k]) << k;
@@ -118,7 +118,7 @@ static void rank(const RankModel& model, const Documents& documents, int64_t fir
             } else {
                 const float* values = static_cast<float*>(x) + c * kRankBlock;
                 search(model.levels + model.level_offsets[c], model.n_bits[c], values, to, plane_bytes);
-                if (model.marks_missing[c]) mark_missing(values, mark);
+                if (model.marks_missing[c]) Search::missing(values, mark);
             }
         }
     }

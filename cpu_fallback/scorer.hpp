@@ -46,6 +46,8 @@ struct LeafValues {
     int32_t n_outputs;
     int32_t n_trees;
     const void* start;           // [n_outputs]: double, float or int64
+    const uint16_t* tables;      // [tree][16-bit word of a value][64 leaves], or null: one output, at most 64 leaves
+    int32_t table_leaves;        // largest leaf that the tables are asked for, plus one
 };
 
 // sums: [documents][n_outputs] of double, float or int64.

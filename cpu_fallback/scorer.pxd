@@ -63,7 +63,10 @@ cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
     cdef struct Segment:
         pass
 
-    cdef struct Node:
+    cdef struct Run:
+        pass
+
+    cdef struct Treelet:
         pass
 
     cdef struct BitsliceModel:
@@ -75,8 +78,10 @@ cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
         const uint8_t* low
         const int64_t* batch_low
         int32_t n_words
-        const int64_t* group_nodes
-        const Node* nodes
+        const int64_t* group_runs
+        const Run* runs
+        const int64_t* group_treelets
+        const Treelet* treelets
         const uint16_t* tree_slot
         const uint16_t* tree_leaves
         int32_t n_slots, leaf_bytes
@@ -101,6 +106,8 @@ cdef extern from "scorer.hpp" namespace "gpuqs" nogil:
         int32_t n_outputs
         int32_t n_trees
         const void* start
+        const uint16_t* tables
+        int32_t table_leaves
 
     void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int) except +
     void c_exit_leaves "gpuqs::exit_leaves"(const ExitLeaves&, const Documents&, const CLeafValues&, int32_t*, int) except +

@@ -45,7 +45,7 @@ cdef class Values:
     cdef list keep
     cdef readonly object sum_dtype
 
-    def __init__(self, values):
+    def __init__(self, values, tables=None, int table_leaves=64):
         self.keep = []
         self.sum_dtype = values.sum_dtype
         self.c.kind = {"f8": ValueKind.float64, "f4": ValueKind.float32, "i4": ValueKind.fixed}[values.value.dtype.str[1:]]
@@ -57,6 +57,11 @@ cdef class Values:
         self.c.n_outputs = values.n_outputs
         self.c.n_trees = len(values.tree_output)
         self.c.start = data_of(values.start, values.sum_dtype, self.keep)
+        self.c.tables = NULL
+        self.c.table_leaves = 0
+        if tables is not None:
+            self.c.tables = <const uint16_t*>data_of(tables, np.uint16, self.keep)
+            self.c.table_leaves = table_leaves
 
 
 cdef class Scorer:
@@ -168,8 +173,10 @@ cdef class Bitslice(Scorer):
         model.low = <const uint8_t*>data_of(layout.low, np.uint8, self.keep)
         model.batch_low = <const int64_t*>data_of(layout.batch_low, np.int64, self.keep)
         model.n_words = layout.n_words
-        model.group_nodes = <const int64_t*>data_of(layout.group_nodes, np.int64, self.keep)
-        model.nodes = <const Node*>data_of(layout.nodes, layout.nodes.dtype, self.keep)
+        model.group_runs = <const int64_t*>data_of(layout.group_runs, np.int64, self.keep)
+        model.runs = <const Run*>data_of(layout.runs, layout.runs.dtype, self.keep)
+        model.group_treelets = <const int64_t*>data_of(layout.group_treelets, np.int64, self.keep)
+        model.treelets = <const Treelet*>data_of(layout.treelets, layout.treelets.dtype, self.keep)
         model.tree_slot = <const uint16_t*>data_of(layout.tree_slot, np.uint16, self.keep)
         model.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
         model.n_slots = layout.n_slots

@@ -36,4 +36,11 @@ struct Search {
             if constexpr (n > 7) ask<7>(table + 176, values, answers, at, plane_bytes);
         }
     }
+
+    static void missing(const float* x, uint8_t* plane) {
+        for (int d = 0; d < kRankBlock; d += 8) {
+            const __m256 values = _mm256_load_ps(x + d);
+            plane[d / 8] = static_cast<uint8_t>(_mm256_movemask_ps(_mm256_cmp_ps(values, values, _CMP_UNORD_Q)));
+        }
+    }
 };

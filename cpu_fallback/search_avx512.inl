@@ -41,4 +41,12 @@ struct Search {
             if constexpr (n > 7) ask<7>(of_level + 11, values, answers, at, plane_bytes);
         }
     }
+
+    static void missing(const float* x, uint8_t* plane) {
+        for (int d = 0; d < kRankBlock; d += 16) {
+            const __m512 values = _mm512_load_ps(x + d);
+            const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+            __builtin_memcpy(plane + d / 8, &is_nan, 2);
+        }
+    }
 };

@@ -14,4 +14,12 @@ struct Search {
             }
         }
     }
+
+    static void missing(const float* x, uint8_t* plane) {
+        for (int d = 0; d < kRankBlock; d += 8) {
+            uint8_t bits = 0;
+            for (int k = 0; k < 8; k++) bits |= static_cast<uint8_t>((x[d + k] != x[d + k]) << k);
+            plane[d / 8] = bits;
+        }
+    }
 };

@@ -1,15 +1,53 @@
 // Stages that every engine shares, compiled once per instruction set inside its namespace.
 
+static constexpr int kFixedBatch = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 static constexpr double zero_threshold = 1e-35f;  // gpuqs.forest.ZERO_THRESHOLD
 
 // load: for each row: for each column: x[column][row] = row[feature], zeros to NaN where they are missing
 template <class In, class Out>
-static void load_as(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
+static void load_column(const char* at, int64_t row_stride, int n, Out* to) {
+    for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
+}
+
+// Row-major floats: neighbouring columns in tiles, as far as whole tiles go.
+static int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
+    if (documents.column_stride != sizeof(float) || c + kTile > columns.n) return 0;
+    for (int k = 1; k < kTile; k++)
+        if (columns.feature[c + k] != columns.feature[c] + k) return 0;
+    const char* at = rows + columns.feature[c] * documents.column_stride;
+    const int whole = n / kTile * kTile;
+    for (int d = 0; d < whole; d += kTile) {
+        transpose_tile(at + d * documents.row_stride, documents.row_stride, x + d, stride);
+        // The same columns of the rows that are loaded next; beyond the last row a prefetch does nothing.
+        for (int i = 0; i < kTile; i++) __builtin_prefetch(at + (d + i + stride) * documents.row_stride);
+    }
+    for (int k = 0; k < kTile; k++)
+        load_column<float>(at + whole * documents.row_stride + k * documents.column_stride, documents.row_stride, n - whole,
+                           x + static_cast<int64_t>(k) * stride + whole);
+    return kTile;
+}
+
+template <class Out>
+static void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
-    for (int c = 0; c < columns.n; c++) {
-        const char* at = rows + columns.feature[c] * documents.column_stride;
+    for (int c = 0; c < columns.n;) {
         Out* to = x + static_cast<int64_t>(c) * stride;
-        for (int d = 0; d < n; d++, at += documents.row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
+        int loaded = 0;
+        if constexpr (sizeof(Out) == sizeof(float)) {
+            if (!documents.is_double) loaded = load_tile(documents, rows, n, columns, c, stride, to);
+        }
+        if (loaded == 0) {
+            const char* at = rows + columns.feature[c] * documents.column_stride;
+            if (documents.is_double)
+                load_column<double>(at, documents.row_stride, n, to);
+            else
+                load_column<float>(at, documents.row_stride, n, to);
+            loaded = 1;
+        }
+        c += loaded;
+    }
+    for (int c = 0; c < columns.n; c++) {
+        Out* to = x + static_cast<int64_t>(c) * stride;
         if (columns.zero_missing[c])
             for (int d = 0; d < n; d++)
                 if (to[d] <= zero_threshold && to[d] >= -zero_threshold) to[d] = static_cast<Out>(__builtin_nan(""));
@@ -17,15 +55,7 @@ static void load_as(const Documents& documents, int64_t first, int n, const Colu
     }
 }
 
-template <class Out>
-static void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
-    if (documents.is_double)
-        load_as<double>(documents, first, n, columns, stride, x);
-    else
-        load_as<float>(documents, first, n, columns, stride, x);
-}
-
-// add_values, one output: for eight documents at a time: for each tree: sum += value[leaf]
+// add_values, one output, no tables: for eight documents at a time: for each tree: sum += value[leaf]
 template <class Value, class Sum, class Leaf>
 static void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,
                               Sum* sums) {
@@ -60,12 +90,39 @@ static void add_leaves(const LeafValues& values, int first, int n_trees, const L
     }
 }
 
+// add_values by tables, where the instruction set has them
+template <class Value, class Sum>
+static void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
+    if constexpr (sizeof(Value) == sizeof(Sum)) {
+        Tables::add_trees<Value>(values, first, n_trees, leaf, n, stride, sums);
+    } else {  // fixed point: a batch of trees fits 32 bits
+        alignas(64) Value batch[512];
+        for (int d = 0; d < n; d += 512) {
+            const int documents = n - d < 512 ? n - d : 512;
+            for (int t = 0; t < n_trees; t += kFixedBatch) {
+                const int trees = n_trees - t < kFixedBatch ? n_trees - t : kFixedBatch;
+                for (int i = 0; i < documents; i++) batch[i] = 0;
+                Tables::add_trees<Value>(values, first + t, trees, leaf + static_cast<int64_t>(t) * stride + d, documents, stride, batch);
+                for (int i = 0; i < documents; i++) sums[d + i] += batch[i];
+            }
+        }
+    }
+}
+
+template <class Value, class Sum, class Leaf>
+static void add_any(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+    if constexpr (Tables::available && sizeof(Leaf) == 1) {
+        if (values.tables && n % 64 == 0) return add_by_tables<Value>(values, first, n_trees, leaf, n, stride, sums);
+    }
+    add_leaves<Value>(values, first, n_trees, leaf, n, stride, sums);
+}
+
 template <class Leaf>
 static void add_kind(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, void* sums) {
     switch (values.kind) {
-        case ValueKind::float64: return add_leaves<double>(values, first, n_trees, leaf, n, stride, static_cast<double*>(sums));
-        case ValueKind::float32: return add_leaves<float>(values, first, n_trees, leaf, n, stride, static_cast<float*>(sums));
-        case ValueKind::fixed: return add_leaves<int32_t>(values, first, n_trees, leaf, n, stride, static_cast<int64_t*>(sums));
+        case ValueKind::float64: return add_any<double>(values, first, n_trees, leaf, n, stride, static_cast<double*>(sums));
+        case ValueKind::float32: return add_any<float>(values, first, n_trees, leaf, n, stride, static_cast<float*>(sums));
+        case ValueKind::fixed: return add_any<int32_t>(values, first, n_trees, leaf, n, stride, static_cast<int64_t*>(sums));
     }
 }
 

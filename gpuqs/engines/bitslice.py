@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind
+from gpuqs.engines.cpu import CpuEngine, CpuProgram
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import MAX_LEAVES, TREES_MERGED, build_bitslice, gray_values
+from gpuqs.layout.bitslice import MAX_LEAVES, TREES_MERGED, build_bitslice, gray_values, word_tables
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import MAX_THRESHOLDS, most_thresholds
 
@@ -21,7 +21,7 @@ class Bitslice(CpuEngine):
     summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
 
     #: Predicate words of a block of trees: what half an L2 cache of 1 MiB holds at 64 bytes a word.
-    max_words: ClassVar[int] = 10_000
+    max_words: ClassVar[int] = 20_000
 
     def supports(self, forest: Forest) -> str | None:
         if forest.has_categories:
@@ -41,5 +41,6 @@ class Bitslice(CpuEngine):
             trees_merged=TREES_MERGED,
             isa=cpu_fallback.isa(),
         )
-        values = leaf_values(forest, layout.ranges, precision)
-        return bind(gray_values(values, np.diff(forest.leaf_offsets)), scorer)
+        values = gray_values(leaf_values(forest, layout.ranges, precision), np.diff(forest.leaf_offsets))
+        bound = cpu_fallback.Values(values, word_tables(values), 32 if forest.n_leaves <= 32 else 64)
+        return CpuProgram(values, scorer, bound)

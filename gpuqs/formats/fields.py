@@ -57,5 +57,5 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
             raise ModelFormatError(f"is not an array of {kind}", tree=tree, field=field) from None
     else:
         raise ModelFormatError("is not an array", tree=tree, field=field)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return value.astype(dtype)

@@ -174,9 +174,12 @@ def _forest(document: Any, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
     for name, values in (("weight_drop", weight), ("tree_info", output)):
         if len(values) != len(trees):
             raise ModelFormatError(f"{len(values)} values for {len(trees)} trees", field=name)
-    bad = np.flatnonzero((output < 0) | (output >= n_outputs))
-    if len(bad):
-        raise ModelFormatError(f"output is not in [0, {n_outputs})", tree=int(bad[0]), field="tree_info")
+    for bad, problem, name in (
+        (~np.isfinite(weight), "weight is not finite", "weight_drop"),
+        ((output < 0) | (output >= n_outputs), f"output is not in [0, {n_outputs})", "tree_info"),
+    ):
+        if bad.any():
+            raise ModelFormatError(problem, tree=int(np.argmax(bad)), field=name)
     names = get(learner, "feature_names", list, [])
     if not all(isinstance(name, str) for name in names):
         raise ModelFormatError("is not an array of texts", field="feature_names")
@@ -208,7 +211,8 @@ def _version(document: dict[str, Any]) -> tuple[int, ...]:
 
 def _encodes(column: Any) -> bool:
     """Whether a column of ``cats.enc`` holds categories."""
-    return isinstance(column, dict) and len(column.get("values", ())) > 0
+    values = column.get("values") if isinstance(column, dict) else None
+    return isinstance(values, (list, np.ndarray)) and len(values) > 0
 
 
 def _iterations(model: dict[str, Any], forest: Forest) -> npt.NDArray[np.int64]:

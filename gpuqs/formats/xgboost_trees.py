@@ -173,11 +173,17 @@ def canonical_arrays(nodes: Nodes, n_features: int) -> dict[str, np.ndarray]:
 
     feature, categorical = nodes.feature[inner_node], nodes.categorical[inner_node]
     condition = np.where(categorical, np.float32(0), nodes.condition[inner_node])
-    for bad, problem, key in (
-        ((feature < 0) | (feature >= n_features), f"feature is not in [0, {n_features})", "split_indices"),
-        (np.isnan(condition), "threshold is NaN", "split_conditions"),
-    ):
-        _refuse(nodes, inner_node[bad], problem, key)
+    value = nodes.value[leaf_node]
+    outside = (feature < 0) | (feature >= n_features)
+    _refuse(nodes, inner_node[outside], f"feature is not in [0, {n_features})", "split_indices")
+    _refuse(nodes, inner_node[np.isnan(condition)], "threshold is NaN", "split_conditions")
+    infinite = leaf_node[~np.isfinite(value).all(axis=1)]
+    _refuse(
+        nodes,
+        infinite,
+        "leaf value is not finite",
+        "split_conditions" if value.shape[1] == 1 else "leaf_weights",
+    )
     default_left = nodes.default_left[inner_node]
     # Nothing is below -inf: only missing values may go left. With the children swapped that is x <= inf.
     never = condition == -np.inf
@@ -195,7 +201,7 @@ def canonical_arrays(nodes: Nodes, n_features: int) -> dict[str, np.ndarray]:
         "left": left.astype(np.int32),
         "right": right.astype(np.int32),
         "routing": routing.astype(np.uint8),
-        "leaf_value": nodes.value[leaf_node].astype(np.float64),
+        "leaf_value": value.astype(np.float64),
         "leaf_id": (leaf_node - nodes.offsets[leaf_tree]).astype(np.int32),
         "category_offsets": category_offsets,
         "category_words": category_words,

@@ -13,6 +13,7 @@ multiple of 2^k, so that each S_j enters one bit alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.leaves import LeafRanges, LeafValues, number_leaves
 from gpuqs.layout.ranks import RankTables, build_ranks
+from gpuqs.layout.treelets import tile_trees
 
 #: Trees whose programs run merged, level by level, to hide the latency of each.
 TREES_MERGED = 4
@@ -30,8 +32,11 @@ MAX_LEAVES = 4096
 
 #: The C++ `Segment`: predicates of a column with the same rank above the low 4 bits.
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
-#: The C++ `Node`: slots are words of the merged trees' S, predicates words of their block.
-NODE = np.dtype([("predicate", "u2"), ("first", "u2"), ("end", "u2"), ("slot", "u2")])
+#: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots are
+#: words of the merged trees' S, predicates words of their block.
+TREELET = np.dtype([("predicate", "u2", 3), ("slot", "u2", 3), ("first", "u2"), ("end", "u2")])
+#: The C++ `Run`: consecutive treelets of one kind; kind bit 0: with the left child, bit 1: with the right.
+RUN = np.dtype([("kind", "u2"), ("count", "u2")])
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,12 @@ class BitsliceLayout:
         Where each batch's predicates start in `low`.
     n_words : int
         Largest number of predicates of one block.
-    group_nodes : int64 [G + 1]
-        Nodes of each group of `TREES_MERGED` trees.
-    nodes : NODE [N]
+    group_runs : int64 [G + 1]
+        Runs of each group of `TREES_MERGED` trees.
+    runs : RUN [...]
+    treelets : TREELET [...]
+        In the order of the runs.
+    group_treelets : int64 [G + 1]
     tree_slot : uint16 [T]
         Slot of each tree's S_0; its S_j follow.
     tree_leaves : uint16 [T]
@@ -71,8 +79,10 @@ class BitsliceLayout:
     low: npt.NDArray[np.uint8]
     batch_low: npt.NDArray[np.int64]
     n_words: int
-    group_nodes: npt.NDArray[np.int64]
-    nodes: np.ndarray
+    group_runs: npt.NDArray[np.int64]
+    runs: np.ndarray
+    treelets: np.ndarray
+    group_treelets: npt.NDArray[np.int64]
     tree_slot: npt.NDArray[np.uint16]
     tree_leaves: npt.NDArray[np.uint16]
     n_slots: int
@@ -108,7 +118,7 @@ def build_bitslice(forest: Forest, max_words: int) -> BitsliceLayout:
         batch_segments += [batch_segments[-1] + len(block_segments)] * (last - batch)
         batch_low += [batch_low[-1] + len(low)] * (last - batch)
         batch = last
-    group_nodes, nodes, tree_slot, n_slots = _programs(forest, ranges, word)
+    programs = _programs(forest, ranges, word)
     return BitsliceLayout(
         ranks=ranks,
         ranges=ranges,
@@ -118,11 +128,8 @@ def build_bitslice(forest: Forest, max_words: int) -> BitsliceLayout:
         low=np.concatenate([*lows, np.zeros(0, np.uint8)]),
         batch_low=np.array(batch_low, np.int64),
         n_words=n_words,
-        group_nodes=group_nodes,
-        nodes=nodes,
-        tree_slot=tree_slot,
         tree_leaves=np.diff(forest.leaf_offsets).astype(np.uint16),
-        n_slots=n_slots,
+        **programs,
     )
 
 
@@ -157,28 +164,42 @@ def _segments(distinct: npt.NDArray[np.int64], ranks: RankTables) -> tuple[np.nd
     return segments, (distinct & 15).astype(np.uint8)
 
 
-def _programs(
-    forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], np.ndarray, npt.NDArray[np.uint16], int]:
-    """Nodes of each group of trees, parents before children, trees interleaved level by level."""
+def _programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Treelets of each group of trees, parents before children, trees interleaved level by level."""
     n_leaves = np.diff(forest.leaf_offsets)
-    tree = np.arange(forest.n_trees)
-    group_of_tree = tree // TREES_MERGED
+    group_of_tree = np.arange(forest.n_trees) // TREES_MERGED
     n_groups = -(-forest.n_trees // TREES_MERGED)
     before = np.cumsum(n_leaves) - n_leaves
-    group_start = before[::TREES_MERGED] if n_groups else np.zeros(0, np.int64)
-    tree_slot = 1 + before - group_start[group_of_tree]  # slot 0 is S_L of every tree: zeros
+    tree_slot = 1 + before - before[::TREES_MERGED][group_of_tree]  # slot 0 is S_L of every tree: zeros
     slot0 = tree_slot[forest.node_tree]
-    nodes = np.zeros(forest.n_nodes, NODE)
-    nodes["predicate"] = word
-    nodes["first"] = slot0 + ranges.first
-    nodes["slot"] = slot0 + ranges.middle
-    nodes["end"] = np.where(ranges.end == n_leaves[forest.node_tree], 0, slot0 + ranges.end)
-    group = group_of_tree[forest.node_tree]
-    order = np.lexsort((forest.node_tree, forest.depth, group))
-    group_nodes = np.searchsorted(group[order], np.arange(n_groups + 1)).astype(np.int64)
-    slots = np.bincount(group_of_tree, n_leaves, minlength=1)
-    return group_nodes, nodes[order], tree_slot.astype(np.uint16), int(slots.max()) + 1
+    end = np.where(ranges.end == n_leaves[forest.node_tree], 0, slot0 + ranges.end)
+
+    tiles = tile_trees(forest)
+    order = np.lexsort((tiles.kind, tiles.level, group_of_tree[forest.node_tree[tiles.root]]))
+    root, kind, level = tiles.root[order], tiles.kind[order], tiles.level[order]
+    group = group_of_tree[forest.node_tree[root]]
+    treelets = np.zeros(len(root), TREELET)
+    treelets["first"], treelets["end"] = (slot0 + ranges.first)[root], end[root]
+    base = forest.node_offsets[forest.node_tree[root]]
+    for at, node in enumerate((root, base + forest.left[root], base + forest.right[root])):
+        there = np.ones(len(root), bool) if at == 0 else (kind & at) != 0
+        treelets["predicate"][there, at] = word[node[there]]
+        treelets["slot"][there, at] = (slot0 + ranges.middle)[node[there]]
+
+    key = np.stack([group, level, kind])
+    starts = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0))[: len(root)])
+    runs = np.zeros(len(starts), RUN)
+    runs["kind"] = kind[starts]
+    runs["count"] = np.diff(np.append(starts, len(root)))
+    groups = np.arange(n_groups + 1)
+    return {
+        "group_runs": np.searchsorted(group[starts], groups).astype(np.int64),
+        "runs": runs,
+        "treelets": treelets,
+        "group_treelets": np.searchsorted(group, groups).astype(np.int64),
+        "tree_slot": tree_slot.astype(np.uint16),
+        "n_slots": int(np.bincount(group_of_tree, n_leaves, minlength=1).max()) + 1,
+    }
 
 
 def gray_values(values: LeafValues, n_leaves: npt.NDArray[np.int64]) -> LeafValues:
@@ -197,3 +218,15 @@ def gray_values(values: LeafValues, n_leaves: npt.NDArray[np.int64]) -> LeafValu
     leaf_id = np.zeros(offsets[-1], np.int32)
     leaf_id[place] = values.leaf_id
     return replace(values, value=value, leaf_id=leaf_id, offsets=offsets.astype(np.int64))
+
+
+def word_tables(values: LeafValues) -> npt.NDArray[np.uint16] | None:
+    """Values of one output in Gray order as 16-bit words, uint16 [T, words of a value, 64].
+
+    None where leaves hold vectors, trees add to several outputs, or have more than 64 leaves.
+    """
+    n_trees = len(values.tree_output)
+    if values.n_outputs != 1 or n_trees == 0 or len(values.value) != 64 * n_trees:
+        return None
+    words = values.value.view(np.uint16).reshape(n_trees, 64, -1)
+    return np.ascontiguousarray(words.transpose(0, 2, 1))
