@@ -6,14 +6,12 @@
 //               plane[k] = XOR of S_j, j an odd multiple of 2^k              (the exit leaf, in Gray code)
 //   leaves:     planes of bits to bytes, leaf[tree][document]
 //
-// `Word` is the instruction set's register; or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m).
+// or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m): see words.inl.
 
-static constexpr int kWordDocuments = static_cast<int>(sizeof(Word)) * 8;
-
-static inline Word constant(uint8_t byte) { return Word{} + 0x0101010101010101u * byte; }
+template <class Word> static inline Word constant(uint8_t byte) { return Word{} + 0x0101010101010101u * byte; }
 
 // over[b] = the four bits of low ... low + 3 planes, as a number, are above b; b = 0 ... 15.
-static void nibble_above(const Word* bits, int n, Word* over) {
+template <class Word> static void nibble_above(const Word* bits, int n, Word* over) {
     const Word zero = {};
     const Word p0 = n > 0 ? bits[0] : zero, p1 = n > 1 ? bits[1] : zero;
     const Word p2 = n > 2 ? bits[2] : zero, p3 = n > 3 ? bits[3] : zero;
@@ -27,9 +25,9 @@ static void nibble_above(const Word* bits, int n, Word* over) {
     }
 }
 
-static inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
+template <class Word> static inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
 
-static void predicates(const BitsliceModel& model, int batch, const void* planes, void* words) {
+template <class Word> static void predicates(const BitsliceModel& model, int batch, const void* planes, void* words) {
     const Word* of_columns = static_cast<const Word*>(planes);
     Word* to = static_cast<Word*>(words);
     const uint8_t* low = model.low + model.batch_low[batch];
@@ -62,7 +60,7 @@ static void predicates(const BitsliceModel& model, int batch, const void* planes
 }
 
 // Bit k of the exit leaf in Gray code: the XOR of S_j at the odd multiples j of 2^k.
-static inline Word exit_bit(const Word* s, int n_leaves, int k) {
+template <class Word> static inline Word exit_bit(const Word* s, int n_leaves, int k) {
     Word a = {}, b = {};
     const int step = 2 << k;
     int j = 1 << k;
@@ -75,7 +73,7 @@ static inline Word exit_bit(const Word* s, int n_leaves, int k) {
 }
 
 // All bits of a tree; returns how many. The commonest sizes are unrolled.
-static int exit_bits(const Word* s, int n_leaves, Word* bits) {
+template <class Word> static int exit_bits(const Word* s, int n_leaves, Word* bits) {
     switch (n_leaves) {
         case 64:
 #pragma GCC unroll 6
@@ -94,16 +92,16 @@ static int exit_bits(const Word* s, int n_leaves, Word* bits) {
 }
 
 // Byte r * sizeof(Word) + i of the result holds the bits of document 8 i + r: see Bitslice::order.
-static inline void exchange(Word& a, Word& b, int shift, Word mask) {
+template <class Word> static inline void exchange(Word& a, Word& b, int shift, Word mask) {
     const Word low = select(mask, a, b << shift), high = select(mask, a >> shift, b);
     a = low;
     b = high;
 }
 
-template <int n_bits> static inline void spread(const Word* bits, Word* leaf) {
+template <int n_bits, class Word> static inline void spread(const Word* bits, Word* leaf) {
     Word p[8] = {};
     for (int k = 0; k < n_bits; k++) p[k] = bits[k];
-    const Word m1 = constant(0x55), m2 = constant(0x33), m4 = constant(0x0f);
+    const Word m1 = constant<Word>(0x55), m2 = constant<Word>(0x33), m4 = constant<Word>(0x0f);
     for (int k = 0; k < n_bits; k += 2) exchange(p[k], p[k + 1], 1, m1);
     for (int k = 0; k < n_bits; k += 4)
         for (int i = 0; i < 2; i++) exchange(p[k + i], p[k + 2 + i], 2, m2);
@@ -111,7 +109,7 @@ template <int n_bits> static inline void spread(const Word* bits, Word* leaf) {
     for (int r = 0; r < 8; r++) leaf[r] = p[r];
 }
 
-static void to_bytes(const Word* bits, int n_bits, Word* leaf) {
+template <class Word> static void to_bytes(const Word* bits, int n_bits, Word* leaf) {
     switch (n_bits) {
         case 0: return spread<0>(bits, leaf);
         case 1: return spread<1>(bits, leaf);
@@ -126,7 +124,7 @@ static void to_bytes(const Word* bits, int n_bits, Word* leaf) {
 }
 
 // A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
-template <int kind> static inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
+template <int kind, class Word> static inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
         const Word first = s[at->first], last = s[at->end];
         const Word root = or_and(last, first, words[at->predicate[0]]);
@@ -136,7 +134,7 @@ template <int kind> static inline void run_treelets(const Treelet* at, const Tre
     }
 }
 
-static void run_group(const BitsliceModel& model, int64_t group, const Word* words, Word* s) {
+template <class Word> static void run_group(const BitsliceModel& model, int64_t group, const Word* words, Word* s) {
     const Treelet* at = model.treelets + model.group_treelets[group];
     const Run* end = model.runs + model.group_runs[group + 1];
     for (const Run* run = model.runs + model.group_runs[group]; run != end; at += run->count, run++) {
@@ -149,7 +147,8 @@ static void run_group(const BitsliceModel& model, int64_t group, const Word* wor
     }
 }
 
-static void programs(const BitsliceModel& model, int batch, const void* words, void* slots, void* leaves) {
+template <class Word> static void programs(const BitsliceModel& model, int batch, const void* words, void* slots, void* leaves) {
+    constexpr int documents = static_cast<int>(sizeof(Word)) * 8;
     Word* s = static_cast<Word*>(slots);
     char* leaf = static_cast<char*>(leaves);
     s[0] = Word{};
@@ -158,7 +157,7 @@ static void programs(const BitsliceModel& model, int batch, const void* words, v
         const int end = t + model.trees_merged < last ? t + model.trees_merged : last;
         for (int i = t; i < end; i++) s[model.tree_slot[i]] = ~Word{};
         run_group(model, t / model.trees_merged, static_cast<const Word*>(words), s);
-        for (int i = t; i < end; i++, leaf += model.leaf_bytes * kWordDocuments) {
+        for (int i = t; i < end; i++, leaf += model.leaf_bytes * documents) {
             Word bits[16];
             const int n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
             if (model.leaf_bytes == 1) {
@@ -168,7 +167,7 @@ static void programs(const BitsliceModel& model, int batch, const void* words, v
                 to_bytes(bits, n_bits < 8 ? n_bits : 8, low);
                 to_bytes(bits + 8, n_bits < 8 ? 0 : n_bits - 8, high);
                 uint16_t* to = reinterpret_cast<uint16_t*>(leaf);
-                for (int d = 0; d < kWordDocuments; d++)
+                for (int d = 0; d < documents; d++)
                     to[d] = static_cast<uint16_t>(reinterpret_cast<uint8_t*>(low)[d] | reinterpret_cast<uint8_t*>(high)[d] << 8);
             }
         }

@@ -16,27 +16,30 @@ public:
         : kernels_(kernels), columns_(columns), single_(single), block_(block) {}
 
     int document_block() const override { return block_; }
-    size_t scratch_bytes() const override { return whole_lines(sizeof(Head)) + x_bytes() + bits_bytes(); }
-    void load(const Documents& documents, int64_t first, int n, void* scratch) const override {
+    int stride(int n) const override { return (n + lanes() - 1) / lanes() * lanes(); }
+    const uint16_t* order(int) const override { return nullptr; }
+    size_t scratch_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride) + bits_bytes(); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
         Head* head = static_cast<Head*>(scratch);
         head->is_double = documents.is_double && !single_;
         if (head->is_double)
-            kernels_.load_double(documents, first, n, columns_, block_, x<double>(scratch));
+            head->has_missing = kernels_.load_double(documents, first, n, columns_, stride, x<double>(scratch));
         else
-            kernels_.load_float(documents, first, n, columns_, block_, x<float>(scratch));
+            head->has_missing = kernels_.load_float(documents, first, n, columns_, stride, x<float>(scratch));
     }
 
 protected:
     struct Head {
-        bool is_double;
+        bool is_double, has_missing;
     };
+    virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
     virtual size_t bits_bytes() const { return 0; }
-    size_t x_bytes() const { return whole_lines(sizeof(double) * columns_.n * block_); }
-    static bool is_double(const void* scratch) { return static_cast<const Head*>(scratch)->is_double; }
+    size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * columns_.n * stride); }
+    static const Head& head(const void* scratch) { return *static_cast<const Head*>(scratch); }
     template <class Value> static Value* x(void* scratch) {
         return reinterpret_cast<Value*>(static_cast<char*>(scratch) + whole_lines(sizeof(Head)));
     }
-    void* bits(void* scratch) const { return static_cast<char*>(scratch) + whole_lines(sizeof(Head)) + x_bytes(); }
+    void* bits(void* scratch, int stride) const { return static_cast<char*>(scratch) + whole_lines(sizeof(Head)) + x_bytes(stride); }
 
     const Kernels& kernels_;
     const Columns columns_;
@@ -53,18 +56,19 @@ public:
     int leaf_bytes() const override { return 1; }
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
-    void find(int block, int n, void* scratch, void* leaf) const override {
+    void find(int block, int n, int stride, void* scratch, void* leaf) const override {
         uint8_t* to = static_cast<uint8_t*>(leaf);
-        if (is_double(scratch)) {
+        if (head(scratch).is_double) {
             const auto find = vectorised_ ? kernels_.vqs_double : kernels_.qs_double;
-            find(model_, block, x<double>(scratch), n, block_, bits(scratch), to);
+            find(model_, block, x<double>(scratch), n, stride, bits(scratch, stride), to);
         } else {
             const auto find = vectorised_ ? kernels_.vqs_float : kernels_.qs_float;
-            find(model_, block, x<float>(scratch), n, block_, bits(scratch), to);
+            find(model_, block, x<float>(scratch), n, stride, bits(scratch, stride), to);
         }
     }
 
 private:
+    int lanes() const override { return vectorised_ ? kernels_.vqs_lanes : 8; }
     size_t bits_bytes() const override {
         int trees = 0;
         for (int b = 0; b < model_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
@@ -82,12 +86,12 @@ public:
     int leaf_bytes() const override { return 4; }
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
-    void find(int block, int n, void* scratch, void* leaf) const override {
+    void find(int block, int n, int stride, void* scratch, void* leaf) const override {
         int32_t* to = static_cast<int32_t*>(leaf);
-        if (is_double(scratch))
-            kernels_.walk_double(model_, block, x<double>(scratch), n, block_, to);
+        if (head(scratch).is_double)
+            kernels_.walk_double(model_, block, x<double>(scratch), head(scratch).has_missing, n, stride, to);
         else
-            kernels_.walk_float(model_, block, x<float>(scratch), n, block_, to);
+            kernels_.walk_float(model_, block, x<float>(scratch), head(scratch).has_missing, n, stride, to);
     }
 
 private:
@@ -98,40 +102,53 @@ private:
 class Bitslice final : public ExitLeaves {
 public:
     Bitslice(const Kernels& kernels, const BitsliceModel& model) : kernels_(kernels), model_(model) {
-        const int documents = document_block();
-        // planes_to_bytes leaves document 8 i + r at byte r * word_bytes + i.
-        for (int d = 0; d < documents; d++) order_.push_back(static_cast<uint16_t>(d % 8 * kernels.word_bytes + d / 8));
+        for (int w = 0; w < kernels.n_widths; w++)
+            for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
+                // What spread leaves behind: document 8 i + r at byte r * word_bytes + i.
+                order_[w].push_back(static_cast<uint16_t>(d % 8 * kernels.widths[w].word_bytes + d / 8));
     }
 
-    int document_block() const override { return kernels_.word_bytes * 8; }
+    int document_block() const override { return 8 * widest(); }
+    int stride(int n) const override {
+        int w = 0;
+        while (8 * kernels_.widths[w].word_bytes < n) w++;
+        return 8 * kernels_.widths[w].word_bytes;
+    }
     int leaf_bytes() const override { return model_.leaf_bytes; }
     int n_tree_blocks() const override { return model_.n_batches; }
     int first_tree(int block) const override { return model_.batch_offsets[block]; }
-    const uint16_t* order() const override { return order_.data(); }
-    size_t scratch_bytes() const override { return planes_bytes() + words_bytes() + slots_bytes() + x_bytes(); }
-    void load(const Documents& documents, int64_t first, int n, void* scratch) const override {
+    const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
+    size_t scratch_bytes(int stride) const override { return planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
         char* at = static_cast<char*>(scratch);
-        void* x = at + planes_bytes() + words_bytes() + slots_bytes();
-        kernels_.rank(model_.ranks, documents, first, n, x, reinterpret_cast<uint8_t*>(at), kernels_.word_bytes);
+        void* x = at + planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride);
+        kernels_.rank(model_.ranks, documents, first, n, x, reinterpret_cast<uint8_t*>(at), stride / 8);
     }
-    void find(int block, int, void* scratch, void* leaf) const override {
+    void find(int block, int, int stride, void* scratch, void* leaf) const override {
+        const BitsliceKernels& kernels = kernels_.widths[width(stride)];
         char* planes = static_cast<char*>(scratch);
-        char* words = planes + planes_bytes();
-        if (model_.batch_segments[block] != model_.batch_segments[block + 1]) kernels_.predicates(model_, block, planes, words);
-        kernels_.programs(model_, block, words, words + words_bytes(), leaf);
+        char* words = planes + planes_bytes(stride);
+        if (model_.batch_segments[block] != model_.batch_segments[block + 1]) kernels.predicates(model_, block, planes, words);
+        kernels.programs(model_, block, words, words + words_bytes(stride), leaf);
     }
 
 private:
-    size_t planes_bytes() const {
-        return whole_lines(static_cast<size_t>(model_.ranks.plane_offsets[model_.ranks.columns.n]) * kernels_.word_bytes);
+    int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
+    int width(int stride) const {
+        int w = 0;
+        while (8 * kernels_.widths[w].word_bytes != stride) w++;
+        return w;
     }
-    size_t words_bytes() const { return whole_lines(static_cast<size_t>(model_.n_words) * kernels_.word_bytes); }
-    size_t slots_bytes() const { return whole_lines(static_cast<size_t>(model_.n_slots) * kernels_.word_bytes); }
+    size_t planes_bytes(int stride) const {
+        return whole_lines(static_cast<size_t>(model_.ranks.plane_offsets[model_.ranks.columns.n]) * (stride / 8));
+    }
+    size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
+    size_t slots_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_slots) * (stride / 8)); }
     size_t x_bytes() const { return whole_lines(sizeof(double) * model_.ranks.columns.n * kRankBlock); }
 
     const Kernels& kernels_;
     const BitsliceModel model_;
-    std::vector<uint16_t> order_;
+    std::vector<uint16_t> order_[3];
 };
 
 }  // namespace gpuqs

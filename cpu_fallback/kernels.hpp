@@ -10,12 +10,19 @@
 
 namespace gpuqs {
 
+// bitslice on words of one width: 8 * word_bytes documents.
+struct BitsliceKernels {
+    int word_bytes;
+    void (*predicates)(const BitsliceModel&, int batch, const void* planes, void* words);
+    void (*programs)(const BitsliceModel&, int batch, const void* words, void* slots, void* leaf);
+};
+
 struct Kernels {
     const char* isa;
 
-    // Documents [first, first + n) to feature-major x[column][stride].
-    void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
-    void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
+    // Documents [first, first + n) to feature-major x[column][stride]; whether some value is missing.
+    bool (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
+    bool (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n,
@@ -27,14 +34,13 @@ struct Kernels {
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
     void (*vqs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
     void (*vqs_double)(const QuickScorerModel&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*walk_float)(const WalkModel&, int block, const float* x, int n, int stride, int32_t* leaf);
-    void (*walk_double)(const WalkModel&, int block, const double* x, int n, int stride, int32_t* leaf);
+    void (*walk_float)(const WalkModel&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
+    void (*walk_double)(const WalkModel&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
-    // The stages of bitslice; its words hold 8 * word_bytes documents.
-    int word_bytes;
+    // The stages of bitslice.
     void (*rank)(const RankModel&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);
-    void (*predicates)(const BitsliceModel&, int batch, const void* planes, void* words);
-    void (*programs)(const BitsliceModel&, int batch, const void* words, void* slots, void* leaf);
+    int n_widths;
+    BitsliceKernels widths[3];  // narrowest first
 };
 
 // One table per instruction set, in a file of its own.

@@ -6,8 +6,6 @@
 namespace gpuqs {
 namespace {
 
-using Word = uint64_t __attribute__((vector_size(32)));
-
 #include "no_tables.inl"
 #include "tile_avx.inl"
 #include "stages.inl"

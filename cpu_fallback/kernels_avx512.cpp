@@ -6,8 +6,6 @@
 namespace gpuqs {
 namespace {
 
-using Word = uint64_t __attribute__((vector_size(64)));
-
 #include "tile_avx.inl"
 #include "values_avx512.inl"
 #include "stages.inl"
@@ -15,6 +13,7 @@ using Word = uint64_t __attribute__((vector_size(64)));
 #include "lanes_avx512.inl"
 #include "vqs.inl"
 #include "walk.inl"
+#include "words.inl"
 #include "search_avx512.inl"
 #include "ranks.inl"
 #include "bitslice.inl"

@@ -4,8 +4,6 @@
 namespace gpuqs {
 namespace {
 
-using Word = uint64_t __attribute__((vector_size(16)));
-
 #include "plain.inl"
 #include "stages.inl"
 #include "qs.inl"

@@ -26,7 +26,6 @@ Buffer allocate(size_t bytes) {
     const size_t whole = std::max<size_t>((bytes + 63) / 64 * 64, 64);
     void* p = std::aligned_alloc(64, whole);
     if (!p) throw std::bad_alloc();
-    std::memset(p, 0, whole);  // documents beyond a block's last have leaf 0
     return Buffer(p);
 }
 
@@ -40,16 +39,23 @@ int largest_tree_block(const ExitLeaves& engine) {
     return largest;
 }
 
+int stride_for(const ExitLeaves& engine, const Documents& documents) {
+    return engine.stride(static_cast<int>(std::min<int64_t>(documents.n, engine.document_block())));
+}
+
 // Runs work(thread, first document, documents) for every document block; memory is taken before any thread starts.
 template <class Work>
 void for_document_blocks(const ExitLeaves& engine, const Documents& documents, size_t sum_bytes, int n_threads, Work work) {
     const int64_t block = engine.document_block();
+    const int stride = stride_for(engine, documents);
     const int64_t n_blocks = (documents.n + block - 1) / block;
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_blocks)));
-    const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * block * engine.leaf_bytes();
+    const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * stride * engine.leaf_bytes();
     std::vector<Thread> threads(n_threads);
-    for (Thread& thread : threads)
-        thread = {allocate(engine.scratch_bytes()), allocate(leaf_bytes), allocate(sum_bytes)};
+    for (Thread& thread : threads) {
+        thread = {allocate(engine.scratch_bytes(stride)), allocate(leaf_bytes), allocate(sum_bytes * stride)};
+        std::memset(thread.leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
+    }
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
     for (int64_t b = 0; b < n_blocks; b++) {
 #ifdef _OPENMP
@@ -64,17 +70,17 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, s
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads) {
-    const int stride = engine.document_block();
+    const int stride = stride_for(engine, documents);
     const int n_outputs = values.n_outputs;
-    const uint16_t* order = engine.order();
+    const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     for_document_blocks(
-        engine, documents, sizeof(Sum) * stride * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
+        engine, documents, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
             Sum* sums = static_cast<Sum*>(thread.sums.get());
             for (int k = 0; k < n_outputs; k++) std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
-            engine.load(documents, first, n, thread.scratch.get());
+            engine.load(documents, first, n, stride, thread.scratch.get());
             for (int b = 0; b < engine.n_tree_blocks(); b++) {
-                engine.find(b, n, thread.scratch.get(), thread.leaf.get());
+                engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
                 const int tree = engine.first_tree(b);
                 kernels.add_values(values, tree, engine.first_tree(b + 1) - tree, engine.leaf_bytes(), thread.leaf.get(),
                                    order ? stride : n, stride, sums);
@@ -87,12 +93,12 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
 
 template <class Leaf>
 void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
-    const int stride = engine.document_block();
-    const uint16_t* order = engine.order();
+    const int stride = stride_for(engine, documents);
+    const uint16_t* order = engine.order(stride);
     for_document_blocks(engine, documents, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
-        engine.load(documents, first, n, thread.scratch.get());
+        engine.load(documents, first, n, stride, thread.scratch.get());
         for (int b = 0; b < engine.n_tree_blocks(); b++) {
-            engine.find(b, n, thread.scratch.get(), thread.leaf.get());
+            engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
             const Leaf* leaf = static_cast<const Leaf*>(thread.leaf.get());
             for (int t = engine.first_tree(b); t < engine.first_tree(b + 1); t++, leaf += stride)
                 for (int d = 0; d < n; d++)

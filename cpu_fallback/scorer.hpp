@@ -21,17 +21,19 @@ struct Kernels;
 class ExitLeaves {
 public:
     virtual ~ExitLeaves() = default;
-    virtual int document_block() const = 0;     // δ: documents that load and find work on
+    virtual int document_block() const = 0;     // δ: most documents that load and find work on
+    // Places for the documents of a block, where blocks have up to n: what load and find lay out by.
+    virtual int stride(int n) const = 0;
     virtual int leaf_bytes() const = 0;         // 1, 2 or 4: size of one stored position
     virtual int n_tree_blocks() const = 0;
     virtual int first_tree(int block) const = 0;  // of block 0 ... n_tree_blocks (the end)
-    virtual size_t scratch_bytes() const = 0;   // of one thread, 64-byte aligned
+    virtual size_t scratch_bytes(int stride) const = 0;  // of one thread, 64-byte aligned
     // Documents [first, first + n) of `documents`; n <= document_block().
-    virtual void load(const Documents& documents, int64_t first, int n, void* scratch) const = 0;
-    // Position of each document in what load and find write; null: as they come.
-    virtual const uint16_t* order() const { return nullptr; }
-    // Writes leaf[tree in block][document_block()]. Blocks of one load are asked for in ascending order.
-    virtual void find(int block, int n, void* scratch, void* leaf) const = 0;
+    virtual void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const = 0;
+    // Place of each document in what find writes; null: as they come.
+    virtual const uint16_t* order(int stride) const = 0;
+    // Writes leaf[tree in block][stride]. Blocks of one load are asked for in ascending order.
+    virtual void find(int block, int n, int stride, void* scratch, void* leaf) const = 0;
 };
 
 enum class ValueKind : int { float64, float32, fixed };

@@ -34,18 +34,18 @@ cdef extern from "quickscorer.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "walk.hpp" namespace "gpuqs" nogil:
-    cdef cppclass WalkNode[T]:
+    cdef cppclass Item[T]:
         pass
 
     cdef struct WalkModel:
         Columns columns
         cbool single
-        int32_t n_blocks
+        int32_t column_bits, n_blocks
         const int32_t* block_offsets
         const int64_t* tree_offsets
         const int32_t* leaf
-        const WalkNode[float]* node32
-        const WalkNode[double]* node64
+        const Item[float]* item32
+        const Item[double]* item64
 
 
 cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:

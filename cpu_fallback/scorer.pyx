@@ -134,12 +134,13 @@ cdef class Walk(Scorer):
         cdef WalkModel model
         model.columns = columns_of(layout.columns, self.keep)
         model.single = single
+        model.column_bits = layout.column_bits
         model.n_blocks = len(layout.block_offsets) - 1
         model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
         model.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
         model.leaf = <const int32_t*>data_of(layout.leaf, np.int32, self.keep)
-        model.node32 = <const WalkNode[float]*>data_of(layout.node32, layout.node32.dtype, self.keep)
-        model.node64 = <const WalkNode[double]*>data_of(layout.node64, layout.node64.dtype, self.keep)
+        model.item32 = <const Item[float]*>data_of(layout.item32, layout.item32.dtype, self.keep)
+        model.item64 = <const Item[double]*>data_of(layout.item64, layout.item64.dtype, self.keep)
         self.engine.reset(new CWalk(self.kernels[0], model, document_block))
 
 

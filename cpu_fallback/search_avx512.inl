@@ -1,8 +1,4 @@
 // Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes.
-static inline Word or_and(Word a, Word b, Word c) { return (Word)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0xf8); }
-static inline Word select(Word m, Word a, Word b) { return (Word)_mm512_ternarylogic_epi64((__m512i)m, (__m512i)a, (__m512i)b, 0xca); }
-static inline Word xor3(Word a, Word b, Word c) { return (Word)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0x96); }
-
 struct Search {
     // table[answers] of a level of n / 16 registers.
     template <int n> static __m512 look_up(const __m512* table, __m512i answers) {

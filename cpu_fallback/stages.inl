@@ -27,8 +27,9 @@ static int load_tile(const Documents& documents, const char* rows, int n, const 
     return kTile;
 }
 
+// Returns whether some value is missing.
 template <class Out>
-static void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
+static bool load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
     for (int c = 0; c < columns.n;) {
         Out* to = x + static_cast<int64_t>(c) * stride;
@@ -46,13 +47,16 @@ static void load(const Documents& documents, int64_t first, int n, const Columns
         }
         c += loaded;
     }
+    bool missing = false;
     for (int c = 0; c < columns.n; c++) {
         Out* to = x + static_cast<int64_t>(c) * stride;
         if (columns.zero_missing[c])
             for (int d = 0; d < n; d++)
                 if (to[d] <= zero_threshold && to[d] >= -zero_threshold) to[d] = static_cast<Out>(__builtin_nan(""));
         for (int d = n; d < stride; d++) to[d] = Out(0);
+        for (int d = 0; d < n; d++) missing |= to[d] != to[d];
     }
+    return missing;
 }
 
 // add_values, one output, no tables: for eight documents at a time: for each tree: sum += value[leaf]

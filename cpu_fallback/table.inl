@@ -1,5 +1,15 @@
 // The table of one instruction set; included last, inside its namespace.
+template <class Word> static constexpr BitsliceKernels width() { return {sizeof(Word), predicates<Word>, programs<Word>}; }
+
 static constexpr Kernels table(const char* isa) {
-    return {isa,        load<float>, load<double>, add_values,   qs<float>,    qs<double>, Lanes::n, vqs<float>,
-            vqs<double>, walk<float>, walk<double>, sizeof(Word), rank,         predicates, programs};
+    Kernels t = {isa,         load<float>, load<double>, add_values,   qs<float>, qs<double>, Lanes::n,
+                 vqs<float>,  vqs<double>, walk<float>,  walk<double>, rank,      0,          {}};
+    t.widths[t.n_widths++] = width<Word16>();
+#ifdef __AVX2__
+    t.widths[t.n_widths++] = width<Word32>();
+#endif
+#ifdef __AVX512F__
+    t.widths[t.n_widths++] = width<Word64>();
+#endif
+    return t;
 }

@@ -1,4 +1,4 @@
-// What the walk kernel reads: gpuqs/layout/nodes.py as C structs.
+// What the walk kernels read: gpuqs/layout/nodes.py as C structs.
 #pragma once
 #include <cstdint>
 
@@ -6,25 +6,24 @@
 
 namespace gpuqs {
 
-// Inner nodes and leaves of a tree in one array. A leaf points at itself on both sides.
+// Inner nodes and leaves of a tree in one array, level by level: a node's right child follows its left one.
+// A leaf is its own left child, and no value exceeds its threshold.
 template <class Value>
-struct WalkNode {
+struct Item {
     Value threshold;
-    int32_t column;    // | kNanLeft
-    int32_t child[2];  // [0] left, [1] right
+    uint32_t link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
 };
-
-constexpr int32_t kNanLeft = INT32_MIN;  // the sign bit of WalkNode::column
 
 struct WalkModel {
     Columns columns;
     bool single;
+    int32_t column_bits;
     int32_t n_blocks;
     const int32_t* block_offsets;
-    const int64_t* tree_offsets;  // first node of each tree
-    const int32_t* leaf;          // position of each node that is a leaf
-    const WalkNode<float>* node32;
-    const WalkNode<double>* node64;
+    const int64_t* tree_offsets;  // first item of each tree
+    const int32_t* leaf;          // position of each item that is a leaf
+    const Item<float>* item32;
+    const Item<double>* item64;
 };
 
 }  // namespace gpuqs
