@@ -1,0 +1,91 @@
+"""`gpuqs info`: what is in a model, and which engines can run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import gpuqs
+from gpuqs import cpu_fallback
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, ZERO_MISSING, Forest
+
+_SHOWN_NAMES = 6
+
+
+def print_info(path: Path, console: Console | None = None) -> None:
+    """Print what is in the model at ``path``."""
+    console = console or Console()
+    model = gpuqs.load(path)
+    table = Table(title=escape(str(path)), show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in describe(model.forest):
+        table.add_row(name, escape(value))
+    console.print(table)
+
+    engines = Table("engine", "runs here?", title=f"Engines ({cpu_fallback.isa()})", title_justify="left")
+    default = model.engine_for(10_000)
+    for engine, reason in model.engines().items():
+        runs = "yes, the default for batches" if engine == default else "yes"
+        engines.add_row(engine, runs if reason is None else escape(f"no: {reason}"))
+    console.print(engines)
+
+
+def describe(forest: Forest) -> list[tuple[str, str]]:
+    """The model's properties, for people: name and value."""
+    used = np.unique(forest.feature)
+    depths = forest.depth + 1 if forest.n_nodes else np.zeros(1, np.int64)
+    leaves = np.diff(forest.leaf_offsets)
+    properties = [
+        ("trained by", forest.source),
+        ("objective", forest.objective or "unknown"),
+        ("trees", f"{forest.n_trees:,}{_also(forest)}"),
+        ("leaves", f"{leaves.sum():,}; {_range(leaves)} a tree"),
+        ("nodes", f"{forest.n_nodes:,}"),
+        ("features", f"{len(used):,} used of {forest.n_features:,}"),
+        ("depth", f"{depths.max()} levels of tests at most"),
+        ("missing values", _missing(forest)),
+        ("link", forest.link if forest.link_scale == 1.0 else f"{forest.link}, scale {forest.link_scale:g}"),
+        ("base score", ", ".join(f"{value:g}" for value in forest.base_score[:4].tolist())),
+        ("sums", f"{forest.sum_dtype}; documents are compared in {forest.input_dtype}"),
+    ]
+    if forest.n_outputs > 1:
+        properties.insert(3, ("outputs", f"{forest.n_outputs:,}"))
+    if forest.feature_names:
+        names = ", ".join(forest.feature_names[:_SHOWN_NAMES])
+        properties.append(("feature names", names + (", ..." if forest.n_features > _SHOWN_NAMES else "")))
+    return properties
+
+
+def _also(forest: Forest) -> str:
+    traits = []
+    if forest.average:
+        traits.append("averaged")
+    if (forest.tree_weight != 1.0).any():
+        traits.append("weighted")
+    return f" ({', '.join(traits)})" if traits else ""
+
+
+def _range(counts: np.ndarray) -> str:
+    if len(counts) == 0:
+        return "none"
+    low, high = counts.min(), counts.max()
+    return f"{high:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _missing(forest: Forest) -> str:
+    if forest.n_nodes == 0:
+        return "no tests"
+    numeric = (forest.routing & CATEGORICAL) == 0
+    left = int(((forest.routing & NAN_LEFT) != 0).sum())
+    text = f"NaN goes left at {left:,} nodes, right at {forest.n_nodes - left:,}"
+    zero = int(((forest.routing & ZERO_MISSING) != 0)[numeric].sum())
+    if zero:
+        text += f"; zero counts as missing at {zero:,}"
+    if not numeric.all():
+        text += f"; {int((~numeric).sum()):,} nodes test categories"
+    return text

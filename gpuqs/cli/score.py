@@ -1,0 +1,145 @@
+"""`gpuqs score`: a file of documents to a file of scores, in bounded memory."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import gpuqs
+from gpuqs import cpu_fallback
+from gpuqs.cli.writers import open_scores
+from gpuqs.errors import InputError
+from gpuqs.ranking import NdcgMean
+from gpuqs.readers import Chunk, DocumentReader, open_documents
+
+_NDCG_AT = 10
+
+
+class _Ndcg:
+    """NDCG while it can be had; after the first obstacle, only the reason why not."""
+
+    def __init__(self) -> None:
+        self._mean = NdcgMean(_NDCG_AT)
+        self._obstacle: str | None = None
+        self._any = False
+
+    def add(self, chunk: Chunk, scores: np.ndarray) -> None:
+        if self._obstacle is not None or (chunk.queries is None and not self._any):
+            return
+        self._any = True
+        if chunk.labels is None or chunk.queries is None:
+            self._obstacle = "not every document has a label and a query id"
+        elif scores.ndim > 1:
+            self._obstacle = "the model gives several scores a document"
+        else:
+            try:
+                self._mean.add(chunk.labels, scores, chunk.queries)
+            except InputError as error:
+                self._obstacle = str(error)
+
+    def line(self) -> str | None:
+        """What to print; None where the file has no queries."""
+        if not self._any:
+            return None
+        if self._obstacle is None:
+            try:
+                mean = self._mean.result()
+            except InputError as error:
+                self._obstacle = str(error)
+        if self._obstacle is not None:
+            return f"NDCG@{_NDCG_AT}: none, as {self._obstacle}"
+        empty = self._mean.n_empty
+        note = f"; {empty:,} without relevant documents count 1, as in LightGBM" if empty else ""
+        return f"NDCG@{_NDCG_AT} {mean:.6f} ({self._mean.n_queries:,} queries{note})"
+
+
+def score_file(
+    model_path: Path,
+    data: Path,
+    *,
+    out: Path | None,
+    engine: str,
+    n_threads: int | None,
+    precision: str,
+    output: str,
+    **reading: Any,
+) -> None:
+    """Score ``data`` with the model; scores to ``out`` or standard output, the rest to standard error.
+
+    Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
+    """
+    began = time.perf_counter()
+    model = gpuqs.load(model_path)
+    if engine != "auto" and engine not in model.engines():
+        raise click.BadParameter(
+            f"{engine!r} is not one of auto, {', '.join(model.engines())}", param_hint="--engine"
+        )
+    threads = n_threads or cpu_fallback.default_threads()
+    options = {"n_threads": threads, "precision": precision}
+    reader = open_documents(data, model.forest, n_threads=threads, **reading)
+    n_documents, scoring = 0, 0.0
+    ndcg = _Ndcg()
+    loading = time.perf_counter() - began
+    reading_began = time.perf_counter()
+    other = 0.0
+    with open_scores(out) as scores_out, _progress(reader, data, to_terminal=out is None) as advance:
+        for chunk in reader:
+            arrived = time.perf_counter()
+            if n_documents == 0:
+                # One engine for the whole file, prepared before the clock starts.
+                engine = model.engine_for(len(chunk.values)) if engine == "auto" else engine
+                model.predict(chunk.values[:1], output, engine=engine, **options)
+                loading += time.perf_counter() - arrived
+            start = time.perf_counter()
+            scores = model.predict(chunk.values, output, engine=engine, **options)
+            scoring += time.perf_counter() - start
+            n_documents += len(scores)
+            scores_out.write(scores)
+            ndcg.add(chunk, scores)
+            advance()
+            other += time.perf_counter() - arrived
+        reading_took = time.perf_counter() - reading_began - other
+        if n_documents == 0:
+            raise InputError(f"{data}: holds no documents")
+    _say(f"{n_documents:,} documents, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
+    _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
+    if line := ndcg.line():
+        _say(line)
+    for warning in reader.warnings:
+        _say(f"warning: {warning}")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _speed(n_documents: int, seconds: float) -> str:
+    seconds = max(seconds, 1e-9)
+    return f"{seconds / n_documents * 1e6:.3g} us/document, {n_documents / seconds:,.0f} documents/s"
+
+
+def _how(engine: str, threads: int) -> str:
+    isa = "NumPy" if engine == "reference" else cpu_fallback.isa()
+    return f"{engine}, {isa}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+@contextmanager
+def _progress(reader: DocumentReader, data: Path, to_terminal: bool) -> Iterator[Any]:
+    """A progress bar on standard error, where that is a terminal of its own."""
+    if not sys.stderr.isatty() or (to_terminal and sys.stdout.isatty()):
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(data.name, total=reader.size)
+        yield lambda: progress.update(task, completed=reader.done)

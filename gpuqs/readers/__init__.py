@@ -1,0 +1,101 @@
+"""Documents from files, in chunks: svmlight / LETOR text, CSV, ``.npy`` and Parquet."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.npy import NpyReader
+from gpuqs.readers.svmlight import SvmlightReader
+from gpuqs.readers.tables import CsvReader, ParquetReader
+
+__all__ = ["FORMATS", "Chunk", "DocumentReader", "find_format", "open_documents"]
+
+FORMATS = ("svmlight", "csv", "npy", "parquet")
+
+_SNIFFED_BYTES = 1 << 16
+_PAIR = re.compile(rb"(^|\s)(\d+|qid):")
+
+
+def find_format(path: str | os.PathLike[str]) -> str:
+    """The format of a file of documents, one of `FORMATS`, by its content.
+
+    Raises
+    ------
+    InputError
+        The file is empty, or in no format that gpuqs reads.
+    """
+    with open(path, "rb") as file:
+        start = file.read(_SNIFFED_BYTES)
+    if not start:
+        raise InputError(f"{path}: the file is empty")
+    if start.startswith(b"\x93NUMPY"):
+        return "npy"
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if b"\x00" in start or start.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
+        raise InputError(
+            f"{path}: neither svmlight, CSV, .npy nor Parquet; if it is compressed or an archive, unpack it"
+        )
+    lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
+    lines = [line for line in lines if line]
+    if not lines:
+        raise InputError(f"{path}: the first {_SNIFFED_BYTES >> 10} KiB hold no document")
+    for line in lines:
+        if b"," in line or b";" in line:
+            return "csv"
+        if _PAIR.search(line):
+            return "svmlight"
+        if b"\t" in line:
+            return "csv"
+    return "csv"
+
+
+def open_documents(
+    path: str | os.PathLike[str],
+    forest: Forest,
+    *,
+    format: str | None = None,
+    first_id: int = 0,
+    label: str | None = None,
+    query: str | None = None,
+    n_threads: int = 1,
+) -> DocumentReader:
+    """Open a file of documents for a model.
+
+    Parameters
+    ----------
+    path : path-like
+        If ``path + ".query"`` exists (LightGBM's file of query sizes), it gives the queries of a
+        file that has none.
+    forest : Forest
+        The model: how many features, and their names.
+    format : str, optional
+        One of `FORMATS`; by default found by content.
+    first_id : {0, 1}
+        svmlight only: the feature id of the model's first feature. LightGBM and XGBoost take the
+        ids as column numbers: 0.
+    label, query : str, optional
+        Columns of CSV (with a header) and Parquet that hold relevance labels and query ids;
+        ``label`` and ``qid`` where there are such columns.
+    n_threads : int
+        Threads that parse.
+
+    Raises
+    ------
+    InputError
+        Not a file of documents, or not of this model's documents.
+    """
+    format = format or find_format(path)
+    if format == "svmlight":
+        return SvmlightReader(path, forest, first_id=first_id, n_threads=n_threads)
+    if format == "csv":
+        return CsvReader(path, forest, label=label, query=query, n_threads=n_threads)
+    if format == "npy":
+        return NpyReader(path, forest)
+    if format == "parquet":
+        return ParquetReader(path, forest, label=label, query=query, n_threads=n_threads)
+    raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")

@@ -1,0 +1,92 @@
+"""What every reader of documents gives: chunks of rows, with labels and query ids if the file has them."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+
+#: Bytes of values that one chunk holds, about.
+CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some of a file's documents, in the file's order.
+
+    Parameters
+    ----------
+    values : float32, float64 or integer [D, n_features]
+    labels : float64 [D], optional
+    queries : int64 or object [D], optional
+        Query ids; documents of a query follow each other.
+    """
+
+    values: np.ndarray
+    labels: npt.NDArray[np.float64] | None = None
+    queries: np.ndarray | None = None
+
+
+class DocumentReader(ABC):
+    """A file of documents, read once from start to end in bounded memory.
+
+    Attributes
+    ----------
+    format : str
+    path : Path
+    size : int
+        Units of work in the file (bytes or rows), for a progress bar.
+    done : int
+        Units read so far.
+    warnings : list of str
+        What looked wrong without being an error; complete when all chunks are read.
+    """
+
+    format: str
+
+    def __init__(self, path: str | os.PathLike[str], forest: Forest) -> None:
+        self.path = Path(path)
+        self.forest = forest
+        self.size = self.path.stat().st_size
+        self.done = 0
+        self.warnings: list[str] = []
+        self.chunk_rows = max(64, CHUNK_BYTES // (8 * max(forest.n_features, 1)))
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """The file's chunks; none is empty."""
+        sizes = self.path.with_name(self.path.name + ".query")
+        if not sizes.is_file():
+            yield from self._chunks()
+            return
+        ends = _query_ends(sizes)
+        start = 0
+        for chunk in self._chunks():
+            stop = start + len(chunk.values)
+            if chunk.queries is None and stop <= ends[-1]:
+                chunk = replace(chunk, queries=np.searchsorted(ends, np.arange(start, stop), side="right"))
+            start = stop
+            yield chunk
+        if start != ends[-1]:
+            self.warnings.append(f"{sizes} gives sizes for {ends[-1]:,} documents, {self.path} has {start:,}")
+
+    @abstractmethod
+    def _chunks(self) -> Iterator[Chunk]: ...
+
+
+def _query_ends(path: Path) -> npt.NDArray[np.int64]:
+    """Where each query ends, from a file that holds the queries' sizes, one a line."""
+    try:
+        sizes = [int(line) for line in path.read_text().split()]
+    except ValueError as error:
+        raise InputError(f"{path}: query sizes must be whole numbers, one a line: {error}") from None
+    if not sizes or min(sizes) < 0 or sum(sizes) > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: query sizes must be whole numbers from 0, one a line")
+    return np.cumsum(np.array(sizes, np.int64))

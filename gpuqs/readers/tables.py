@@ -1,0 +1,238 @@
+"""CSV and Parquet, streamed through pyarrow; columns by the model's feature names, or by position."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuqs.arrays import columns_of
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.readers.base import Chunk, DocumentReader
+
+_BLOCK_BYTES = 4 << 20
+_LONGEST_FIRST_LINE = 16 << 20
+#: Spellings of a missing value, LightGBM's and pandas's among them.
+_MISSING = ["", "na", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "<NA>"]
+
+#: What pandas calls a frame's index when it writes it into a Parquet file.
+_PANDAS_INDEX = "__index_level_"
+
+
+def _need_pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise InputError("CSV and Parquet files need pyarrow: pip install 'gpuqs[cli]'") from None
+    return pyarrow
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Positions of what is wanted among a table's columns."""
+
+    features: list[int]
+    label: int | None
+    query: int | None
+
+    @property
+    def wanted(self) -> list[int]:
+        return [*self.features, *(at for at in (self.label, self.query) if at is not None)]
+
+
+class _TableReader(DocumentReader):
+    """What CSV and Parquet have in common."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        forest: Forest,
+        *,
+        label: str | None = None,
+        query: str | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        super().__init__(path, forest)
+        self.label = label
+        self.query = query
+        self.n_threads = n_threads
+
+    def _choose(self, names: list[str]) -> _Columns:
+        """Find the features, the label and the query id among named columns."""
+        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        if twice:
+            raise InputError(f"{self.path}: several columns are named {_shorten(sorted(twice))}; rename them")
+        label = self._special(names, self.label, "label")
+        query = self._special(names, self.query, "qid")
+        rest = [
+            at
+            for at, name in enumerate(names)
+            if at not in (label, query) and not name.startswith(_PANDAS_INDEX)
+        ]
+        take = columns_of([names[at] for at in rest], True, self.forest, str(self.path))
+        return _Columns(rest if take is None else [rest[at] for at in take], label, query)
+
+    def _special(self, names: list[str], asked: str | None, default: str) -> int | None:
+        if asked is None and (default not in names or default in self.forest.feature_names):
+            return None
+        name = asked or default
+        if name not in names:
+            raise InputError(f"{self.path}: no column {name!r}; it has {_shorten(names)}")
+        return names.index(name)
+
+    def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
+        """A chunk from an Arrow batch that holds ``columns.wanted``, in that order."""
+        n = len(columns.features)
+        features = [batch.column(at) for at in range(n)]
+        single = n > 0 and all(str(column.type) in ("float", "halffloat") for column in features)
+        # Feature-major: each column is copied once, as it lies.
+        values = np.empty((batch.num_rows, n), np.float32 if single else np.float64, order="F")
+        for at, column in enumerate(features):
+            values[:, at] = self._numbers(column, batch.schema.names[at])
+        labels = queries = None
+        if columns.label is not None:
+            labels = np.asarray(self._numbers(batch.column(n), batch.schema.names[n]), np.float64)
+        if columns.query is not None:
+            queries = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
+        return Chunk(values, labels, queries)
+
+    def _numbers(self, column: Any, name: str) -> np.ndarray:
+        kind = str(column.type)
+        if kind.startswith("decimal"):
+            column = column.cast("double")
+        elif not kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
+            raise InputError(f"{self.path}: column {name!r} has type {kind}; documents hold numbers only")
+        elif column.null_count and not kind.startswith(("float", "double", "halffloat")):
+            column = column.cast("double" if kind != "bool" else "int8").cast("double")
+        return column.to_numpy(zero_copy_only=False)
+
+
+class CsvReader(_TableReader):
+    """CSV or TSV text, with or without a header.
+
+    Without a header columns go by position; if there is one more than the model has features,
+    the first is the label, as in LightGBM. Empty cells and ``NA`` are missing.
+    """
+
+    format = "csv"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _need_pyarrow()
+        super().__init__(*args, **kwargs)
+        with open(self.path, encoding="utf-8-sig", errors="replace", newline="") as file:
+            line = file.readline(_LONGEST_FIRST_LINE)
+        self._delimiter = max("\t,;", key=line.count)
+        names = next(csv.reader([line.rstrip("\r\n")], delimiter=self._delimiter), [])
+        self._header = _is_header(names)
+        self._n_columns = len(names)
+        self.columns = self._choose([n.strip() for n in names]) if self._header else self._by_position()
+        self._names = names if self._header else [str(at + 1) for at in range(len(names))]
+
+    def _by_position(self) -> _Columns:
+        asked = self.label or self.query
+        if asked:
+            raise InputError(
+                f"{self.path}: no header, hence no column {asked!r}; write the names in its first line"
+            )
+        n, n_features = self._n_columns, self.forest.n_features
+        if n not in (n_features, n_features + 1):
+            raise InputError(
+                f"{self.path}: {n} columns and no header; the model takes {n_features} features, "
+                "or a label and the features"
+            )
+        return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        import pyarrow
+        from pyarrow import csv as arrow_csv
+
+        ids = [f"c{at}" for at in range(self._n_columns)]
+        wanted = [ids[at] for at in self.columns.wanted]
+        types = dict.fromkeys(wanted, pyarrow.float64())
+        if self.columns.query is not None:
+            types[ids[self.columns.query]] = pyarrow.string()
+        names = [self._names[at] for at in self.columns.wanted]
+        try:
+            with (
+                open(self.path, "rb") as file,
+                arrow_csv.open_csv(
+                    file,
+                    arrow_csv.ReadOptions(
+                        use_threads=self.n_threads > 1,
+                        block_size=_BLOCK_BYTES,
+                        column_names=ids,
+                        skip_rows=int(self._header),
+                    ),
+                    arrow_csv.ParseOptions(delimiter=self._delimiter),
+                    arrow_csv.ConvertOptions(
+                        column_types=types,
+                        include_columns=wanted,
+                        null_values=_MISSING,
+                        strings_can_be_null=False,
+                    ),
+                ) as batches,
+            ):
+                for batch in batches:
+                    self.done = min(file.tell(), self.size)
+                    if batch.num_rows:
+                        yield self._chunk(batch.rename_columns(names), self.columns)
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(f"{self.path}: {error}") from error
+
+
+class ParquetReader(_TableReader):
+    """A Parquet file; columns by the model's feature names if it has real ones, else by position."""
+
+    format = "parquet"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pyarrow = _need_pyarrow()
+        from pyarrow import parquet
+
+        super().__init__(*args, **kwargs)
+        try:
+            self._file = parquet.ParquetFile(self.path, pre_buffer=False)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{self.path}: not a readable Parquet file: {error}") from error
+        self._names = self._file.schema_arrow.names
+        self.columns = self._choose(self._names)
+        self.size = self._file.metadata.num_rows
+
+    def _chunks(self) -> Iterator[Chunk]:
+        import pyarrow
+
+        names = [self._names[at] for at in self.columns.wanted]
+        try:
+            batches = self._file.iter_batches(self.chunk_rows, columns=names, use_threads=self.n_threads > 1)
+            for batch in batches:
+                self.done += batch.num_rows
+                if batch.num_rows:
+                    yield self._chunk(batch.select(names), self.columns)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{self.path}: {error}") from error
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether the first line holds names: a cell is no number, or they are pandas's 0, 1, 2, ..."""
+    if len(cells) > 1 and cells == [str(at) for at in range(len(cells))]:
+        return True
+    return any(not _is_number(cell.strip()) for cell in cells)
+
+
+def _is_number(cell: str) -> bool:
+    if cell in _MISSING:
+        return True
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _shorten(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")

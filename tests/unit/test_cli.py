@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import gpuqs
+import gpuqs.ranking
+from gpuqs.cli import main
+from gpuqs.cli.commands import cli
+from gpuqs.cli.writers import open_scores
+from gpuqs.demo import mslr_like
+
+lightgbm = pytest.importorskip("lightgbm")
+
+
+def gpuqs_command(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(a) for a in arguments])
+
+
+def text_scores(result: Result) -> np.ndarray:
+    assert result.exit_code == 0, result.output
+    return np.array([float(line) for line in result.stdout.splitlines()])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, lightgbm.Booster]:
+    X, y, qid = mslr_like(4, 1)
+    data = lightgbm.Dataset(X, y, group=np.bincount(qid)[1:])
+    booster = lightgbm.train({"objective": "lambdarank", "verbosity": -1, "num_leaves": 15}, data, 12)
+    path = tmp_path_factory.mktemp("model") / "model.txt"
+    booster.save_model(path)
+    return path, booster
+
+
+@pytest.fixture(scope="module")
+def lambdarank_folder() -> Path:
+    path = Path(__file__).parents[3] / "shared" / "data" / "lightgbm_examples" / "lambdarank"
+    if not path.is_dir():
+        pytest.skip(f"LightGBM's lambdarank example is not at {path}")
+    return path
+
+
+def write_svmlight(path: Path, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> Path:
+    with open(path, "w") as file:
+        for row, label, query in zip(X.tolist(), y, qid, strict=True):
+            file.write(
+                f"{label} qid:{query} " + " ".join(f"{j}:{x!r}" for j, x in enumerate(row) if x) + "\n"
+            )
+    return path
+
+
+# -- score ----------------------------------------------------------------------------------
+
+
+def test_lightgbms_own_example(lambdarank_folder: Path, tmp_path: Path) -> None:
+    data = lightgbm.Dataset(lambdarank_folder / "rank.train")
+    booster = lightgbm.train({"objective": "lambdarank", "verbosity": -1, "num_threads": 1}, data, 30)
+    booster.save_model(tmp_path / "model.txt")
+    rank_test = lambdarank_folder / "rank.test"
+    result = gpuqs_command("score", tmp_path / "model.txt", rank_test)
+    np.testing.assert_array_equal(text_scores(result), booster.predict(rank_test))
+    assert re.search(
+        r"^768 documents, .* us/document, .* documents/s \(\w+, \w+, \d+ threads?\)$", result.stderr, re.M
+    )
+    assert re.search(r"^NDCG@10 0\.\d{6} \(50 queries", result.stderr, re.M)  # from rank.test.query
+
+
+@pytest.mark.parametrize("suffix", ["npy", "parquet", "txt"])
+@pytest.mark.parametrize("kind", ["svmlight", "csv", "npy", "parquet"])
+def test_every_format_in_and_out(
+    trained: tuple[Path, lightgbm.Booster], tmp_path: Path, kind: str, suffix: str
+) -> None:
+    import pandas
+    import pyarrow.parquet
+
+    model, booster = trained
+    X, y, qid = mslr_like(2, 9)
+    frame = pandas.DataFrame(X.astype(np.float64)).add_prefix("x").assign(qid=qid, label=y)
+    data = tmp_path / f"documents.{kind}"
+    if kind == "svmlight":
+        write_svmlight(data, X, y, qid)
+    elif kind == "csv":
+        frame.to_csv(data, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(data)
+    else:
+        with open(data, "wb") as file:
+            np.save(file, X)
+    out = tmp_path / f"scores.{suffix}"
+    result = gpuqs_command("score", model, data, "-o", out, "--threads", 2)
+    assert result.exit_code == 0 and result.stdout == "", result.output
+    if suffix == "npy":
+        scores = np.load(out)
+    elif suffix == "parquet":
+        scores = pyarrow.parquet.read_table(out)["score"].to_numpy()
+    else:
+        scores = np.array([float(line) for line in out.read_text().splitlines()])
+    np.testing.assert_array_equal(scores, booster.predict(X))
+    assert ("NDCG@10 " in result.stderr) == (kind != "npy")
+    assert [path.name for path in tmp_path.glob("scores*")] == [out.name]
+
+
+def test_xgboost_reads_svmlight_files_the_same_way(tmp_path: Path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    X, y, qid = mslr_like(2, 4)
+    sparse = np.where(X == 0, np.nan, X)  # what a file leaves out is missing
+    booster = xgboost.train({"max_depth": 4}, xgboost.DMatrix(sparse, y), 8)
+    booster.save_model(tmp_path / "model.json")
+    data = write_svmlight(tmp_path / "documents.svm", X, y, qid)
+    scores = text_scores(gpuqs_command("score", tmp_path / "model.json", data))
+    np.testing.assert_array_equal(scores.astype(np.float32), booster.predict(xgboost.DMatrix(sparse)))
+    assert (scores != text_scores(gpuqs_command("score", tmp_path / "model.json", _npy(tmp_path, X)))).any()
+
+
+def _npy(folder: Path, X: np.ndarray) -> Path:
+    np.save(folder / "x.npy", X)
+    return folder / "x.npy"
+
+
+def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    booster = lightgbm.train(
+        {"objective": "binary", "verbosity": -1}, lightgbm.Dataset(X, rng.integers(0, 2, 200)), 5
+    )
+    booster.save_model(tmp_path / "model.txt")
+    model, data = gpuqs.load(tmp_path / "model.txt"), _npy(tmp_path, X)
+
+    def scores(*options: str) -> np.ndarray:
+        return text_scores(gpuqs_command("score", tmp_path / "model.txt", data, *options))
+
+    np.testing.assert_array_equal(scores(), booster.predict(X))
+    np.testing.assert_array_equal(scores("--output", "raw"), booster.predict(X, raw_score=True))
+    fast = scores("--output", "raw", "--precision", "fast", "--engine", "qs", "--threads", "1")
+    np.testing.assert_array_equal(fast, model.predict(X, "raw", precision="fast"))
+    result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "qs", "--threads", "1")
+    assert "(qs, " in result.stderr and ", 1 thread)" in result.stderr
+
+
+def test_chunks_change_nothing(
+    trained: tuple[Path, lightgbm.Booster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, booster = trained
+    monkeypatch.setattr("gpuqs.readers.base.CHUNK_BYTES", 1)
+    X, y, qid = mslr_like(3, 10)
+    data = write_svmlight(tmp_path / "documents.svm", X, y, qid)
+    whole = gpuqs_command("score", model, data)
+    np.testing.assert_array_equal(text_scores(whole), booster.predict(X))
+    expected = gpuqs.ranking.ndcg(y, booster.predict(X), qid)
+    assert f"NDCG@10 {expected:.6f} (3 queries" in whole.stderr
+
+
+def test_ids_from_one(trained: tuple[Path, lightgbm.Booster], tmp_path: Path) -> None:
+    model, booster = trained
+    data = tmp_path / "documents.svm"
+    data.write_text("1 qid:1 1:3 136:7\n")
+    result = gpuqs_command("score", model, data)
+    assert result.exit_code == 1
+    assert "no feature 136" in result.stderr and "--one-based" in result.stderr
+    X = np.zeros((1, 136))
+    X[0, [0, 135]] = 3, 7
+    assert text_scores(gpuqs_command("score", model, data, "--one-based")) == booster.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("1 qid:2 0:1\n0 qid:1 0:1\n0 qid:2 0:1\n", "query 2: its documents are not together"),
+        ("0.5 qid:2 0:1\n", r"label 0\.5 is not a relevance grade"),
+        ("qid:2 0:1\n", "not every document has a label and a query id"),
+    ],
+)
+def test_ndcg_that_cannot_be_had_is_explained(
+    trained: tuple[Path, lightgbm.Booster], tmp_path: Path, lines: str, reason: str
+) -> None:
+    data = tmp_path / "documents.svm"
+    data.write_text(lines)
+    result = gpuqs_command("score", trained[0], data)
+    assert len(text_scores(result)) == lines.count("\n")
+    assert re.search(f"^NDCG@10: none, as .*{reason}", result.stderr, re.M)
+
+
+def test_queries_without_relevant_documents_are_mentioned(
+    trained: tuple[Path, lightgbm.Booster], tmp_path: Path
+) -> None:
+    data = tmp_path / "documents.svm"
+    data.write_text("1 qid:1 0:1\n0 qid:2 0:1\n")
+    result = gpuqs_command("score", trained[0], data)
+    assert (
+        "NDCG@10 1.000000 (2 queries; 1 without relevant documents count 1, as in LightGBM)" in result.stderr
+    )
+
+
+def test_an_error_leaves_no_file(trained: tuple[Path, lightgbm.Booster], tmp_path: Path) -> None:
+    data = tmp_path / "documents.svm"
+    data.write_text("1 0:1\n1 0:x\n")
+    for suffix in ("txt", "npy", "parquet"):
+        out = tmp_path / f"scores.{suffix}"
+        out.write_text("older scores")
+        result = gpuqs_command("score", trained[0], data, "-o", out)
+        assert result.exit_code == 1
+        assert result.stderr == f"Error: {data}, line 2: the value of '0:x' is not a number\n"
+        assert out.read_text() == "older scores"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_no_documents(trained: tuple[Path, lightgbm.Booster], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((0, 136)))
+    result = gpuqs_command("score", trained[0], tmp_path / "x.npy", "-o", tmp_path / "scores.npy")
+    assert (result.exit_code, result.stderr) == (1, f"Error: {tmp_path / 'x.npy'}: holds no documents\n")
+    assert not (tmp_path / "scores.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "warp"], "'warp' is not one of auto, "),
+        (["--threads", "0"], "0 is not in the range x>=1"),
+        (["--precision", "exakt"], "'exakt' is not one of 'exact', 'fast'"),
+        (["--format", "npy"], "not a readable .npy file"),
+        (["-o", "no/such/folder/x.npy"], "No such file or directory"),
+    ],
+)
+def test_bad_options(
+    trained: tuple[Path, lightgbm.Booster], tmp_path: Path, options: list[str], message: str
+) -> None:
+    data = tmp_path / "documents.svm"
+    data.write_text("1 0:1\n")
+    result = gpuqs_command("score", trained[0], data, *options)
+    assert result.exit_code != 0 and message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_missing_and_wrong_files(tmp_path: Path) -> None:
+    (tmp_path / "model.txt").write_text("not a model")
+    assert "does not exist" in gpuqs_command("score", tmp_path / "nothing", tmp_path / "nothing").stderr
+    result = gpuqs_command("info", tmp_path / "model.txt")
+    assert result.exit_code == 1 and result.stderr.startswith(f"Error: {tmp_path / 'model.txt'}")
+
+
+# -- writers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_read_back_exactly(tmp_path: Path, dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(size=50), 10.0 ** rng.uniform(-37, 37, 50), [0.0, -0.0]]).astype(
+        dtype
+    )
+    for name in ("s.txt", "s.npy"):
+        with open_scores(tmp_path / name) as writer:
+            writer.write(scores[:40])
+            writer.write(scores[40:])
+    lines = (tmp_path / "s.txt").read_text().splitlines()
+    for back in (np.array(lines).astype(dtype), np.load(tmp_path / "s.npy")):
+        assert back.dtype == scores.dtype and back.tobytes() == scores.tobytes()
+
+
+def test_several_scores_a_document(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    scores = np.arange(12.0).reshape(4, 3)
+    for name in ("s.txt", "s.npy", "s.parquet"):
+        with open_scores(tmp_path / name) as writer:
+            writer.write(scores[:1])
+            writer.write(scores[1:])
+    np.testing.assert_array_equal(np.loadtxt(tmp_path / "s.txt", delimiter="\t"), scores)
+    np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), scores)
+    table = pyarrow.parquet.read_table(tmp_path / "s.parquet")
+    assert table.column_names == ["score_0", "score_1", "score_2"]
+    np.testing.assert_array_equal(np.stack([c.to_numpy() for c in table.columns], axis=1), scores)
+
+
+# -- info, demo, the rest -------------------------------------------------------------------
+
+
+def test_info(trained: tuple[Path, lightgbm.Booster]) -> None:
+    path, booster = trained
+    result = gpuqs_command("info", path)
+    assert result.exit_code == 0
+    text = result.stdout
+    assert re.search(r"trained by +│ LightGBM", text)
+    assert re.search(r"objective +│ lambdarank", text)
+    assert re.search(r"trees +│ 12 ", text)
+    assert re.search(r"leaves +│ 180; 15 a tree", text)
+    used = int((booster.feature_importance() > 0).sum())
+    assert re.search(rf"features +│ {used} used of 136", text)
+    for engine, reason in gpuqs.load(path).engines().items():
+        assert re.search(rf"{engine} +│ {'yes' if reason is None else 'no: '}", text)
+
+
+def test_info_says_why_an_engine_cannot(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 3))
+    parameters = {"num_leaves": 100, "min_data_in_leaf": 1, "verbosity": -1}
+    lightgbm.train(parameters, lightgbm.Dataset(X, rng.normal(size=2000)), 2).save_model(tmp_path / "m.txt")
+    text = gpuqs_command("info", tmp_path / "m.txt").stdout
+    assert re.search(r"vqs +│ no: .*64", text)
+    assert re.search(r"walk +│ yes", text)
+
+
+def test_demo_exits_with_one_where_engines_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.demo.run_demo", lambda console: False)
+    assert gpuqs_command("demo").exit_code == 1
+    monkeypatch.setattr("gpuqs.demo.run_demo", lambda console: True)
+    assert gpuqs_command("demo").exit_code == 0
+
+
+def test_demo_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "gpuqs.demo.save_demo", lambda folder: (folder / "model.txt", folder / "documents.svm")
+    )
+    result = gpuqs_command("demo", "--save", tmp_path / "demo")
+    assert result.stdout.split() == [str(tmp_path / "demo" / name) for name in ("model.txt", "documents.svm")]
+
+
+def test_help_names_the_commands() -> None:
+    assert {"score", "info", "demo"} <= set(gpuqs_command("--help").stdout.split())
+
+
+@pytest.mark.parametrize("package", ["click", "rich"])
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=rf"needs {package}: pip install 'gpuqs\[cli\]'"):
+        main()
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys, gpuqs.cli.commands; print(*{'pyarrow', 'pandas', 'gpuqs.demo'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.readers import Chunk, find_format, open_documents
+
+
+def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
+    """One test of one feature; readers look at the features, the types and the source alone."""
+    return Forest(
+        n_features=n_features,
+        node_offsets=np.array([0, 1]),
+        leaf_offsets=np.array([0, 2]),
+        feature=np.array([feature], np.int32),
+        threshold=np.zeros(1),
+        left=np.array([-1], np.int32),
+        right=np.array([-2], np.int32),
+        routing=np.zeros(1, np.uint8),
+        leaf_value=np.array([[0.0], [1.0]]),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def write(folder: Path, content: str | bytes, name: str = "data.txt") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(path: Path, model: Forest | None = None, **options: object) -> Chunk:
+    """All documents of a file as one chunk."""
+    chunks = list(open_documents(path, model or forest(), **options))  # type: ignore[arg-type]
+    assert all(len(chunk.values) for chunk in chunks)
+    parts = [[getattr(chunk, name) for chunk in chunks] for name in ("values", "labels", "queries")]
+    return Chunk(*(None if part[0] is None else np.concatenate(part) for part in parts))
+
+
+# -- svmlight ----------------------------------------------------------------------------------
+
+LETOR = (
+    "\ufeff# a comment, and a blank line\n\n"
+    "2 qid:10 0:1.5 2:-3e-1 #docid = G21 0:7\r\n"
+    "0 qid:10\t1:0 \n"
+    "   \t\n"
+    "1 qid:-11"
+)
+
+
+def test_letor_text(tmp_path: Path) -> None:
+    documents = read(write(tmp_path, LETOR))
+    assert documents.values.dtype == np.float64
+    np.testing.assert_array_equal(documents.values, [[1.5, 0, -0.3], [0, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(documents.labels, [2, 0, 1])
+    np.testing.assert_array_equal(documents.queries, [10, 10, -11])
+
+
+def test_absent_features_are_missing_for_xgboost(tmp_path: Path) -> None:
+    model = forest(source="XGBoost 3.2", input_dtype="float32")
+    documents = read(write(tmp_path, LETOR), model)
+    assert documents.values.dtype == np.float32
+    nan = np.nan
+    expected = np.array([[1.5, nan, -0.3], [nan, 0, nan], [nan, nan, nan]], np.float32)
+    np.testing.assert_array_equal(documents.values, expected)
+
+
+def test_lines_without_label(tmp_path: Path) -> None:
+    documents = read(write(tmp_path, "0:3 2:1\nqid:4 1:2\n"))
+    np.testing.assert_array_equal(documents.values, [[3, 0, 1], [0, 2, 0]])
+    assert documents.labels is None
+    np.testing.assert_array_equal(documents.queries, [0, 4])
+
+
+def test_one_based(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 1:5 3:7\n")
+    np.testing.assert_array_equal(read(path, first_id=1).values, [[5, 0, 7]])
+    np.testing.assert_array_equal(read(path, forest(4)).values, [[0, 5, 0, 7]])
+
+
+def test_ids_that_never_are_zero_give_a_warning(tmp_path: Path) -> None:
+    def warnings(text: str, **fields: int) -> list[str]:
+        reader = open_documents(write(tmp_path, text), forest(4, **fields))
+        assert len(list(reader)) == 1
+        return reader.warnings
+
+    assert "use --one-based" in warnings("1 1:5 3:7\n")[0]
+    assert warnings("1 1:5\n0 0:7\n") == []
+    assert warnings("1 1:5 3:7\n", feature=2) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("abc 1:2", "'abc' is neither a label"),
+        ("1,2 1:2", "'1,2' is neither a label"),
+        ("1 2", "'2' is not a feature"),
+        ("1 -1:2", "'-1:2' is not a feature"),
+        ("1 1.5:2", r"'1\.5:2' is not a feature"),
+        ("1 99999999999999999999:2", "is not a feature"),
+        ("1 x:2", "'x:2' is not a feature"),
+        ("1 1:2x", "the value of '1:2x' is not a number"),
+        ("1 1:", "the value of '1:' is not a number"),
+        ("1 1: 2", "the value of '1:' is not a number"),
+        ("1 1:1e", "the value of '1:1e' is not a number"),
+        ("1 1:0x10", "the value of '1:0x10' is not a number"),
+        ("1 1:1_0", "the value of '1:1_0' is not a number"),
+        ("1 1:2:3", "the value of '1:2:3' is not a number"),
+        ("1 1:\u0663", "is not a number"),
+        ("1 1:.", "is not a number"),
+        ("1 0:1 0:1", "feature 0 has a second value: '0:1'"),
+        ("1 qid:a 0:1", "'qid:a' is not one whole query id"),
+        ("1 qid: 0:1", "'qid:' is not one whole query id"),
+        ("1 qid:1.5 0:1", "is not one whole query id"),
+        ("1 qid:1 qid:2", "'qid:2' is not one whole query id"),
+        ("1 7:1", r"'7:1': the model has no feature 7 \(its 3 have ids 0 to 2\); was the model"),
+        ("1 3:1", "no feature 3 .*; if the file's ids count from 1, use --one-based"),
+        ("\0 1:1", "neither a label"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path, f"1 0:1\n\n{line}\n1 0:1\n")
+    with pytest.raises(InputError, match=rf"data\.txt, line 3: .*{message}"):
+        read(path, format="svmlight")
+
+
+def test_id_zero_when_ids_count_from_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"line 1: .*no feature 0 .*ids 1 to 3.*leave --one-based out"):
+        read(write(tmp_path, "1 0:1\n"), first_id=1)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("block", [1, 7, 50, 1000])
+def test_blocks_and_threads_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, n_threads: int
+) -> None:
+    rng = np.random.default_rng(block)
+    X = rng.normal(size=(200, 3)) * (rng.random((200, 3)) < 0.5)
+    rows = [" ".join(f"{j}:{float(x)!r}" for j, x in enumerate(row) if x) for row in X]
+    text = "".join(f"{i % 5} qid:{i // 9} {row}\n" + "\n" * (i % 3) for i, row in enumerate(rows))
+    monkeypatch.setattr("gpuqs.readers.svmlight._BLOCK_BYTES", block)
+    monkeypatch.setattr("gpuqs.readers.base.CHUNK_BYTES", 1)  # hence 64 rows a chunk
+    path = write(tmp_path, text)
+    reader = open_documents(path, forest(), n_threads=n_threads)
+    chunks = list(reader)
+    assert max(len(chunk.values) for chunk in chunks) <= 64
+    assert reader.done == reader.size
+    np.testing.assert_array_equal(np.concatenate([c.values for c in chunks]), X)
+    np.testing.assert_array_equal(np.concatenate([c.queries for c in chunks]), np.arange(200) // 9)
+
+    path.write_text(text + "1 0:x\n")
+    n_lines = text.count("\n") + 1
+    with pytest.raises(InputError, match=f"line {n_lines}: "):
+        list(open_documents(path, forest(), n_threads=n_threads))
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.readers.svmlight._LONGEST_LINE", 1000)
+    monkeypatch.setattr("gpuqs.readers.svmlight._BLOCK_BYTES", 100)
+    with pytest.raises(InputError, match="a line longer than"):
+        read(write(tmp_path, "1 0:1 " + " " * 5000))
+
+
+# -- query sizes beside the file ------------------------------------------------------------
+
+
+def test_query_sizes_beside_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 0:1\n" * 5)
+    write(tmp_path, "2\n0\n3\n", "data.txt.query")
+    np.testing.assert_array_equal(read(path).queries, [0, 0, 2, 2, 2])
+
+
+def test_query_sizes_that_do_not_fit_give_a_warning(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 0:1\n" * 5)
+    write(tmp_path, "2\n2\n", "data.txt.query")
+    reader = open_documents(path, forest())
+    assert [chunk.queries for chunk in reader] == [None]
+    assert "gives sizes for 4 documents" in reader.warnings[0] and reader.warnings[0].endswith("has 5")
+
+
+@pytest.mark.parametrize("sizes", ["two\n", "-1\n6\n", "", "1e3", f"{2**63}\n"])
+def test_bad_query_sizes(tmp_path: Path, sizes: str) -> None:
+    path = write(tmp_path, "1 0:1\n")
+    write(tmp_path, sizes, "data.txt.query")
+    with pytest.raises(InputError, match=r"data\.txt\.query: query sizes must be whole numbers"):
+        read(path)
+
+
+# -- finding the format ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [
+        (b"1 qid:3 1:2\n", "svmlight"),
+        (b"0\n0 1:2\n", "svmlight"),
+        (b"0\t1:2\t3:4\n", "svmlight"),
+        (b"# comment, with commas\n1 1:2\n", "svmlight"),
+        (b"1:2 3:4", "svmlight"),
+        (b"1,2,3\n", "csv"),
+        (b"a\tb:1\tc\n", "csv"),
+        (b"1\t2\n", "csv"),
+        (b"12:30,5\n", "csv"),
+        (b"x\n1\n2\n", "csv"),
+        (b"\x93NUMPY\x01\x00", "npy"),
+        (b"PAR1....", "parquet"),
+    ],
+)
+def test_find_format(tmp_path: Path, content: bytes, format: str) -> None:
+    assert find_format(write(tmp_path, content)) == format
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "the file is empty"), (b"\n \n# x\n", "hold no document"), (b"\x1f\x8b\x08\x00", "unpack it")],
+)
+def test_no_format(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_format(write(tmp_path, content))
+
+
+def test_unknown_format_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="format must be one of svmlight"):
+        open_documents(write(tmp_path, "1"), forest(), format="xlsx")
+
+
+# -- .npy -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, ">f8"])
+def test_npy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, dtype: object) -> None:
+    monkeypatch.setattr("gpuqs.readers.base.CHUNK_BYTES", 1)
+    X = np.arange(600).reshape(200, 3).astype(dtype, order=order)  # type: ignore[call-overload]
+    np.save(tmp_path / "x.npy", X)
+    documents = read(tmp_path / "x.npy")
+    np.testing.assert_array_equal(documents.values, X)
+    assert documents.values.dtype.itemsize == X.dtype.itemsize
+    assert documents.labels is None and documents.queries is None
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(3), r"shape \(3,\); the model takes \[documents, 3\]"),
+        (np.zeros((2, 4)), r"shape \(2, 4\)"),
+        (np.zeros((2, 3), complex), "dtype complex128"),
+        (np.full((2, 3), "a"), "dtype <U1"),
+        (np.full((2, 3), None), "not a readable .npy file"),
+    ],
+)
+def test_bad_npy(tmp_path: Path, array: np.ndarray, message: str) -> None:
+    np.save(tmp_path / "x.npy", array, allow_pickle=True)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("size", [7, 60, 130, 150])
+def test_npy_cut_short(tmp_path: Path, size: int) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((10, 3)))
+    path = write(tmp_path, (tmp_path / "x.npy").read_bytes()[:size], "y.npy")
+    with pytest.raises(InputError, match=r"y\.npy: not a readable \.npy file"):
+        read(path)
+
+
+# -- CSV ------------------------------------------------------------------------------------
+
+NAMED = {"feature_names": ("a", "b_c", "d")}
+
+
+def test_csv_columns_by_name(tmp_path: Path) -> None:
+    text = "d,qid,a,junk,b c,label\n3,q1,1,x,2,0\n6,q1,,y,NA,1\n"
+    documents = read(write(tmp_path, text), forest(**NAMED))
+    np.testing.assert_array_equal(documents.values, [[1, 2, 3], [np.nan, np.nan, 6]])
+    np.testing.assert_array_equal(documents.labels, [0, 1])
+    assert documents.queries.tolist() == ["q1", "q1"]
+
+
+def test_csv_label_and_query_under_other_names(tmp_path: Path) -> None:
+    path = write(tmp_path, "grade,topic,x,y,z\n4,7,1,2,3\n")
+    documents = read(path, label="grade", query="topic")
+    assert (documents.labels.tolist(), documents.queries.tolist()) == ([4.0], ["7"])
+    with pytest.raises(InputError, match="no column 'rel'; it has 'grade', 'topic', 'x'"):
+        read(path, label="rel")
+
+
+def test_a_feature_named_label_is_a_feature(tmp_path: Path) -> None:
+    documents = read(write(tmp_path, "label,x\n1,2\n"), forest(2, feature_names=("x", "label")))
+    np.testing.assert_array_equal(documents.values, [[2, 1]])
+    assert documents.labels is None
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+def test_csv_without_header(tmp_path: Path, delimiter: str) -> None:
+    features = read(write(tmp_path, delimiter.join("123") + "\n"))
+    np.testing.assert_array_equal(features.values, [[1, 2, 3]])
+    assert features.labels is None
+    # As LightGBM: one column more, and the first is the label.
+    labelled = read(write(tmp_path, delimiter.join("9123") + "\r\n" + delimiter.join("8456")))
+    np.testing.assert_array_equal(labelled.values, [[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(labelled.labels, [9, 8])
+
+
+def test_csv_headers_of_pandas_and_spreadsheets(tmp_path: Path) -> None:
+    np.testing.assert_array_equal(read(write(tmp_path, "0,1,2\n7,8,9\n")).values, [[7, 8, 9]])
+    path = write(tmp_path, '\ufeff"a","b c","d"\n7,8,9\n')
+    np.testing.assert_array_equal(read(path, forest(**NAMED)).values, [[7, 8, 9]])
+
+
+def test_csv_values_are_correctly_rounded(tmp_path: Path) -> None:
+    tokens = ["0.1", "1e-310", "123456789012345678901234567890"]
+    documents = read(write(tmp_path, ",".join(tokens) + "\n"))
+    assert documents.values[0].tolist() == [float(token) for token in tokens]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b_c\n1,2\n", "lacks 1 of the model's 3 features: 'd'"),
+        ("a,b_c,d,a\n1,2,3,4\n", "several columns are named 'a'"),
+        ("a,b_c,d\n1,x,3\n", "invalid value 'x'"),
+        ("a,b_c,d\n1,2\n", "Expected 3 columns, got 2"),
+        ("1,2\n", "2 columns and no header; the model takes 3 features"),
+    ],
+)
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_bad_csv(tmp_path: Path, text: str, message: str, n_threads: int) -> None:
+    with pytest.raises(InputError, match=rf"data\.txt.*{message}"):
+        read(write(tmp_path, text), forest(**NAMED), n_threads=n_threads)
+
+
+def test_csv_without_header_has_no_named_columns(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no header, hence no column 'rel'"):
+        read(write(tmp_path, "1,2,3\n"), label="rel")
+
+
+def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.readers.tables._BLOCK_BYTES", 256)
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    path = write(tmp_path, "".join(",".join(map(repr, row)) + "\n" for row in X.tolist()))
+    assert len(list(open_documents(path, forest()))) > 5
+    np.testing.assert_array_equal(read(path, n_threads=2).values, X)
+
+
+# -- Parquet --------------------------------------------------------------------------------
+
+
+def parquet(folder: Path, **columns: object) -> Path:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns), folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+def test_parquet_columns_by_name(tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    path = parquet(
+        tmp_path, qid=[5, 6], d=[Decimal("0.5"), Decimal("2.5")], b_c=[1, None], a=[True, None], label=[1, 0]
+    )
+    documents = read(path, forest(**NAMED))
+    np.testing.assert_array_equal(documents.values, [[1, 1, 0.5], [np.nan, np.nan, 2.5]])
+    np.testing.assert_array_equal(documents.labels, [1, 0])
+    np.testing.assert_array_equal(documents.queries, [5, 6])
+
+
+def test_parquet_by_position_keeps_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.readers.base.CHUNK_BYTES", 1)
+    X = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+    path = parquet(tmp_path, x=X[:, 0], y=X[:, 1], z=X[:, 2], __index_level_0__=np.arange(300))
+    reader = open_documents(path, forest())
+    chunks = list(reader)
+    assert len(chunks) == 5 and reader.done == reader.size == 300
+    values = np.concatenate([chunk.values for chunk in chunks])
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, X)
+
+
+def test_parquet_with_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="column 'd' has type string; documents hold numbers only"):
+        read(parquet(tmp_path, a=[1.0], b_c=[1.0], d=["x"]), forest(**NAMED))
+
+
+def test_parquet_lacks_a_feature(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.parquet lacks 2 of the model's 3 features: 'b_c', 'd'"):
+        read(parquet(tmp_path, a=[1.0]), forest(**NAMED))
+
+
+def test_parquet_cut_short(tmp_path: Path) -> None:
+    whole = parquet(tmp_path, x=[1.0], y=[1.0], z=[1.0]).read_bytes()
+    path = write(tmp_path, whole[: len(whole) // 2], "y.parquet")
+    with pytest.raises(InputError, match=r"y\.parquet: not a readable Parquet file"):
+        read(path)
+
+
+def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"need pyarrow: pip install 'gpuqs\[cli\]'"):
+        read(write(tmp_path, "1,2,3\n"))
