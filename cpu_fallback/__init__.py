@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from gpuqs.cpu_fallback.scorer import Bitslice, QuickScorer, Values, Walk, available_isas
 from gpuqs.errors import DeviceError
@@ -12,8 +13,12 @@ __all__ = ["Bitslice", "QuickScorer", "Values", "Walk", "available_isas", "defau
 
 def isa() -> str:
     """The instruction set in use: the best of this processor's, or what ``GPUQS_ISA`` names."""
+    return _choose(os.environ.get("GPUQS_ISA"))
+
+
+@cache
+def _choose(forced: str | None) -> str:
     here = available_isas()
-    forced = os.environ.get("GPUQS_ISA")
     if not forced:
         return here[0]
     if forced not in here:

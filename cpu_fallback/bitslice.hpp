@@ -16,6 +16,8 @@ struct RankModel {
     const float* levels;
     const int64_t* offsets;  // of a column's thresholds
     const double* threshold;
+
+    int32_t n_planes() const { return plane_offsets[columns.n]; }
 };
 
 struct Segment {
@@ -54,7 +56,8 @@ struct BitsliceModel {
     int32_t leaf_bytes;  // 1: at most 256 leaves a tree; 2
 };
 
-// Documents whose values are laid out feature-major at a time, while their ranks are found.
+// Documents whose values are laid out feature-major at a time, while their ranks are found: 16, or 128 of many.
 constexpr int kRankBlock = 128;
+inline int rank_block(int n) { return n <= 16 ? 16 : kRankBlock; }
 
 }  // namespace gpuqs

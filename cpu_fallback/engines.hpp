@@ -140,7 +140,7 @@ private:
         return w;
     }
     size_t planes_bytes(int stride) const {
-        return whole_lines(static_cast<size_t>(model_.ranks.plane_offsets[model_.ranks.columns.n]) * (stride / 8));
+        return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8));
     }
     size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
     size_t slots_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_slots) * (stride / 8)); }

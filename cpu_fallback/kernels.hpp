@@ -37,8 +37,10 @@ struct Kernels {
     void (*walk_float)(const WalkModel&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_double)(const WalkModel&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
-    // The stages of bitslice.
+    // Ranks of documents [first, first + n) as bit planes; x is scratch, [columns][rank_block(n)] of double.
     void (*rank)(const RankModel&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);
+
+    // The stages of bitslice.
     int n_widths;
     BitsliceKernels widths[3];  // narrowest first
 };

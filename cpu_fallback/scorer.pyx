@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libcpp.memory cimport unique_ptr
 
 _ISAS = ("avx512vbmi", "avx512", "avx2", "sse4.2", "portable")
@@ -43,11 +44,11 @@ cdef class Values:
 
     cdef CLeafValues c
     cdef list keep
-    cdef readonly object sum_dtype
+    cdef char sum_format  # of the buffer protocol
 
     def __init__(self, values, tables=None, int table_leaves=64):
         self.keep = []
-        self.sum_dtype = values.sum_dtype
+        self.sum_format = ord(values.sum_dtype.char)
         self.c.kind = {"f8": ValueKind.float64, "f4": ValueKind.float32, "i4": ValueKind.fixed}[values.value.dtype.str[1:]]
         self.c.value = data_of(values.value, values.value.dtype, self.keep)
         self.c.width = values.value.shape[1]
@@ -79,33 +80,44 @@ cdef class Scorer:
         if self.kernels == NULL:
             raise ValueError(f"no kernels for instruction set {isa!r} here")
 
-    cdef Documents _documents(self, documents) except *:
+    cdef Documents _documents(self, const Py_buffer* view) except *:
         cdef Documents c
-        if documents.ndim != 2 or documents.shape[1] != self.n_features or documents.dtype.str[1:] not in ("f4", "f8"):
+        cdef char kind = view.format[0]
+        if view.ndim != 2 or view.shape[1] != self.n_features or kind not in (b"f", b"d"):
             raise ValueError(f"documents must be float32 or float64 [n, {self.n_features}]")
-        c.data = <const void*><size_t>documents.ctypes.data
-        c.n = documents.shape[0]
-        c.row_stride, c.column_stride = documents.strides
-        c.is_double = documents.dtype == np.float64
+        c.data = view.buf
+        c.n = view.shape[0]
+        c.row_stride, c.column_stride = view.strides[0], view.strides[1]
+        c.is_double = kind == b"d"
         return c
 
     def score(self, Values values, documents, sums, int n_threads):
         """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`."""
-        if sums.shape != (len(documents), values.c.n_outputs) or sums.dtype != values.sum_dtype or not sums.flags.c_contiguous:
-            raise ValueError("sums has the wrong shape, dtype or order")
-        cdef Documents docs = self._documents(documents)
-        cdef void* out = <void*><size_t>sums.ctypes.data
-        with nogil:
-            c_score(self.engine.get()[0], self.kernels[0], docs, values.c, out, n_threads)
+        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False)
 
     def leaves(self, Values values, documents, out, int n_threads):
         """Fill `out`, int32 C order [documents, trees], with the source library's leaf numbers."""
-        if out.shape != (len(documents), values.c.n_trees) or out.dtype != np.int32 or not out.flags.c_contiguous:
-            raise ValueError("out has the wrong shape, dtype or order")
-        cdef Documents docs = self._documents(documents)
-        cdef int32_t* to = <int32_t*><size_t>out.ctypes.data
-        with nogil:
-            c_exit_leaves(self.engine.get()[0], docs, values.c, to, n_threads)
+        self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True)
+
+    cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves):
+        cdef Py_buffer read, write
+        cdef Documents docs
+        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+        try:
+            docs = self._documents(&read)
+            PyObject_GetBuffer(out, &write, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
+            try:
+                if write.ndim != 2 or write.shape[0] != docs.n or write.shape[1] != width or write.format[0] != kind:
+                    raise ValueError(f"the output must be [{docs.n}, {width}] of format {chr(kind)!r}")
+                with nogil:
+                    if leaves:
+                        c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
+                    else:
+                        c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads)
+            finally:
+                PyBuffer_Release(&write)
+        finally:
+            PyBuffer_Release(&read)
 
 
 cdef class QuickScorer(Scorer):

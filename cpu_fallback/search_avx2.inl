@@ -21,8 +21,8 @@ struct Search {
         answers = _mm256_or_si256(answers, _mm256_and_si256(_mm256_castps_si256(answer), _mm256_set1_epi32(1 << level)));
         top[-level * plane_bytes] = static_cast<uint8_t>(_mm256_movemask_ps(answer));
     }
-    template <int n> static void levels(const float* table, const float* x, uint8_t* top, int64_t plane_bytes) {
-        for (int d = 0; d < kRankBlock; d += 8) {
+    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
+        for (int d = 0; d < block; d += 8) {
             const __m256 values = _mm256_load_ps(x + d);
             __m256i answers = _mm256_setzero_si256();
             uint8_t* at = top + d / 8;
@@ -37,8 +37,8 @@ struct Search {
         }
     }
 
-    static void missing(const float* x, uint8_t* plane) {
-        for (int d = 0; d < kRankBlock; d += 8) {
+    static void missing(const float* x, int block, uint8_t* plane) {
+        for (int d = 0; d < block; d += 8) {
             const __m256 values = _mm256_load_ps(x + d);
             plane[d / 8] = static_cast<uint8_t>(_mm256_movemask_ps(_mm256_cmp_ps(values, values, _CMP_UNORD_Q)));
         }

@@ -18,12 +18,12 @@ struct Search {
         answers = _mm512_mask_or_epi32(answers, answer, answers, _mm512_set1_epi32(1 << level));
         __builtin_memcpy(top - level * plane_bytes, &answer, 2);
     }
-    template <int n> static void levels(const float* table, const float* x, uint8_t* top, int64_t plane_bytes) {
+    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
         constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
         __m512 of_level[n_registers];
         for (int r = 0; r < n_registers; r++) of_level[r] = _mm512_loadu_ps(table + 16 * r);
         of_level[0] = _mm512_broadcastss_ps(_mm512_castps512_ps128(of_level[0]));
-        for (int d = 0; d < kRankBlock; d += 16) {
+        for (int d = 0; d < block; d += 16) {
             const __m512 values = _mm512_load_ps(x + d);
             __m512i answers = _mm512_setzero_si512();
             uint8_t* at = top + d / 8;
@@ -38,8 +38,8 @@ struct Search {
         }
     }
 
-    static void missing(const float* x, uint8_t* plane) {
-        for (int d = 0; d < kRankBlock; d += 16) {
+    static void missing(const float* x, int block, uint8_t* plane) {
+        for (int d = 0; d < block; d += 16) {
             const __m512 values = _mm512_load_ps(x + d);
             const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
             __builtin_memcpy(plane + d / 8, &is_nan, 2);

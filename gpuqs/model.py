@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,8 @@ Precision = Literal["exact", "fast"]
 
 #: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
+#: Less work than this is done sooner by one thread than by several.
+THREAD_WORK = 500_000
 #: Bytes of documents that one chunk may copy when they must be converted.
 CHUNK_BYTES = 16 << 20
 #: Orders in which "auto" prefers engines: batches, and few documents.
@@ -130,25 +133,25 @@ class Model:
         """
         if output not in ("value", "raw", "leaf"):
             raise ValueError(f"output must be 'value', 'raw' or 'leaf', not {output!r}")
+        documents = as_documents(X, self.forest)
         if n_threads is None:
-            n_threads = cpu_fallback.default_threads()
+            few = documents.n * self.n_trees < THREAD_WORK
+            n_threads = 1 if few else cpu_fallback.default_threads()
         elif n_threads < 1:
             raise ValueError(f"n_threads must be at least 1, not {n_threads}")
-        documents = as_documents(X, self.forest)
         name = self.engine_for(documents.n) if engine == "auto" else engine
         program = self._program(name, precision)
         if output == "leaf":
-            width, dtype = self.n_trees, np.dtype(np.int32)
+            width, dtype = self.forest.n_trees, np.int32
         else:
-            width, dtype = self.n_outputs, np.dtype(self.forest.sum_dtype)
-        flat = output != "leaf" and width == 1
-        shape = (documents.n,) if flat else (documents.n, width)
+            width, dtype = self.forest.n_outputs, self.forest.sum_dtype
+        shape = (documents.n,) if output != "leaf" and width == 1 else (documents.n, width)
         if out is None:
             out = np.empty(shape, dtype)
         elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
-            raise InputError(f"out must be a C-contiguous {dtype} array of shape {shape}")
+            raise InputError(f"out must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")
         table = out.reshape(documents.n, width)
-        step = self._chunk_rows()
+        step = self._chunk_rows
         for start in range(0, documents.n, step):
             stop = min(start + step, documents.n)
             chunk = documents.chunk(start, stop)
@@ -171,6 +174,7 @@ class Model:
         if scores is not out:
             out[:] = scores
 
+    @cached_property
     def _chunk_rows(self) -> int:
         by_work = CHUNK_WORK // max(self.n_trees, 1)
         by_bytes = CHUNK_BYTES // (8 * max(self.n_features, 1))

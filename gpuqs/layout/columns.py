@@ -54,6 +54,6 @@ def round_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Largest float32 not above each float64: ``x <= t`` stays true or false for every float32 x."""
     with np.errstate(over="ignore"):
         nearest = threshold.astype(np.float32)
-    above = nearest.astype(np.float64) > threshold
-    nearest[above] = np.nextafter(nearest[above], np.float32(-np.inf))
+        above = nearest.astype(np.float64) > threshold
+        nearest[above] = np.nextafter(nearest[above], np.float32(-np.inf))
     return nearest

@@ -8,6 +8,7 @@ that order, in the type in which they are summed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,11 @@ class LeafValues:
     step: float
     score_dtype: str
 
-    @property
+    @cached_property
+    def _adds_last(self) -> bool:
+        return bool(self.add_last.any())
+
+    @cached_property
     def sum_dtype(self) -> np.dtype:
         """Type of the running sums: int64 for fixed-point values, else the values' own."""
         return np.dtype(np.int64) if self.value.dtype == np.int32 else self.value.dtype
@@ -112,9 +117,9 @@ class LeafValues:
     def finish(self, sums: np.ndarray) -> np.ndarray:
         """Turn sums [D, K] into raw scores [D, K] of `score_dtype`."""
         scores = sums if not self.step else sums * self.step
-        if self.add_last.any():
+        if self._adds_last:
             scores = scores + self.add_last.astype(scores.dtype)
-        return scores.astype(self.score_dtype, copy=False)
+        return scores if scores.dtype == self.score_dtype else scores.astype(self.score_dtype)
 
 
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
