@@ -126,11 +126,14 @@ template <class Word> static void to_bytes(const Word* bits, int n_bits, Word* l
 // A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
 template <int kind, class Word> static inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
-        const Word first = s[at->first], last = s[at->end];
-        const Word root = or_and(last, first, words[at->predicate[0]]);
-        s[at->slot[0]] = root;
-        if (kind & 1) s[at->slot[1]] = or_and(root, first, words[at->predicate[1]]);
-        if (kind & 2) s[at->slot[2]] = or_and(last, root, words[at->predicate[2]]);
+        uint64_t fields[2];  // two loads for eight fields: the load ports are what is short here
+        __builtin_memcpy(fields, at, sizeof fields);
+        const auto field = [&](int i) { return static_cast<uint16_t>(fields[i / 4] >> 16 * (i % 4)); };
+        const Word first = s[field(6)], last = s[field(7)];
+        const Word root = or_and(last, first, words[field(0)]);
+        s[field(3)] = root;
+        if (kind & 1) s[field(4)] = or_and(root, first, words[field(1)]);
+        if (kind & 2) s[field(5)] = or_and(last, root, words[field(2)]);
     }
 }
 

@@ -1,5 +1,4 @@
-// Documents as callers hand them over (any strides, float32 or float64), and how a block of them is
-// turned feature-major for the kernels.
+// Documents as callers hand them over: any strides, float32 or float64, or coded before.
 #pragma once
 #include <cstdint>
 
@@ -11,6 +10,7 @@ struct Documents {
     int64_t row_stride;     // in bytes
     int64_t column_stride;  // in bytes
     bool is_double;
+    const uint8_t* planes;  // null, or documents coded as ranks: [document block][plane][stride / 8]; no data then
 };
 
 struct Columns {

@@ -1,6 +1,7 @@
 // The engines as the driver runs them: which kernel, on how many documents, with how much scratch.
 #pragma once
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels.hpp"
@@ -121,6 +122,10 @@ public:
     size_t scratch_bytes(int stride) const override { return planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
         char* at = static_cast<char*>(scratch);
+        if (documents.planes) {
+            std::memcpy(at, documents.planes + first / document_block() * planes_bytes(stride), planes_bytes(stride));
+            return;
+        }
         void* x = at + planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride);
         kernels_.rank(model_.ranks, documents, first, n, x, reinterpret_cast<uint8_t*>(at), stride / 8);
     }
@@ -132,15 +137,15 @@ public:
         kernels.programs(model_, block, words, words + words_bytes(stride), leaf);
     }
 
+    // Coded documents are what load leaves at the start of scratch.
+    size_t planes_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8)); }
+
 private:
     int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
     int width(int stride) const {
         int w = 0;
         while (8 * kernels_.widths[w].word_bytes != stride) w++;
         return w;
-    }
-    size_t planes_bytes(int stride) const {
-        return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8));
     }
     size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
     size_t slots_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_slots) * (stride / 8)); }

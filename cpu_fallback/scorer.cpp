@@ -12,6 +12,7 @@
 #include <omp.h>
 #endif
 
+#include "engines.hpp"
 #include "kernels.hpp"
 
 namespace gpuqs {
@@ -124,6 +125,20 @@ void exit_leaves(const ExitLeaves& engine, const Documents& documents, const Lea
         case 2: return exit_leaves_as<uint16_t>(engine, documents, values, leaves, n_threads);
         default: return exit_leaves_as<uint32_t>(engine, documents, values, leaves, n_threads);
     }
+}
+
+int64_t coded_bytes(const Bitslice& engine, int64_t n) {
+    const int stride = engine.stride(static_cast<int>(std::min<int64_t>(n, engine.document_block())));
+    return (n + engine.document_block() - 1) / engine.document_block() * engine.planes_bytes(stride);
+}
+
+void encode(const Bitslice& engine, const Documents& documents, uint8_t* planes, int n_threads) {
+    const int stride = stride_for(engine, documents);
+    const int64_t bytes = engine.planes_bytes(stride);
+    for_document_blocks(engine, documents, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
+        engine.load(documents, first, n, stride, thread.scratch.get());
+        std::memcpy(planes + first / engine.document_block() * bytes, thread.scratch.get(), bytes);
+    });
 }
 
 }  // namespace gpuqs

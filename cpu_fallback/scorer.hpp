@@ -58,4 +58,9 @@ void score(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues
 // leaves: [documents][n_trees] of the source library's leaf numbers.
 void exit_leaves(const ExitLeaves&, const Documents&, const LeafValues&, int32_t* leaves, int n_threads);
 
+// Bytes of one document block of coded documents, of n in all; and the coding: planes[document block][block_bytes].
+class Bitslice;
+int64_t coded_bytes(const Bitslice&, int64_t n);
+void encode(const Bitslice&, const Documents&, uint8_t* planes, int n_threads);
+
 }  // namespace gpuqs

@@ -8,6 +8,7 @@ cdef extern from "documents.hpp" namespace "gpuqs" nogil:
         const void* data
         int64_t n, row_stride, column_stride
         cbool is_double
+        const uint8_t* planes
 
     cdef struct Columns:
         int32_t n
@@ -128,3 +129,6 @@ cdef extern from "engines.hpp" namespace "gpuqs" nogil:
 
     cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
         CBitslice(const Kernels&, const BitsliceModel&) except +
+
+    int64_t coded_bytes(const CBitslice&, int64_t n)
+    void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, uint8_t* planes, int n_threads) except +

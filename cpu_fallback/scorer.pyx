@@ -89,6 +89,7 @@ cdef class Scorer:
         c.n = view.shape[0]
         c.row_stride, c.column_stride = view.strides[0], view.strides[1]
         c.is_double = kind == b"d"
+        c.planes = NULL
         return c
 
     def score(self, Values values, documents, sums, int n_threads):
@@ -102,9 +103,14 @@ cdef class Scorer:
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves):
         cdef Py_buffer read, write
         cdef Documents docs
-        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+        coded = isinstance(documents, Coded)
+        if coded:
+            docs = (<Coded>documents).c
+        else:
+            PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
         try:
-            docs = self._documents(&read)
+            if not coded:
+                docs = self._documents(&read)
             PyObject_GetBuffer(out, &write, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
             try:
                 if write.ndim != 2 or write.shape[0] != docs.n or write.shape[1] != width or write.format[0] != kind:
@@ -117,7 +123,22 @@ cdef class Scorer:
             finally:
                 PyBuffer_Release(&write)
         finally:
-            PyBuffer_Release(&read)
+            if not coded:
+                PyBuffer_Release(&read)
+
+
+cdef class Coded:
+    """Documents coded as ranks by a `Bitslice`; only scorers over the same rank tables understand them."""
+
+    cdef Documents c
+    cdef object planes
+
+    def __len__(self):
+        return self.c.n
+
+    @property
+    def nbytes(self):
+        return self.planes.nbytes
 
 
 cdef class QuickScorer(Scorer):
@@ -195,3 +216,23 @@ cdef class Bitslice(Scorer):
         model.n_slots = layout.n_slots
         model.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
         self.engine.reset(new CBitslice(self.kernels[0], model))
+
+    def encode(self, documents, int n_threads):
+        """Rank documents (float32 or float64 [n, features]) once, to score them many times."""
+        cdef Py_buffer read
+        cdef Documents docs
+        cdef Coded coded = Coded.__new__(Coded)
+        cdef const CBitslice* engine = <const CBitslice*>self.engine.get()
+        cdef uint8_t* planes
+        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+        try:
+            docs = self._documents(&read)
+            coded.planes = np.empty(coded_bytes(engine[0], docs.n), np.uint8)
+            planes = <uint8_t*><size_t>coded.planes.ctypes.data
+            with nogil:
+                c_encode(engine[0], docs, planes, n_threads)
+            coded.c.n = docs.n
+            coded.c.planes = planes
+            return coded
+        finally:
+            PyBuffer_Release(&read)

@@ -18,6 +18,8 @@ from gpuqs.forest import Forest
 
 #: Names that LightGBM and XGBoost make up for features that have none.
 _MADE_UP_NAME = re.compile(r"(Column_|f|feature_)\d+")
+#: Arrow's types of numbers, by name; NumPy would read numbers into text and times, too.
+_ARROW_NUMBER = re.compile(r"bool|u?int\d+|halffloat|float|double|decimal\d+\(.*\)|null")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         return _from_frame(X, forest)
     if hasattr(X, "column_names") and hasattr(X, "slice"):
         return _from_table(X, forest)
+    if isinstance(X, np.ma.MaskedArray):
+        raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):
         raise InputError("X is a sparse matrix; pass X.toarray(), or dense batches of it")
     try:
@@ -73,17 +77,16 @@ def _from_array(X: np.ndarray, forest: Forest) -> Documents:
     if X.shape[1] != forest.n_features:
         raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
     dtype = _score_dtype(X.dtype, forest)
-    if X.dtype == dtype:
-        aligned = X if X.flags.aligned else X.copy()
-        return Documents(len(X), lambda start, stop: aligned[start:stop])
+    if X.dtype == dtype and X.flags.aligned:
+        return Documents(len(X), lambda start, stop: X[start:stop])
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
 
 
 def _score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
     """The type in which documents of ``dtype`` are scored."""
-    if dtype.kind == "f":
+    if dtype.kind == "f" and dtype.itemsize <= 8:
         return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
-    if dtype.kind in "iub":
+    if dtype.kind in "iubf":  # long doubles: the source libraries cast them as they cast integers
         return np.dtype(forest.integer_dtype)
     raise InputError(
         f"X has dtype {dtype}; documents are floating-point or integer numbers "
@@ -109,17 +112,17 @@ def _from_table(X: Any, forest: Forest) -> Documents:
     names = list(X.column_names)
     take = columns_of(names, True, forest)
     indices = range(len(names)) if take is None else take
+    for index in indices:
+        kind = X.schema.field(index).type
+        if not _ARROW_NUMBER.fullmatch(str(kind)):
+            raise InputError(f"column {names[index]!r} has type {kind}, not a number")
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X.slice(start, stop - start)
         out = np.empty((stop - start, forest.n_features), np.float64)
         for to, index in enumerate(indices):
             column = rows.column(index)
-            try:
-                values = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(False)
-                out[:, to] = values
-            except (TypeError, ValueError) as error:
-                raise InputError(f"column {names[index]!r} has type {column.type}, not a number") from error
+            out[:, to] = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(False)
         return out
 
     return Documents(X.num_rows, chunk)

@@ -6,9 +6,9 @@ one. It is validated once, when it is made, and immutable from then on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +91,7 @@ class Forest:
     base_first : bool
         The source library starts its sum at `base_score` (True) or adds it last (False).
     average : bool
-        Raw scores are divided by `trees_per_output` before the link (random forests).
+        Raw scores are divided by the number of trees per output before the link (random forests).
     link : str
         One of `LINKS`: raw score -> value.
     link_scale : float
@@ -165,11 +165,6 @@ class Forest:
         return self.n_outputs > 1 and self.leaf_value.shape[1] == self.n_outputs
 
     @property
-    def trees_per_output(self) -> float:
-        """Trees that add to one output."""
-        return float(self.n_trees if self.vector_leaves else self.n_trees / self.n_outputs)
-
-    @property
     def has_categories(self) -> bool:
         return bool((self.routing & CATEGORICAL).any())
 
@@ -221,6 +216,10 @@ class Forest:
             category_offsets=self.category_offsets[nodes.start : nodes.stop + 1] - words.start,
             category_words=self.category_words[words],
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor: what is unpickled is validated, and immutable again.
+        return Forest, tuple(getattr(self, f.name) for f in fields(self))
 
     # -- validation -----------------------------------------------------------------------
 

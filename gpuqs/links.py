@@ -7,10 +7,13 @@ import numpy as np
 from gpuqs.forest import Forest
 
 
-def to_values(forest: Forest, raw: np.ndarray) -> np.ndarray:
-    """Turn raw scores [D, K] into what the source library's ``predict`` gives."""
-    if forest.average and forest.n_trees:
-        raw = raw / raw.dtype.type(forest.trees_per_output)
+def to_values(forest: Forest, raw: np.ndarray, n_trees: int | None = None) -> np.ndarray:
+    """Turn raw scores [D, K] of all trees, or of ``n_trees``, into what the source library's ``predict`` gives."""
+    n_trees = forest.n_trees if n_trees is None else n_trees
+    if forest.average and n_trees:
+        raw = raw / raw.dtype.type(n_trees if forest.vector_leaves else n_trees / forest.n_outputs)
+    if forest.link == "identity":
+        return raw
     return apply_link(forest.link, forest.link_scale, raw)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.arrays import as_documents
-from gpuqs.engines import ENGINES, Program
+from gpuqs.arrays import Documents, as_documents
+from gpuqs.costs import Choice, Explanation, predicted_microseconds
+from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.layout.ranks import RankTables, build_ranks
 from gpuqs.links import to_values
 
 Output = Literal["value", "raw", "leaf"]
@@ -24,11 +28,32 @@ CHUNK_WORK = 100_000_000
 THREAD_WORK = 500_000
 #: Bytes of documents that one chunk may copy when they must be converted.
 CHUNK_BYTES = 16 << 20
-#: Orders in which "auto" prefers engines: batches, and few documents.
-BATCH_ENGINES = ("bitslice", "vqs", "qs", "walk", "reference")
-FEW_DOCUMENTS_ENGINES = ("qs", "walk", "reference")
-#: Up to this many documents `qs` wastes less than engines that score many at once.
-FEW_DOCUMENTS = 4
+#: Programs of tree ranges that a model keeps, for staged prediction.
+PARTS_KEPT = 16
+
+
+@dataclass(frozen=True)
+class EncodedDocuments:
+    """Documents coded by `Model.encode`, to be scored by the same model any number of times.
+
+    Attributes
+    ----------
+    model : Model
+    isa : str
+        Instruction set that the coding is laid out for.
+    nbytes : int
+    """
+
+    model: Model
+    isa: str
+    coded: Any
+
+    def __len__(self) -> int:
+        return len(self.coded)
+
+    @property
+    def nbytes(self) -> int:
+        return self.coded.nbytes
 
 
 class Model:
@@ -43,7 +68,7 @@ class Model:
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
-        self._programs: dict[tuple[str, str, str], Program] = {}
+        self._programs: dict[tuple[Any, ...], Program] = {}
         self._lock = threading.Lock()
         self._reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
         if all(reason is not None for name, reason in self._reasons.items() if name != "reference"):
@@ -85,10 +110,27 @@ class Model:
         return dict(self._reasons)
 
     def engine_for(self, n_documents: int) -> str:
-        """The engine that ``engine="auto"`` uses for so many documents."""
-        few = n_documents <= FEW_DOCUMENTS
-        preferred = FEW_DOCUMENTS_ENGINES if few else BATCH_ENGINES
-        return next(name for name in preferred if self._reasons[name] is None)
+        """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
+        key = (min(n_documents, 4096), cpu_fallback.isa())
+        name = self._chosen.get(key)
+        if name is None:
+            able = [name for name, reason in self._reasons.items() if reason is None]
+            name = min(able, key=lambda name: predicted_microseconds(name, self.forest, key[0]))
+            self._chosen[key] = name
+        return name
+
+    def explain(self, n_documents: int = 10_000) -> Explanation:
+        """Say which engine would score so many documents, and why: print the result."""
+        choices = tuple(
+            Choice(
+                name,
+                ENGINES[name].summary,
+                predicted_microseconds(name, self.forest, n_documents) if reason is None else None,
+                reason,
+            )
+            for name, reason in self._reasons.items()
+        )
+        return Explanation(self.engine_for(n_documents), n_documents, cpu_fallback.isa(), choices)
 
     def predict(
         self,
@@ -99,14 +141,16 @@ class Model:
         out: np.ndarray | None = None,
         engine: str = "auto",
         precision: Precision = "exact",
+        trees: slice | None = None,
     ) -> np.ndarray:
         """Score documents.
 
         Parameters
         ----------
-        X : array-like [D, n_features]
+        X : array-like [D, n_features] or EncodedDocuments
             NumPy array (float32, float64 or integers; C or F order, any strides), nested list,
-            pandas frame or Arrow table (columns by name). Never copied beyond one chunk.
+            pandas frame or Arrow table (columns by name); never copied beyond one chunk. Or what
+            `encode` made of one.
         output : {"value", "raw", "leaf"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
             "raw": sums before the link. "leaf": the source library's exit leaf numbers.
@@ -118,7 +162,10 @@ class Model:
             "auto", or one of `engines`.
         precision : {"exact", "fast"}
             "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
-            24-bit fixed-point grid and summed as integers: the same bits from every engine.
+            24-bit fixed-point grid and summed as integers: the same bits from every engine,
+            instruction set, number of threads and split of the batch.
+        trees : slice, optional
+            Only these trees, as ``slice(0, 100)``, for staged prediction.
 
         Returns
         -------
@@ -133,36 +180,78 @@ class Model:
         """
         if output not in ("value", "raw", "leaf"):
             raise ValueError(f"output must be 'value', 'raw' or 'leaf', not {output!r}")
-        documents = as_documents(X, self.forest)
-        if n_threads is None:
-            few = documents.n * self.n_trees < THREAD_WORK
-            n_threads = 1 if few else cpu_fallback.default_threads()
-        elif n_threads < 1:
-            raise ValueError(f"n_threads must be at least 1, not {n_threads}")
-        name = self.engine_for(documents.n) if engine == "auto" else engine
-        program = self._program(name, precision)
+        if isinstance(X, EncodedDocuments):
+            documents, name = self._encoded(X, engine)
+        else:
+            documents = as_documents(X, self.forest)
+            name = self.engine_for(documents.n) if engine == "auto" else engine
+        n_threads = self._threads(n_threads, documents.n)
+        program = self._program(name, precision, trees)
         if output == "leaf":
-            width, dtype = self.forest.n_trees, np.int32
+            width, dtype = len(program.values.tree_output), np.int32
         else:
             width, dtype = self.forest.n_outputs, self.forest.sum_dtype
         shape = (documents.n,) if output != "leaf" and width == 1 else (documents.n, width)
         if out is None:
             out = np.empty(shape, dtype)
-        elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
-            raise InputError(f"out must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")
+        elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.carray:
+            raise InputError(f"out must be a writable, aligned, C-contiguous {np.dtype(dtype)} array of shape {shape}")
         table = out.reshape(documents.n, width)
-        step = self._chunk_rows
-        for start in range(0, documents.n, step):
+        step = documents.n if isinstance(X, EncodedDocuments) else self._chunk_rows
+        for start in range(0, documents.n, step or 1):
             stop = min(start + step, documents.n)
             chunk = documents.chunk(start, stop)
             if output == "leaf":
                 ENGINES[name].leaves(program, chunk, table[start:stop], n_threads)
-                continue
-            self._score_chunk(name, program, chunk, table[start:stop], output, n_threads)
+            else:
+                self._score_chunk(name, program, chunk, table[start:stop], output, n_threads)
         return out
 
+    def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
+        """Code documents once, to score them many times or with several prefixes of the model.
+
+        Each value becomes its rank among the thresholds that the model compares it with: every test
+        decides as before, and the batch shrinks to about a byte per tested feature.
+
+        Parameters
+        ----------
+        X : array-like [D, n_features]
+            As for `predict`.
+        n_threads : int, optional
+
+        Returns
+        -------
+        EncodedDocuments
+            For `predict` of this model with engine "auto" or "bitslice".
+
+        Raises
+        ------
+        UnsupportedModelError
+            The model does not run on `bitslice`.
+        """
+        documents = as_documents(X, self.forest)
+        program = self._program(BITSLICE, "exact", None)
+        threads = self._threads(n_threads, documents.n)
+        coded = program.scorer.encode(documents.chunk(0, documents.n), threads)  # type: ignore[attr-defined]
+        return EncodedDocuments(self, cpu_fallback.isa(), coded)
+
+    def _encoded(self, X: EncodedDocuments, engine: str) -> tuple[Documents, str]:
+        if X.model is not self or X.isa != cpu_fallback.isa():
+            raise InputError("X was encoded by another model or for another instruction set; encode it again")
+        if engine not in ("auto", BITSLICE):
+            raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
+        return Documents(len(X), lambda start, stop: X.coded), BITSLICE
+
+    def _threads(self, n_threads: int | None, n_documents: int) -> int:
+        if n_threads is None:
+            few = n_documents * self.forest.n_trees < THREAD_WORK
+            return 1 if few else cpu_fallback.default_threads()
+        if n_threads < 1:
+            raise ValueError(f"n_threads must be at least 1, not {n_threads}")
+        return n_threads
+
     def _score_chunk(
-        self, name: str, program: Program, chunk: np.ndarray, out: np.ndarray, output: Output, n_threads: int
+        self, name: str, program: Program, chunk: Any, out: np.ndarray, output: Output, n_threads: int
     ) -> None:
         values = program.values
         direct = values.sum_dtype == out.dtype
@@ -170,9 +259,13 @@ class Model:
         ENGINES[name].score(program, chunk, sums, n_threads)
         scores = values.finish(sums)
         if output == "value":
-            scores = to_values(self.forest, scores)
+            scores = to_values(self.forest, scores, len(values.tree_output))
         if scores is not out:
             out[:] = scores
+
+    @cached_property
+    def _chosen(self) -> dict[tuple[int, str], str]:
+        return {}
 
     @cached_property
     def _chunk_rows(self) -> int:
@@ -180,8 +273,13 @@ class Model:
         by_bytes = CHUNK_BYTES // (8 * max(self.n_features, 1))
         return max(1024, min(by_work, by_bytes) // 1024 * 1024)
 
-    def _program(self, name: str, precision: str) -> Program:
-        key = (name, precision, cpu_fallback.isa())
+    @cached_property
+    def _ranks(self) -> RankTables:
+        return build_ranks(self.forest)
+
+    def _program(self, name: str, precision: str, trees: slice | None) -> Program:
+        bounds = None if trees is None else (trees.start, trees.stop, trees.step)
+        key = (name, precision, cpu_fallback.isa(), bounds)
         program = self._programs.get(key)
         if program is not None:
             return program
@@ -194,11 +292,24 @@ class Model:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
         with self._lock:
             if key not in self._programs:
-                self._programs[key] = ENGINES[name].prepare(self.forest, precision)
+                parts = [k for k in self._programs if k[3] is not None]
+                if bounds is not None and len(parts) >= PARTS_KEPT:
+                    del self._programs[parts[0]]
+                self._programs[key] = self._prepare(name, precision, trees)
             return self._programs[key]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def _prepare(self, name: str, precision: str, trees: slice | None) -> Program:
+        engine = ENGINES[name]
+        forest = self.forest if trees is None else self.forest.select(trees)
+        if name != BITSLICE:
+            return engine.prepare(forest, precision)
+        # Parts rank documents as the whole does, so that what `encode` made serves them too.
+        start, stop, _ = (trees or slice(None)).indices(self.n_trees)
+        nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
+        return engine.prepare(forest, precision, self._ranks.part(nodes))  # type: ignore[call-arg]
+
+    def __getstate__(self) -> Mapping[str, Any]:
         return {"forest": self.forest}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["forest"])
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__(state["forest"])  # type: ignore[misc]

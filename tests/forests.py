@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuqs.forest import NAN_LEFT, ZERO_MISSING, Forest
+from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD, Forest
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-40, 1e-35, -1e-35, 2e-35, 1e300, -1e300]
 
@@ -21,7 +21,7 @@ def random_forest(
     vector_leaves: bool = False,
     **fields: object,
 ) -> Forest:
-    """A forest whose trees are split at random leaves ("random"), at the newest ("chain") or level by level."""
+    """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete")."""
     node_offsets, leaf_offsets = [0], [0]
     left: list[int] = []
     right: list[int] = []
@@ -34,9 +34,9 @@ def random_forest(
         leaf_offsets.append(leaf_offsets[-1] + n_leaves)
     n_nodes, n_leaves = len(left), leaf_offsets[-1]
     grid = rng.normal(size=(n_features, n_thresholds))
-    grid[:, : len(SPECIAL) - 1] = np.where(
-        rng.random((n_features, len(SPECIAL) - 1)) < 0.3, SPECIAL[1:], grid[:, : len(SPECIAL) - 1]
-    )[:, : grid.shape[1]]
+    special = np.array(SPECIAL[1:])[:n_thresholds]
+    head = grid[:, : len(special)]
+    head[:] = np.where(rng.random(head.shape) < 0.3, special, head)
     feature = rng.integers(0, n_features, n_nodes).astype(np.int32)
     threshold = grid[feature, rng.integers(0, n_thresholds, n_nodes)]
     if fields.get("input_dtype") == "float32":
@@ -61,7 +61,7 @@ def random_forest(
 
 
 def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int], list[int]]:
-    """Children of a tree with so many leaves; leaf numbers as LightGBM gives them (the split leaf stays left)."""
+    """Children of a tree with so many leaves, numbered as by LightGBM (the split leaf stays left)."""
     left: list[int] = []
     right: list[int] = []
     holder: list[tuple[int, int] | None] = [None]  # (node, side) that each leaf hangs from
@@ -79,7 +79,9 @@ def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int
     return left, right
 
 
-def probing_documents(rng: np.random.Generator, forest: Forest, n: int, dtype: type = np.float64) -> np.ndarray:
+def probing_documents(
+    rng: np.random.Generator, forest: Forest, n: int, dtype: type = np.float64
+) -> np.ndarray:
     """Documents of random values, special values, thresholds, and their neighbours one ulp either side."""
     X = rng.normal(size=(n, forest.n_features)) * 1.5
     kind = rng.integers(0, 5, X.shape)
@@ -95,3 +97,48 @@ def probing_documents(rng: np.random.Generator, forest: Forest, n: int, dtype: t
                 x = rng.choice(thresholds, len(rows))
                 X[rows, f] = x if toward is None else np.nextafter(x, dtype(toward))
     return X
+
+
+def forest_of_stumps(threshold: np.ndarray, rng: np.random.Generator, **fields: object) -> Forest:
+    """One feature, and one tree of two leaves for each threshold; missing values go either way."""
+    n = len(threshold)
+    return Forest(
+        n_features=1,
+        node_offsets=np.arange(n + 1),
+        leaf_offsets=np.arange(n + 1) * 2,
+        feature=np.zeros(n, np.int32),
+        threshold=np.asarray(threshold, np.float64),
+        left=np.full(n, ~0, np.int32),
+        right=np.full(n, ~1, np.int32),
+        routing=rng.choice(np.array([0, NAN_LEFT], np.uint8), n),
+        leaf_value=rng.normal(size=(2 * n, 1)),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def threshold_documents(rng: np.random.Generator, forest: Forest, dtype: type = np.float64) -> np.ndarray:
+    """Documents in which every feature takes each of its thresholds, their neighbours and special values."""
+    columns = []
+    for f in range(forest.n_features):
+        with np.errstate(over="ignore"):
+            t = np.unique(forest.threshold[forest.feature == f].astype(dtype))
+            special = np.array(SPECIAL).astype(dtype)
+        up, down = np.nextafter(t, dtype(np.inf)), np.nextafter(t, dtype(-np.inf))
+        columns.append(rng.permutation(np.concatenate([t, up, down, special])))
+    n = max(len(c) for c in columns)
+    return np.stack([np.resize(c, n) for c in columns], axis=1)
+
+
+def exit_leaf_by_walk(forest: Forest, tree: int, x: np.ndarray) -> int:
+    """Leaf (as the forest stores it) in which one document ends, by the definition of a tree."""
+    nodes, leaves = forest.node_offsets[tree], forest.leaf_offsets[tree]
+    if forest.node_offsets[tree + 1] == nodes:
+        return int(leaves)
+    at = 0
+    while at >= 0:
+        node = nodes + at
+        value, routing = float(x[forest.feature[node]]), forest.routing[node]
+        missing = value != value or bool(routing & ZERO_MISSING and abs(value) <= ZERO_THRESHOLD)
+        goes_left = bool(routing & NAN_LEFT) if missing else value <= forest.threshold[node]
+        at = int(forest.left[node] if goes_left else forest.right[node])
+    return int(leaves + ~at)

@@ -8,6 +8,9 @@ from gpuqs.engines.quickscorer import QuickScorer, VQuickScorer
 from gpuqs.engines.reference import Reference
 from gpuqs.engines.walk import Walk
 
-__all__ = ["ENGINES", "Engine", "Program"]
+__all__ = ["BITSLICE", "ENGINES", "Engine", "Program"]
 
 ENGINES: dict[str, Engine] = {e.name: e for e in (Bitslice(), VQuickScorer(), QuickScorer(), Walk(), Reference())}
+
+#: The engine whose documents can be coded beforehand.
+BITSLICE = Bitslice.name

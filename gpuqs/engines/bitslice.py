@@ -9,9 +9,17 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.engines.cpu import CpuEngine, CpuProgram
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import MAX_LEAVES, TREES_MERGED, build_bitslice, gray_values, word_tables
+from gpuqs.layout.bitslice import (
+    MAX_COLUMNS,
+    MAX_LEAVES,
+    TREES_MERGED,
+    build_bitslice,
+    gray_values,
+    word_tables,
+)
+from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.ranks import MAX_THRESHOLDS, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
 
 class Bitslice(CpuEngine):
@@ -28,12 +36,14 @@ class Bitslice(CpuEngine):
             return "categorical splits are not evaluated yet"
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; programs hold {MAX_LEAVES}"
+        if 2 * forest.n_features > MAX_COLUMNS and (n := len(find_columns(forest))) > MAX_COLUMNS:
+            return f"the trees test {n} columns; programs hold {MAX_COLUMNS}"
         if (most := most_thresholds(forest)) > MAX_THRESHOLDS:
             return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
         return None
 
-    def prepare(self, forest: Forest, precision: str) -> CpuProgram:
-        layout = build_bitslice(forest, self.max_words)
+    def prepare(self, forest: Forest, precision: str, ranks: RankTables | None = None) -> CpuProgram:
+        layout = build_bitslice(forest, self.max_words, ranks)
         scorer = cpu_fallback.Bitslice(
             layout,
             forest.n_features,

@@ -26,9 +26,13 @@ from gpuqs.layout.treelets import tile_trees
 #: Trees whose programs run merged, level by level, to hide the latency of each.
 TREES_MERGED = 4
 #: Trees whose exit leaves are found before their values are added: the leaves stay in the L1/L2 caches.
+#: Fewer where trees are so large that a batch might have more predicates than 16 bits count.
 TREES_PER_BATCH = 64
+MAX_PREDICATES = 1 << 16
 #: Most leaves of a tree: slots are counted in 16 bits.
 MAX_LEAVES = 4096
+#: Most columns of a forest: segments count them in 16 bits.
+MAX_COLUMNS = 1 << 16
 
 #: The C++ `Segment`: predicates of a column with the same rank above the low 4 bits.
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
@@ -88,7 +92,7 @@ class BitsliceLayout:
     n_slots: int
 
 
-def build_bitslice(forest: Forest, max_words: int) -> BitsliceLayout:
+def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = None) -> BitsliceLayout:
     """Lay a forest out as predicates and programs.
 
     Parameters
@@ -97,10 +101,14 @@ def build_bitslice(forest: Forest, max_words: int) -> BitsliceLayout:
         Numeric tests, at most `MAX_LEAVES` leaves a tree, at most 65,535 thresholds a column.
     max_words : int
         Predicates of a block of trees, as far as whole batches allow: what fits the L2 cache.
+    ranks : RankTables, optional
+        Tables of these nodes within a larger forest, so that documents coded for it fit.
     """
-    ranks, ranges = build_ranks(forest), number_leaves(forest)
+    ranks, ranges = ranks or build_ranks(forest), number_leaves(forest)
     key = _predicate_keys(forest, ranks)
-    batch_offsets = np.append(np.arange(0, forest.n_trees, TREES_PER_BATCH), forest.n_trees).astype(np.int32)
+    fitting = MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED
+    per_batch = min(TREES_PER_BATCH, fitting)
+    batch_offsets = np.append(np.arange(0, forest.n_trees, per_batch), forest.n_trees).astype(np.int32)
     node_batches = forest.node_offsets[batch_offsets]
     word = np.zeros(forest.n_nodes, np.int64)
     segments, lows = [], []

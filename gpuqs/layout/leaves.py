@@ -110,6 +110,10 @@ class LeafValues:
         return bool(self.add_last.any())
 
     @cached_property
+    def _score_type(self) -> np.dtype:
+        return np.dtype(self.score_dtype)
+
+    @cached_property
     def sum_dtype(self) -> np.dtype:
         """Type of the running sums: int64 for fixed-point values, else the values' own."""
         return np.dtype(np.int64) if self.value.dtype == np.int32 else self.value.dtype
@@ -119,7 +123,7 @@ class LeafValues:
         scores = sums if not self.step else sums * self.step
         if self._adds_last:
             scores = scores + self.add_last.astype(scores.dtype)
-        return scores if scores.dtype == self.score_dtype else scores.astype(self.score_dtype)
+        return scores if scores.dtype is self._score_type else scores.astype(self.score_dtype)
 
 
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:

@@ -12,7 +12,7 @@ instruction adds an answer, and the answers of level l are bit ``n_bits - 1 - l`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,11 @@ class RankTables:
     level_offsets: npt.NDArray[np.int64]
     levels: npt.NDArray[np.float32]
     of_node: npt.NDArray[np.int32]
+
+    def part(self, nodes: slice) -> RankTables:
+        """The same tables for a range of the forest's nodes: documents are ranked alike."""
+        columns = replace(self.columns, of_node=self.columns.of_node[nodes])
+        return replace(self, columns=columns, of_node=self.of_node[nodes])
 
     @property
     def plane_offsets(self) -> npt.NDArray[np.int32]:

@@ -1,0 +1,47 @@
+# make demo and make test do all the set-up: a virtual environment with the package and what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
+
+.PHONY: help demo test lint sanitize clean
+
+help:
+	@echo "make demo      set up, then score made-up documents with every engine"
+	@echo "make test      set up, then run all tests"
+	@echo "make lint      check style"
+	@echo "make sanitize  run the kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make clean     remove what these have made"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "gpuqs needs Python 3.10 or later; say which with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# A stamp for each set of extras, so that a second run installs nothing. Builds are incremental (see build-dir).
+$(VENV)/installed-%: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet '.[$*]'
+	@touch $@
+
+demo: $(VENV)/installed-cli
+	@$(BIN)/gpuqs demo
+
+test: $(VENV)/installed-test
+	$(BIN)/pytest -n auto --maxprocesses 4 $(TESTS)
+
+lint: $(BIN)/python
+	@test -x $(BIN)/ruff || $(BIN)/python -m pip install --quiet 'ruff==0.17.*'
+	$(BIN)/ruff check .
+
+SANITIZER := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+PRELOAD = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so)
+
+sanitize: $(VENV)/installed-test
+	CXXFLAGS="$(SANITIZER)" $(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/sanitized --upgrade \
+	  -Cbuild-dir=build/sanitized -Cinstall.strip=false .
+	LD_PRELOAD=$(PRELOAD) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/sanitized \
+	  $(BIN)/pytest -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py
+
+clean:
+	rm -rf $(VENV) build

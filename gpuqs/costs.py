@@ -1,0 +1,88 @@
+"""What engines are predicted to cost, so that "auto" picks one and `Model.explain` can say why.
+
+The figures were measured on one Zen 4 core with LambdaMART models of 1,000 trees; other processors
+scale them much alike, which is all that a choice between engines needs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gpuqs import cpu_fallback
+from gpuqs.forest import Forest
+
+#: Microseconds of a call before any document is scored.
+CALL = 10.0
+#: Nanoseconds per node and document.
+QS_NODE = 0.23
+VQS_NODE = {True: 0.08, False: 0.105}  # up to 32 leaves, more
+#: Nanoseconds per node that a walk visits; twice that where too few documents keep the walks apart.
+WALK_VISIT = 1.4
+#: Nanoseconds per node and word of so many documents.
+BITSLICE_WORD = {128: 2.1, 256: 2.9, 512: 4.8}
+#: Nanoseconds per node and document of the NumPy reference.
+REFERENCE_NODE = 20.0
+#: Documents in the widest word, documents scored at once by vqs.
+WIDEST_WORD = {"portable": 128, "sse4.2": 128, "avx2": 256, "avx512": 512, "avx512vbmi": 512}
+LANES = {"portable": 8, "sse4.2": 8, "avx2": 8, "avx512": 16, "avx512vbmi": 16}
+#: The vector engines without wide registers are slower than the figures above.
+NARROW = {"portable": 3.5, "sse4.2": 1.9}
+
+
+def predicted_microseconds(engine: str, forest: Forest, n_documents: int) -> float:
+    """Predicted time to score ``n_documents`` with an engine on one thread, in microseconds."""
+    isa = cpu_fallback.isa()
+    nodes = max(forest.n_nodes, 1) * 1e-3
+    if engine == "qs":
+        return CALL + n_documents * nodes * QS_NODE
+    if engine == "vqs":
+        rows = math.ceil(n_documents / LANES[isa]) * LANES[isa]
+        return CALL + rows * nodes * VQS_NODE[forest.n_leaves <= 32] * NARROW.get(isa, 1.0)
+    if engine == "walk":
+        visits = forest.n_trees * (1.5 * math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
+        return CALL + n_documents * visits * WALK_VISIT * (2 if n_documents < 8 else 1)
+    if engine == "bitslice":
+        widest = WIDEST_WORD[isa]
+        whole, rest = divmod(n_documents, widest)
+        word = next((w for w in BITSLICE_WORD if w >= rest), widest) if not whole else widest
+        return CALL + (whole + (rest > 0)) * nodes * BITSLICE_WORD[word]
+    return CALL + n_documents * nodes * REFERENCE_NODE + forest.n_nodes * 5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One engine's row in an `Explanation`."""
+
+    engine: str
+    summary: str
+    microseconds: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which engine scores so many documents, and what the others were predicted to cost.
+
+    Printing it gives a table. ``choices`` has one row per engine; ``reason`` is set where an engine
+    cannot run the model.
+    """
+
+    engine: str
+    n_documents: int
+    isa: str
+    choices: tuple[Choice, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, predicted for one thread)"]
+        for choice in self.choices:
+            mark = "->" if choice.engine == self.engine else "  "
+            if choice.reason is not None:
+                cost = f"cannot: {choice.reason}"
+            else:
+                each = choice.microseconds / max(self.n_documents, 1)  # type: ignore[operator]
+                cost = f"{each:12,.3f} us a document   {choice.summary}"
+            lines.append(f"{mark} {choice.engine:<10} {cost}")
+        return "\n".join(lines)
+
+    __repr__ = __str__

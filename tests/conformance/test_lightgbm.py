@@ -1,0 +1,113 @@
+"""Every engine on every instruction set against the installed LightGBM, bit for bit."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from trained import LIGHTGBM, documents, lightgbm_trained, rows
+
+import gpuqs
+from gpuqs.engines import ENGINES
+from gpuqs.errors import UnsupportedModelError
+
+lgb = pytest.importorskip("lightgbm")
+
+ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
+DTYPES = [np.float64, np.float32]
+
+
+@cache
+def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Documents; LightGBM's raw scores, values and exit leaves."""
+    trained = lightgbm_trained(name)
+    X = documents(trained, dtype, infinite=True)
+    booster = trained.booster
+    leaves = booster.predict(X, pred_leaf=True, num_threads=1).reshape(len(X), -1)
+    return X, booster.predict(X, raw_score=True, num_threads=1), booster.predict(X, num_threads=1), leaves
+
+
+def check(name: str, engine: str, dtype: type) -> None:
+    model = lightgbm_trained(name).model
+    X, raw, values, leaves = expected(name, dtype)
+    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
+    got = model.predict(X, "raw", engine=engine)
+    assert got.dtype == raw.dtype == np.float64
+    np.testing.assert_array_equal(got.view(np.int64), raw.view(np.int64))
+    # Links go through each library's own exp: a few units in the last place.
+    np.testing.assert_allclose(model.predict(X, engine=engine), values, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LIGHTGBM)
+def test_reference(name: str, dtype: type) -> None:
+    check(name, "reference", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("name", LIGHTGBM)
+def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
+    model = lightgbm_trained(name).model
+    reason = model.engines()[engine]
+    if reason is None:
+        check(name, engine, dtype)
+        return
+    assert f"{model.n_leaves} leaves" in reason
+    with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
+        model.predict(np.zeros((1, model.n_features)), engine=engine)
+    check(name, "auto", dtype)
+
+
+@pytest.mark.parametrize("name", ["regression", "zero_as_missing with nan", "multiclass"])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64, np.float16, bool]
+)
+def test_other_types_of_documents(name: str, dtype: type) -> None:
+    trained = lightgbm_trained(name)
+    rng = np.random.default_rng(0)
+    X = rng.integers(-1000, 1000, (200, trained.model.n_features))
+    X[0] = 2**31 - 1 if dtype is not np.float16 else 65_504  # rounded where integers become float32
+    X = X.astype(dtype)
+    raw = trained.booster.predict(X, raw_score=True, num_threads=1)
+    np.testing.assert_array_equal(trained.model.predict(X, "raw").view(np.int64), raw.view(np.int64))
+
+
+def test_lists() -> None:
+    trained = lightgbm_trained("regression")
+    for X in (trained.rows[:5].tolist(), [[1, 2, 3, 4, 5, 6, 7, 8]], [[True, 2, 3.5, 4, 5, 6, 7, 2**24 + 1]]):
+        raw = trained.booster.predict(X, raw_score=True, num_threads=1)
+        np.testing.assert_array_equal(trained.model.predict(X, "raw"), raw)
+
+
+def test_frames() -> None:
+    pd = pytest.importorskip("pandas")
+    trained = lightgbm_trained("nan")
+    X, *_ = expected("nan", np.float64)
+    kinds = ["float64", "float32", "float64", "float32", "float64", "float32", "float32", "float64"]
+    with np.errstate(over="ignore"):
+        frame = pd.DataFrame({f"c{i}": X[:, i].astype(kind) for i, kind in enumerate(kinds)})
+    raw = trained.booster.predict(frame, raw_score=True, num_threads=1)
+    np.testing.assert_array_equal(trained.model.predict(frame, "raw"), raw)
+    frame["c5"] = frame["c5"].fillna(0).clip(-1000, 1000).astype("int64")
+    raw = trained.booster.predict(frame, raw_score=True, num_threads=1)
+    np.testing.assert_array_equal(trained.model.predict(frame, "raw"), raw)
+
+
+def test_part_of_the_trees() -> None:
+    trained = lightgbm_trained("multiclass")
+    X, *_ = expected("multiclass", np.float64)
+    part = gpuqs.Model(trained.model.forest.select(slice(0, 15)))
+    raw = trained.booster.predict(X, raw_score=True, num_iteration=5, num_threads=1)
+    np.testing.assert_array_equal(part.predict(X, "raw"), raw)
+
+
+def test_categorical_splits_are_refused_by_name() -> None:
+    X, target = rows(np.random.default_rng(0))
+    X[:, 5] += 3
+    data = lgb.Dataset(X, target + 10 * (X[:, 5] % 2), categorical_feature=[5])
+    booster = lgb.train({"verbose": -1, "num_threads": 1, "min_data_per_group": 5, "cat_smooth": 1}, data, 5)
+    assert "num_cat=1" in booster.model_to_string()
+    with pytest.raises(UnsupportedModelError, match="categorical splits"):
+        gpuqs.from_model(booster)

@@ -1,0 +1,90 @@
+"""Every engine on every instruction set against the installed XGBoost, bit for bit."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from trained import XGBOOST, documents, rows, xgboost_trained
+
+import gpuqs
+from gpuqs.engines import ENGINES
+from gpuqs.errors import UnsupportedModelError
+
+xgb = pytest.importorskip("xgboost")
+
+ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
+DTYPES = [np.float64, np.float32]
+
+
+@cache
+def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Documents; XGBoost's margins, values and exit leaves."""
+    trained = xgboost_trained(name)
+    X = documents(trained, dtype, infinite=False)
+    booster, data = trained.booster, xgb.DMatrix(X)
+    leaves = booster.predict(data, pred_leaf=True).reshape(len(X), -1)
+    return X, booster.predict(data, output_margin=True), booster.predict(data), leaves
+
+
+def check(name: str, engine: str, dtype: type) -> None:
+    model = xgboost_trained(name).model
+    X, raw, values, leaves = expected(name, dtype)
+    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
+    got = model.predict(X, "raw", engine=engine)
+    assert got.dtype == raw.dtype == np.float32
+    np.testing.assert_array_equal(got.view(np.int32), raw.view(np.int32))
+    # Links go through each library's own exp: a few units in the last place.
+    np.testing.assert_allclose(model.predict(X, engine=engine), values, rtol=2e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", XGBOOST)
+def test_reference(name: str, dtype: type) -> None:
+    check(name, "reference", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("name", XGBOOST)
+def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
+    model = xgboost_trained(name).model
+    reason = model.engines()[engine]
+    if reason is None:
+        check(name, engine, dtype)
+        return
+    assert f"{model.n_leaves} leaves" in reason
+    with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
+        model.predict(np.zeros((1, model.n_features)), engine=engine)
+    check(name, "auto", dtype)
+
+
+@pytest.mark.parametrize("name", ["regression", "nan", "softprob"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, bool])
+def test_other_types_of_documents(name: str, dtype: type) -> None:
+    trained = xgboost_trained(name)
+    rng = np.random.default_rng(0)
+    X = rng.integers(-1000, 1000, (200, trained.model.n_features))
+    X[0] = 2**31 - 1 if dtype is not np.float16 else 65_504  # rounded where integers become float32
+    X = X.astype(dtype)
+    raw = trained.booster.predict(xgb.DMatrix(X), output_margin=True)
+    np.testing.assert_array_equal(trained.model.predict(X, "raw").view(np.int32), raw.view(np.int32))
+
+
+def test_prediction_in_place_agrees_too() -> None:
+    trained = xgboost_trained("regression")
+    X, raw, *_ = expected("regression", np.float32)
+    np.testing.assert_array_equal(trained.booster.inplace_predict(X, predict_type="margin"), raw)
+    np.testing.assert_array_equal(trained.model.predict(X, "raw"), raw)
+
+
+def test_categorical_splits_are_refused_by_name() -> None:
+    X, target = rows(np.random.default_rng(0))
+    X[:, 5] += 3
+    types = ["q"] * 5 + ["c"] + ["q"] * 2
+    data = xgb.DMatrix(X, target + 3 * (X[:, 5] % 2), feature_types=types, enable_categorical=True)
+    booster = xgb.train({"tree_method": "hist", "nthread": 1}, data, 5)
+    assert any(booster.trees_to_dataframe()["Category"].notna())
+    with pytest.raises(UnsupportedModelError, match="categorical splits"):
+        gpuqs.from_model(booster)

@@ -1,0 +1,401 @@
+"""Documents of every kind: what is read, how it is cast, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+from gpuqs.arrays import as_documents
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.model import Model
+
+NAMES = ("age", "price paid", "clicks")
+
+
+def forest_of(**fields: object) -> Forest:
+    return random_forest(np.random.default_rng(0), n_trees=30, n_features=3, n_thresholds=200, **fields)
+
+
+FOREST = forest_of()
+NAMED = forest_of(feature_names=NAMES)
+MODEL, NAMED_MODEL = Model(FOREST), Model(NAMED)
+ROWS = probing_documents(np.random.default_rng(1), FOREST, 150)
+EXPECTED = MODEL.predict(ROWS, "raw", engine="reference")
+
+
+def read(X: Any, forest: Forest = FOREST, step: int = 64) -> np.ndarray:
+    """All documents, put together from chunks."""
+    documents = as_documents(X, forest)
+    chunks = [documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step)]
+    for chunk in chunks:
+        assert chunk.dtype in (np.float32, np.float64) and chunk.flags.aligned
+    return np.concatenate(chunks) if chunks else np.zeros((0, forest.n_features))
+
+
+# -- arrays -----------------------------------------------------------------------------------
+
+
+def unaligned(X: np.ndarray) -> np.ndarray:
+    buffer = np.zeros(X.nbytes + 1, np.uint8)
+    view = buffer[1:].view(X.dtype).reshape(X.shape)
+    view[:] = X
+    assert not view.flags.aligned
+    return view
+
+
+def read_only(X: np.ndarray) -> np.ndarray:
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+VIEWS = {
+    "C order": np.ascontiguousarray,
+    "F order": np.asfortranarray,
+    "every second row": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "every second column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "rows backwards": lambda X: X[::-1].copy()[::-1],
+    "columns backwards": lambda X: X[:, ::-1].copy()[:, ::-1],
+    "both backwards, F order": lambda X: np.asfortranarray(X[::-1, ::-1])[::-1, ::-1],
+    "inside a larger array": lambda X: np.pad(X, ((3, 2), (1, 4)))[3:-2, 1:-4],
+    "transposed": lambda X: X.T.copy().T,
+    "unaligned": unaligned,
+    "read-only": read_only,
+    "big-endian": lambda X: X.astype(X.dtype.newbyteorder(">")),
+    "matrix": lambda X: X.view(np.matrix),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("view", VIEWS)
+def test_arrays_of_any_layout(isa: str, view: str, dtype: type) -> None:
+    with np.errstate(over="ignore"):
+        plain = ROWS.astype(dtype)
+    X = VIEWS[view](plain)
+    expected = MODEL.predict(plain, "leaf", engine="reference")
+    for engine, reason in MODEL.engines().items():
+        if reason is None:
+            np.testing.assert_array_equal(MODEL.predict(X, "leaf", engine=engine), expected, err_msg=engine)
+
+
+def test_one_row_for_all() -> None:
+    X = np.broadcast_to(ROWS[7], (70, 3))
+    assert X.strides[0] == 0
+    np.testing.assert_array_equal(MODEL.predict(X, "raw"), np.repeat(EXPECTED[7], 70))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_arrays_are_not_copied(dtype: type) -> None:
+    for X in (ROWS.astype(np.float64), np.asfortranarray(ROWS), ROWS[::-2], np.zeros((9, 3), np.float32)):
+        documents = as_documents(X, FOREST)
+        assert np.shares_memory(documents.chunk(0, len(X)), X)
+
+
+INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_]
+
+
+@pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_cast_as_the_source_library_casts_them(dtype: type, integer_dtype: str) -> None:
+    forest = forest_of(integer_dtype=integer_dtype)
+    X = np.random.default_rng(0).integers(-(2**62), 2**62, (40, 3)).astype(dtype)
+    got = read(X, forest)
+    assert got.dtype == np.dtype(integer_dtype)
+    np.testing.assert_array_equal(got, X.astype(integer_dtype))
+    model = Model(forest)
+    expected = model.predict(X.astype(integer_dtype), "raw", engine="reference")
+    np.testing.assert_array_equal(model.predict(X, "raw"), expected)
+
+
+def test_half_floats_are_read_exactly_and_long_doubles_as_integers() -> None:
+    halves = np.array([[1.5, -0.0, 65504.0], [np.nan, np.inf, 6e-8]], np.float16)
+    assert read(halves).dtype == np.float32
+    np.testing.assert_array_equal(read(halves), halves.astype(np.float32))
+    assert read(np.ones((2, 3), np.longdouble), forest_of(integer_dtype="float32")).dtype == np.float32
+
+
+def test_lists() -> None:
+    np.testing.assert_array_equal(MODEL.predict(ROWS.tolist(), "raw"), EXPECTED)
+    np.testing.assert_array_equal(MODEL.predict(tuple(map(tuple, ROWS.tolist())), "raw"), EXPECTED)
+    np.testing.assert_array_equal(MODEL.predict(list(ROWS), "raw"), EXPECTED)
+    assert read([[1, 2, 3]], forest_of(integer_dtype="float32")).dtype == np.float32
+
+
+def test_what_offers_an_array() -> None:
+    class Offers:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return ROWS
+
+    np.testing.assert_array_equal(MODEL.predict(Offers(), "raw"), EXPECTED)
+
+
+class SparseLike:
+    """Looks like a SciPy matrix as far as it is looked at."""
+
+    shape = (2, 3)
+
+    def tocsr(self) -> SparseLike:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("X", "problem"),
+    [
+        (np.zeros((4, 2)), "X has 2 features; the model was trained on 3"),
+        (np.zeros((4, 4), np.float32), "X has 4 features"),
+        (np.zeros((0, 4)), "X has 4 features"),
+        (np.zeros((3, 0)), "X has 0 features"),
+        ([[]], "X has 0 features"),
+        (np.zeros(3), r"not 1-dimensional; pass X.reshape\(1, -1\) to score one document"),
+        ([1.0, 2.0, 3.0], "not 1-dimensional"),
+        ([], "not 1-dimensional"),
+        (np.zeros((2, 3, 1)), r"must be 2-dimensional \[documents, 3\], not 3-dimensional"),
+        (1.0, "not 0-dimensional"),
+        (None, "not 0-dimensional"),
+        ("1,2,3", "not 0-dimensional"),
+        ({"a": [1]}, "not 0-dimensional"),
+        (np.zeros((2, 3), object), "dtype object"),
+        ([[1, 2, None]], "dtype object"),
+        ([[1, 2, 10**40]], "dtype object"),
+        (np.zeros((2, 3), complex), "dtype complex128"),
+        ([["1", "2", "3"]], "dtype <U1"),
+        (np.zeros((2, 3), "S4"), r"dtype \|S4"),
+        (np.zeros((2, 3), "M8[s]"), "dtype datetime64"),
+        (np.zeros((2, 3), "m8[s]"), "dtype timedelta64"),
+        (np.zeros((2, 3), "V8"), r"dtype \|V8"),
+        (np.zeros(2, [("a", "f8"), ("b", "f8"), ("c", "f8")]), "not 1-dimensional"),
+        ([[1, 2, 3], [1, 2]], "cannot be read as an array of numbers"),
+        (SparseLike(), r"sparse matrix; pass X.toarray\(\)"),
+        (np.ma.masked_array(np.zeros((2, 3)), mask=True), r"masked array; pass X.filled"),
+    ],
+)
+@pytest.mark.parametrize("output", ["raw", "leaf"])
+def test_what_is_refused(X: Any, problem: str, output: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        MODEL.predict(X, output)
+
+
+def test_scipy_matrices_are_refused() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    for X in (
+        sparse.csr_matrix(ROWS),
+        sparse.csc_array(ROWS),
+        sparse.coo_matrix(ROWS),
+        sparse.dok_array((2, 3)),
+    ):
+        with pytest.raises(InputError, match="sparse"):
+            MODEL.predict(X)
+
+
+@pytest.mark.parametrize("X", [np.zeros((0, 3)), np.zeros((0, 3), np.float32), np.zeros((0, 3), int)])
+def test_no_documents_no_answers(X: np.ndarray) -> None:
+    several = Model(forest_of(n_outputs=2))
+    assert MODEL.predict(X).shape == MODEL.predict(X, "raw").shape == (0,)
+    assert MODEL.predict(X, "leaf").shape == (0, 30)
+    assert several.predict(X).shape == (0, 2)
+    for engine, reason in MODEL.engines().items():
+        if reason is None:
+            assert MODEL.predict(X, engine=engine).shape == (0,)
+
+
+# -- frames and tables ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pd() -> Any:
+    return pytest.importorskip("pandas")
+
+
+@pytest.fixture
+def pa() -> Any:
+    return pytest.importorskip("pyarrow")
+
+
+ORDERS = {
+    "as trained": ("age", "price paid", "clicks"),
+    "reordered": ("clicks", "age", "price paid"),
+    "more columns": ("label", "clicks", "qid", "price paid", "age"),
+}
+
+
+def named_columns(order: tuple[str, ...]) -> dict[str, np.ndarray]:
+    columns = dict(zip(NAMES, ROWS.T, strict=True))
+    return {name: columns.get(name, np.full(len(ROWS), 77.0)) for name in order}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_frames_and_tables_go_by_name(pd: Any, pa: Any, order: str) -> None:
+    columns = named_columns(ORDERS[order])
+    frame = pd.DataFrame(columns)
+    np.testing.assert_array_equal(NAMED_MODEL.predict(frame, "raw"), EXPECTED)
+    np.testing.assert_array_equal(NAMED_MODEL.predict(frame[::-1], "raw"), EXPECTED[::-1])
+    for table in (pa.table(columns), pa.record_batch(columns)):
+        np.testing.assert_array_equal(NAMED_MODEL.predict(table, "raw"), EXPECTED)
+        np.testing.assert_array_equal(NAMED_MODEL.predict(table.slice(5, 20), "raw"), EXPECTED[5:25])
+        assert NAMED_MODEL.predict(table.slice(0, 0), "raw").shape == (0,)
+    assert NAMED_MODEL.predict(frame[:0], "raw").shape == (0,)
+
+
+def test_tables_of_several_chunks(pa: Any) -> None:
+    columns = named_columns(NAMES)
+    pieces = [pa.table({k: v[at : at + 7] for k, v in columns.items()}) for at in range(0, len(ROWS), 7)]
+    table = pa.concat_tables(pieces)
+    assert table.column(0).num_chunks == len(pieces)
+    np.testing.assert_array_equal(NAMED_MODEL.predict(table, "raw"), EXPECTED)
+    np.testing.assert_array_equal(read(table, NAMED, step=10), ROWS)
+
+
+def test_blanks_that_lightgbm_stores_as_underscores(pd: Any) -> None:
+    model = Model(forest_of(feature_names=("age", "price_paid", "clicks")))
+    frame = pd.DataFrame(named_columns(ORDERS["reordered"]))
+    np.testing.assert_array_equal(model.predict(frame, "raw"), EXPECTED)
+
+
+def test_missing_columns_are_named(pd: Any, pa: Any) -> None:
+    columns = named_columns(("age", "clicks", "label"))
+    for X in (pd.DataFrame(columns), pa.table(columns)):
+        with pytest.raises(InputError, match="X lacks 1 of the model's 3 features: 'price paid'"):
+            NAMED_MODEL.predict(X)
+
+
+@pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2"), ("f0", "f1", "f2")])
+def test_models_without_real_names_go_by_position(pd: Any, names: tuple[str, ...]) -> None:
+    model = Model(forest_of(feature_names=names))
+    frame = pd.DataFrame(named_columns(NAMES))
+    np.testing.assert_array_equal(model.predict(frame, "raw"), EXPECTED)
+    with pytest.raises(InputError, match="X has 2 columns; the model was trained on 3 features"):
+        model.predict(frame.iloc[:, :2])
+
+
+def test_frames_without_names_go_by_position(pd: Any) -> None:
+    np.testing.assert_array_equal(NAMED_MODEL.predict(pd.DataFrame(ROWS), "raw"), EXPECTED)
+    np.testing.assert_array_equal(NAMED_MODEL.predict(ROWS, "raw"), EXPECTED)
+
+
+def test_frames_of_mixed_and_nullable_types(pd: Any) -> None:
+    frame = pd.DataFrame(
+        {
+            "age": pd.array([1, None, 3], "Int64"),
+            "price paid": pd.array([1.5, 2.5, None], "Float64"),
+            "clicks": pd.array([True, None, False], "boolean"),
+        }
+    )
+    plain = np.array([[1, 1.5, 1], [np.nan, 2.5, np.nan], [3, np.nan, 0]])
+    np.testing.assert_array_equal(read(frame, NAMED, step=2), plain)
+    mixed = pd.DataFrame(
+        {"age": np.array([1, 2], np.int8), "price paid": [0.1, 0.2], "clicks": [True, False]}
+    )
+    np.testing.assert_array_equal(read(mixed, NAMED), [[1, 0.1, 1], [2, 0.2, 0]])
+    small = pd.DataFrame({"age": np.float32([1]), "price paid": np.float32([0.1]), "clicks": np.float32([2])})
+    assert read(small, NAMED).dtype == np.float32
+
+
+def test_frames_of_arrow_columns(pd: Any, pa: Any) -> None:
+    frame = pd.DataFrame(
+        {
+            "age": pd.array([1, None], "int64[pyarrow]"),
+            "price paid": pd.array([None, 1.5], "double[pyarrow]"),
+            "clicks": pd.array([1.25, 2.5], "float[pyarrow]"),
+        }
+    )
+    np.testing.assert_array_equal(read(frame, NAMED), [[1, np.nan, 1.25], [np.nan, 1.5, 2.5]])
+
+
+@pytest.mark.parametrize("kind", ["category", "text", "time", "complex", "object"])
+def test_frame_columns_that_hold_no_numbers_are_named(pd: Any, kind: str) -> None:
+    column = {
+        "category": pd.Categorical(["x", "y"]),
+        "text": ["1", "2"],
+        "time": pd.to_datetime(["2020", "2021"]),
+        "complex": [1j, 2j],
+        "object": pd.Series([1, "x"], dtype=object),
+    }[kind]
+    frame = pd.DataFrame({"age": [1.0, 2.0], "price paid": [1.0, 2.0], "clicks": column})
+    with pytest.raises(InputError, match="column 'clicks' has dtype"):
+        NAMED_MODEL.predict(frame)
+
+
+def test_table_columns_of_every_kind_of_number(pa: Any) -> None:
+    table = pa.table(
+        {
+            "age": pa.array([1, None, 3], pa.int16()),
+            "price paid": pa.array([True, False, None]),
+            "clicks": pa.array([None, 1.5, 2.5], pa.float32()),
+        }
+    )
+    expected = [[1, 1, np.nan], [np.nan, 0, 1.5], [3, np.nan, 2.5]]
+    np.testing.assert_array_equal(read(table, NAMED), expected)
+    halves = pa.array(np.array([1.5, 2.5], np.float16))
+    others = pa.table({"age": halves, "price paid": pa.nulls(2), "clicks": pa.array([2**63, 1], pa.uint64())})
+    np.testing.assert_array_equal(read(others, NAMED), [[1.5, np.nan, 2.0**63], [2.5, np.nan, 1]])
+
+
+@pytest.mark.parametrize("kind", ["text", "numbers as text", "time", "date", "dictionary", "list"])
+def test_table_columns_that_hold_no_numbers_are_named(pa: Any, kind: str) -> None:
+    column = {
+        "text": pa.array(["x", "y"]),
+        "numbers as text": pa.array(["1", "2"]),
+        "time": pa.array([datetime.datetime(2020, 1, 1)] * 2),
+        "date": pa.array([datetime.date(2020, 1, 1)] * 2),
+        "dictionary": pa.array(["x", "y"]).dictionary_encode(),
+        "list": pa.array([[1.0], [2.0]]),
+    }[kind]
+    table = pa.table({"age": [1.0, 2.0], "price paid": [1.0, 2.0], "clicks": column})
+    with pytest.raises(InputError, match=r"column 'clicks' has type .*, not a number"):
+        NAMED_MODEL.predict(table)
+    with pytest.raises(InputError, match="column 'clicks' has type"):
+        NAMED_MODEL.predict(table.slice(0, 0))
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+def memory_of(model: Model, X: Any) -> int:
+    """Most memory that NumPy holds at any time while X is scored, beyond what it held before."""
+    model.predict(X[:2] if not hasattr(X, "slice") else X.slice(0, 2))
+    out = np.empty(X.shape[0])
+    tracemalloc.start()
+    try:
+        model.predict(X, out=out, engine="vqs")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(scope="module")
+def wide() -> tuple[Model, np.ndarray]:
+    """Documents of 60 MB as float64, where one chunk holds 16 MiB."""
+    forest = random_forest(np.random.default_rng(0), n_trees=2, max_leaves=3, n_features=250)
+    return Model(forest), np.zeros((30_000, 250))
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "F order", "strided"])
+def test_floats_are_scored_where_they_are(wide: tuple[Model, np.ndarray], kind: str) -> None:
+    model, X = wide
+    X = {
+        "float64": lambda: X,
+        "float32": lambda: X.astype(np.float32),
+        "F order": lambda: np.asfortranarray(X),
+        "strided": lambda: X[::-2],
+    }[kind]()
+    assert memory_of(model, X) < 1 << 20
+
+
+@pytest.mark.parametrize("kind", ["int32", "float16", "unaligned", "frame", "table"])
+def test_what_must_be_converted_is_converted_chunk_by_chunk(
+    wide: tuple[Model, np.ndarray], kind: str
+) -> None:
+    model, X = wide
+    if kind == "frame":
+        X = pytest.importorskip("pandas").DataFrame(X)
+    elif kind == "table":
+        X = pytest.importorskip("pyarrow").table({f"c{i}": X[:, i] for i in range(X.shape[1])})
+    else:
+        X = unaligned(X) if kind == "unaligned" else X.astype(kind)
+    assert memory_of(model, X) < 3 * (16 << 20), "a chunk, and what its conversion needs for a moment"

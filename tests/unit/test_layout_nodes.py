@@ -1,0 +1,62 @@
+"""The walk's items, walked in Python, end where the forest's definition says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from forests import exit_leaf_by_walk, probing_documents, random_forest
+
+from gpuqs.forest import CATEGORICAL, ZERO_THRESHOLD
+from gpuqs.layout.columns import round_down
+from gpuqs.layout.nodes import WalkLayout, build_walk
+
+
+def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:
+    """Leaf position where ``x`` (values by column) ends."""
+    at = int(layout.tree_offsets[tree])
+    for _ in range(len(items) + 1):
+        link = int(items["link"][at])
+        column = link & ((1 << layout.column_bits) - 1)
+        nan_left = link >> layout.column_bits & 1
+        distance = link >> (layout.column_bits + 1)
+        if distance == 0:
+            assert items["threshold"][at] == np.inf
+            return int(layout.leaf[at])
+        value = x[column]
+        goes_left = bool(nan_left) if np.isnan(value) else value <= items["threshold"][at]
+        at += distance + (not goes_left)
+    raise AssertionError("the walk does not end")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("shape", "leaves"), [("random", 30), ("chain", 90), ("complete", 64), ("random", 1)]
+)
+@pytest.mark.parametrize("n_features", [1, 2, 8])
+def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_features: int) -> None:
+    rng = np.random.default_rng(leaves)
+    forest = random_forest(rng, n_trees=7, max_leaves=leaves, shape=shape, n_features=n_features)
+    layout = build_walk(forest, 3)
+    assert layout.block_offsets.tolist() == [0, 3, 6, 7]
+    items = layout.item64 if dtype is np.float64 else layout.item32
+    columns = layout.columns
+    for document in probing_documents(rng, forest, 20, dtype):
+        x = document[columns.feature].astype(np.float64)
+        x[(columns.zero_missing == 1) & (np.abs(x) <= ZERO_THRESHOLD)] = np.nan
+        for tree in range(forest.n_trees):
+            leaf = exit_leaf_by_walk(forest, tree, document)
+            assert walked(layout, items, tree, x) == layout.ranges.position[leaf]
+
+
+def test_thresholds_for_float32_are_rounded_down() -> None:
+    layout = build_walk(random_forest(np.random.default_rng(0)), 64)
+    np.testing.assert_array_equal(layout.item32["threshold"], round_down(layout.item64["threshold"]))
+    np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])
+
+
+def test_categorical_tests_are_refused() -> None:
+    forest = random_forest(np.random.default_rng(0))
+    with pytest.raises(ValueError, match="numeric tests only"):
+        build_walk(replace(forest, routing=np.full(forest.n_nodes, CATEGORICAL, np.uint8)), 64)

@@ -1,0 +1,342 @@
+"""Model: what `predict` gives, takes and refuses; threads; pickling."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+from gpuqs import cpu_fallback
+from gpuqs import model as model_module
+from gpuqs.engines import ENGINES
+from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
+from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.links import to_values
+from gpuqs.model import Model
+
+
+def make(**fields: object) -> Model:
+    return Model(random_forest(np.random.default_rng(0), n_trees=20, n_thresholds=100, **fields))
+
+
+MODEL = make()
+X = probing_documents(np.random.default_rng(1), MODEL.forest, 200)
+EXPECTED = MODEL.predict(X, "raw", engine="reference")
+
+
+def test_what_a_model_says_of_itself() -> None:
+    model = make(feature_names=tuple("abcdefgh"), source="LightGBM 4", objective="lambdarank", n_outputs=2)
+    assert (model.n_features, model.n_trees, model.n_outputs) == (8, 20, 2)
+    assert model.n_leaves == model.forest.n_leaves
+    assert model.feature_names == tuple("abcdefgh")
+    for part in ("LightGBM 4", "lambdarank", "20 trees", "8 features", "2 outputs"):
+        assert part in repr(model)
+
+
+# -- outputs ----------------------------------------------------------------------------------
+
+OUTPUTS = [
+    ({}, "float64", 1),
+    ({"sum_dtype": "float32"}, "float32", 1),
+    ({"n_outputs": 3}, "float64", 3),
+    ({"n_outputs": 3, "vector_leaves": True, "sum_dtype": "float32"}, "float32", 3),
+]
+
+
+@pytest.mark.parametrize(("fields", "dtype", "width"), OUTPUTS)
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_shapes_and_types(fields: dict[str, Any], dtype: str, width: int, precision: str) -> None:
+    model = make(**fields)
+    for n in (0, 1, 3, 200):
+        for output in ("value", "raw"):
+            got = model.predict(X[:n], output, precision=precision)
+            assert got.dtype == dtype
+            assert got.shape == ((n,) if width == 1 else (n, width))
+        leaves = model.predict(X[:n], "leaf", precision=precision)
+        assert (leaves.dtype, leaves.shape) == (np.int32, (n, 20))
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(
+    ("link", "n_outputs"), [("identity", 1), ("sigmoid", 1), ("exp", 1), ("softmax", 3), ("ova_sigmoid", 3)]
+)
+def test_values_are_the_links_of_raw_scores(link: str, n_outputs: int, average: bool) -> None:
+    model = make(link=link, n_outputs=n_outputs, average=average)
+    raw = model.predict(X, "raw").reshape(len(X), -1)
+    values = model.predict(X).reshape(len(X), -1)
+    np.testing.assert_array_equal(values, to_values(model.forest, raw))
+    np.testing.assert_array_equal(model.predict(X, "value").reshape(values.shape), values)
+    if average:
+        plain = make(link=link, n_outputs=n_outputs)
+        assert (plain.predict(X).reshape(values.shape) != values).any()
+
+
+def test_leaves_are_the_source_librarys_numbers() -> None:
+    ids = np.random.default_rng(2).permutation(10_000)
+    forest = random_forest(np.random.default_rng(0), max_leaves=16, shape="complete")
+    position = Model(forest).predict(X, "leaf")
+    numbered = Model(
+        random_forest(
+            np.random.default_rng(0),
+            max_leaves=16,
+            shape="complete",
+            leaf_id=ids[: len(forest.leaf_value)].astype(np.int32),
+        )
+    )
+    expected = ids[position + forest.leaf_offsets[:-1]]
+    for engine in ENGINES:
+        np.testing.assert_array_equal(numbered.predict(X, "leaf", engine=engine), expected)
+
+
+def test_a_forest_without_trees_scores_its_base() -> None:
+    model = Model(random_forest(np.random.default_rng(0), n_trees=0, n_outputs=2))
+    for engine, reason in model.engines().items():
+        if reason is None:
+            got = model.predict(X, "raw", engine=engine)
+            np.testing.assert_array_equal(got, np.tile(model.forest.base_score, (len(X), 1)))
+            assert model.predict(X, "leaf", engine=engine).shape == (len(X), 0)
+
+
+# -- options ----------------------------------------------------------------------------------
+
+
+def test_out_is_filled_and_given_back(isa: str) -> None:
+    for output, dtype, shape in (
+        ("raw", np.float64, (200,)),
+        ("value", np.float64, (200,)),
+        ("leaf", np.int32, (200, 20)),
+    ):
+        for engine, reason in MODEL.engines().items():
+            for precision in ("exact", "fast"):
+                if reason is not None:
+                    continue
+                out = np.full(shape, 77, dtype)
+                got = MODEL.predict(X, output, out=out, engine=engine, precision=precision)
+                assert got is out
+                np.testing.assert_array_equal(
+                    out, MODEL.predict(X, output, engine=engine, precision=precision)
+                )
+
+
+def test_out_may_be_part_of_a_larger_array() -> None:
+    large = np.full(300, 77.0)
+    MODEL.predict(X, "raw", out=large[50:250])
+    np.testing.assert_array_equal(large[50:250], EXPECTED)
+    assert (large[:50] == 77).all() and (large[250:] == 77).all()
+
+
+def read_only(n: int) -> np.ndarray:
+    out = np.zeros(n)
+    out.flags.writeable = False
+    return out
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros(199),
+        np.zeros((200, 1)),
+        np.zeros(200, np.float32),
+        np.zeros(200, np.int64),
+        np.zeros(400)[::2],
+        np.zeros(200)[::-1],
+        np.zeros(200, ">f8"),
+        np.zeros(1601, np.uint8)[1:].view(np.float64),
+        read_only(200),
+        [0.0] * 200,
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(out: Any) -> None:
+    with pytest.raises(InputError, match=r"out must be a .*C-contiguous float64 array of shape \(200,\)"):
+        MODEL.predict(X, out=out)
+
+
+def test_out_of_several_outputs() -> None:
+    model = make(n_outputs=3)
+    with pytest.raises(InputError, match=r"shape \(200, 3\)"):
+        model.predict(X, out=np.zeros((3, 200)).T)
+    with pytest.raises(InputError, match=r"int32 array of shape \(200, 20\)"):
+        model.predict(X, "leaf", out=np.zeros((200, 20)))
+    out = np.zeros((200, 3))
+    assert model.predict(X, "raw", out=out) is out
+    np.testing.assert_array_equal(out, model.predict(X, "raw", engine="reference"))
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 64])
+def test_any_number_of_threads(n_threads: int) -> None:
+    for engine, reason in MODEL.engines().items():
+        if reason is None:
+            got = MODEL.predict(X, "raw", engine=engine, n_threads=n_threads)
+            np.testing.assert_array_equal(got, EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"engine": "quickscorer"}, "engine must be 'auto' or one of .*bitslice.*'quickscorer'"),
+        ({"precision": "double"}, "precision must be 'exact' or 'fast', not 'double'"),
+        ({"output": "proba"}, "output must be 'value', 'raw' or 'leaf', not 'proba'"),
+        ({"n_threads": 0}, "n_threads must be at least 1, not 0"),
+        ({"n_threads": -2}, "n_threads must be at least 1, not -2"),
+    ],
+)
+@pytest.mark.parametrize("n", [0, 200])
+def test_wrong_options(options: dict[str, Any], problem: str, n: int) -> None:
+    with pytest.raises(ValueError, match=problem):
+        MODEL.predict(X[:n], **options)
+
+
+def test_engines_that_cannot_run_the_model_say_why() -> None:
+    model = make(max_leaves=100, shape="chain")
+    reasons = model.engines()
+    assert list(reasons) == list(ENGINES)
+    for engine in ("qs", "vqs"):
+        assert "100 leaves" in str(reasons[engine])
+        with pytest.raises(
+            UnsupportedModelError, match=f"engine '{engine}' cannot run this model: .*100 leaves"
+        ):
+            model.predict(X, engine=engine)
+    assert reasons["walk"] is None and reasons["reference"] is None
+    expected = model.predict(X, "raw", engine="reference")
+    for n in (1, 5, 200):
+        np.testing.assert_array_equal(model.predict(X[:n], "raw"), expected[:n])
+
+
+def test_auto_is_one_of_the_engines_that_can() -> None:
+    for fields in ({}, {"max_leaves": 100}, {"max_leaves": 5000, "shape": "complete"}):
+        model = make(**fields)
+        for n in (0, 1, 2, 10, 63, 64, 100_000):
+            assert model.engines()[model.engine_for(n)] is None
+            assert model.engine_for(n) != "reference"
+
+
+def test_categorical_models_are_refused_by_name() -> None:
+    forest = random_forest(np.random.default_rng(0), source="LightGBM 4")
+    routing = forest.routing | np.uint8(CATEGORICAL)
+    with pytest.raises(UnsupportedModelError, match="LightGBM 4 model has categorical splits"):
+        Model(Forest(**{**vars_of(forest), "routing": routing}))
+
+
+def vars_of(forest: Forest) -> dict[str, Any]:
+    return {name: getattr(forest, name) for name in Forest.__dataclass_fields__}
+
+
+def test_an_instruction_set_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUQS_ISA", "mmx")
+    with pytest.raises(DeviceError, match=r"GPUQS_ISA=mmx is not one .*portable"):
+        MODEL.predict(X)
+
+
+def test_errors_are_of_the_family_and_of_pythons_own() -> None:
+    with pytest.raises(GpuqsError):
+        MODEL.predict(X[:, :2])
+    with pytest.raises(ValueError):
+        MODEL.predict(X[:, :2])
+
+
+# -- chunks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, n_outputs: int) -> None:
+    model = make(n_outputs=n_outputs, link="sigmoid")
+    documents = probing_documents(np.random.default_rng(3), model.forest, 5000)
+    whole = {output: model.predict(documents, output) for output in ("value", "raw", "leaf")}
+    monkeypatch.setattr(model_module, "CHUNK_WORK", 1)
+    chunked = make(n_outputs=n_outputs, link="sigmoid")
+    for output, expected in whole.items():
+        for source in (documents, documents.astype(">f8")):
+            np.testing.assert_array_equal(chunked.predict(source, output), expected)
+
+
+# -- threads and processes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_many_python_threads_at_once(precision: str) -> None:
+    """Every engine's program is made and used by all threads together; switches come often."""
+    model = make()
+    expected = {n: MODEL.predict(X[:n], "raw", engine="reference", precision=precision) for n in (1, 50, 200)}
+    leaves = MODEL.predict(X, "leaf", engine="reference")
+    engines = ["auto", *ENGINES]
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> int:
+        rng = np.random.default_rng(seed)
+        start.wait()
+        for _ in range(30):
+            engine = engines[rng.integers(len(engines))]
+            n = [1, 50, 200][rng.integers(3)]
+            n_threads = int(rng.integers(1, 4))
+            got = model.predict(X[:n], "raw", engine=engine, precision=precision, n_threads=n_threads)
+            np.testing.assert_array_equal(got, expected[n])
+            np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
+        return seed
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert sorted(pool.map(work, range(8))) == list(range(8))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_the_gil_is_released() -> None:
+    """While no thread has to give way, another thread runs only if scoring lets go of the GIL."""
+    documents = np.tile(X, (500, 1))
+    MODEL.predict(documents[:9], engine="qs")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(10)
+    try:
+        for _ in range(20):
+            go, ran = threading.Event(), threading.Event()
+
+            def other(go: threading.Event = go, ran: threading.Event = ran) -> None:
+                go.wait()
+                ran.set()
+
+            thread = threading.Thread(target=other)
+            thread.start()
+            go.set()
+            before = ran.is_set()
+            MODEL.predict(documents, engine="qs", n_threads=1)
+            after = ran.is_set()
+            thread.join(20)
+            if not before:
+                break
+    finally:
+        sys.setswitchinterval(interval)
+    assert (before, after) == (False, True)
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickling(protocol: int) -> None:
+    model = make(feature_names=tuple("abcdefgh"))
+    model.predict(X)  # compiled programs stay behind
+    copy = pickle.loads(pickle.dumps(model, protocol))
+    assert copy.feature_names == model.feature_names
+    np.testing.assert_array_equal(copy.predict(X, "raw"), EXPECTED)
+    assert not copy.forest.threshold.flags.writeable
+
+
+def test_a_model_outlives_what_it_was_made_from() -> None:
+    forest = random_forest(np.random.default_rng(0), n_trees=20, n_thresholds=100)
+    model = Model(forest)
+    predict = model.predict
+    predict(X)
+    del forest, model
+    np.testing.assert_array_equal(predict(X, "raw"), EXPECTED)
+
+
+def test_instruction_sets_do_not_share_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make()
+    for isa in cpu_fallback.available_isas() * 2:
+        monkeypatch.setenv("GPUQS_ISA", isa)
+        np.testing.assert_array_equal(model.predict(X, "raw"), EXPECTED)
