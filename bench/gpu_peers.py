@@ -1,0 +1,81 @@
+"""Other libraries on the same GPU and model, checked against gpuqs before they are timed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def train_on_gpu(X: np.ndarray, n_trees: int, n_leaves: int, device: str = "cuda") -> Any:
+    """An XGBoost booster with trees of ``n_leaves`` leaves; refuses to be trained on the CPU instead."""
+    import xgboost
+
+    parameters = {
+        "tree_method": "hist",
+        "device": device,
+        "grow_policy": "lossguide",
+        "max_leaves": n_leaves,
+        "max_depth": 0,
+        "eta": 0.05,
+        "base_score": 0.0,
+    }
+    target = np.nan_to_num(X[:, 0] - X[:, 1] * X[:, 2]).clip(-100, 100)
+    target += np.random.default_rng(0).normal(size=len(X))
+    with no_fallback("XGBoost"):
+        booster = xgboost.train(parameters, xgboost.DMatrix(X, label=target), n_trees)
+    used = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
+    if not used.startswith(device):
+        raise RuntimeError(f"XGBoost ran on {used}, not on {device}")
+    return booster
+
+
+@contextmanager
+def no_fallback(name: str) -> Iterator[None]:
+    """Refuse what a library did where it warns that it went to the CPU instead."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield
+    fallen = [str(warning.message) for warning in said if "CPU" in str(warning.message)]
+    if fallen:
+        raise RuntimeError(f"{name} did not run on the GPU: {fallen[0]}")
+
+
+def run(
+    bench: Any, folder: Path, n_trees: int, n_leaves: int
+) -> Iterator[tuple[str, int, list[float], float]]:
+    """(peer, documents, seconds of each call, largest difference from gpuqs) for all peers that are here."""
+    import cupy
+
+    from gpuqs import from_model
+    from gpuqs.device_model import DeviceModel
+
+    booster = train_on_gpu(bench.X, n_trees, n_leaves)
+    n = bench.sizes.documents
+    X = cupy.asarray(bench.X[np.arange(n) % len(bench.X)])
+    ours = DeviceModel(from_model(booster).forest, bench.device)
+    scores = cupy.asnumpy(ours.predict(X, "raw"))
+    calls: dict[str, Callable[[], Any]] = {
+        "gpuqs on XGBoost's model": lambda: ours.predict(X, "raw"),
+        "XGBoost": lambda: booster.inplace_predict(X, predict_type="margin"),
+    }
+    if importlib.util.find_spec("nvforest") is not None:
+        import nvforest
+
+        file = folder / "model.json"
+        booster.save_model(file)
+        forest = nvforest.load_model(file, device="gpu")
+        calls["nvForest"] = lambda: forest.predict(X)
+    for name, call in calls.items():
+        with no_fallback(name):
+            answer = cupy.asnumpy(cupy.asarray(call())).reshape(-1)
+            difference = float(np.abs(answer - scores).max())
+            if difference > 1e-3 * max(1.0, float(np.abs(scores).max())):
+                raise RuntimeError(f"{name}'s scores differ from gpuqs's by {difference}")
+            yield name, n, bench.clock.seconds(call, bench.sizes.repeats), difference

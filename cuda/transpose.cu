@@ -1,0 +1,69 @@
+// transpose: documents as the caller holds them -> columns, feature-major.
+//
+//   parallel_block foreach tile of 32 documents x 32 columns:
+//       parallel_thread foreach (document, column), along the input's smaller stride:
+//           x <- documents[document][feature[column]], cast to the type that tests are made in
+//           if zeros are missing in this column and |x| <= 1e-35: x <- NaN
+//       barrier
+//       parallel_thread foreach (column, document): values[column][document] <- tile
+#include "common.cuh"
+
+constexpr int TILE = 32;
+
+// LightGBM's kZeroThreshold is the float32 nearest to 1e-35, in both types.
+constexpr float ZERO_THRESHOLD = 1e-35f;
+
+template <class Value>
+__device__ Value quiet_nan();
+template <>
+__device__ __forceinline__ float quiet_nan<float>() {
+    return __int_as_float(0x7fc00000);
+}
+template <>
+__device__ __forceinline__ double quiet_nan<double>() {
+    return __longlong_as_double(0x7ff8000000000000ll);
+}
+
+template <class Input, class Value>
+__device__ __forceinline__ Value load(const char* at, u8 zero_missing) {
+    const Value x = static_cast<Value>(*reinterpret_cast<const Input*>(at));
+    const Value limit = static_cast<Value>(ZERO_THRESHOLD);
+    return zero_missing && x >= -limit && x <= limit ? quiet_nan<Value>() : x;
+}
+
+// Launch: 32 x 8 threads, blocks (document tiles, column tiles); strides in bytes.
+// BY_ROW: neighbouring features lie closer in memory than neighbouring documents.
+template <class Input, class Value, bool BY_ROW>
+__global__ void __launch_bounds__(256)
+transpose(const Input* documents, i64 document_stride, i64 feature_stride, int n_documents, int n_columns,
+          const int* feature, const u8* zero_missing, Value* values) {
+    const int first_document = blockIdx.x * TILE;
+    const int first_column = blockIdx.y * TILE;
+    const char* base = reinterpret_cast<const char*>(documents);
+    if (!BY_ROW) {
+        const int document = first_document + threadIdx.x;
+        for (int row = threadIdx.y; row < TILE; row += blockDim.y) {
+            const int column = first_column + row;
+            if (document < n_documents && column < n_columns)
+                values[static_cast<i64>(column) * n_documents + document] = load<Input, Value>(
+                    base + document * document_stride + feature[column] * feature_stride, zero_missing[column]);
+        }
+        return;
+    }
+    DYNAMIC_SHARED(shared);
+    Value* tile = reinterpret_cast<Value*>(shared);  // [TILE][TILE + 1]: no bank conflicts down a column
+    const int column = first_column + threadIdx.x;
+    for (int row = threadIdx.y; row < TILE; row += blockDim.y) {
+        const int document = first_document + row;
+        if (document < n_documents && column < n_columns)
+            tile[row * (TILE + 1) + threadIdx.x] = load<Input, Value>(
+                base + document * document_stride + feature[column] * feature_stride, zero_missing[column]);
+    }
+    __syncthreads();
+    const int document = first_document + threadIdx.x;
+    for (int row = threadIdx.y; row < TILE; row += blockDim.y) {
+        const int out_column = first_column + row;
+        if (document < n_documents && out_column < n_columns)
+            values[static_cast<i64>(out_column) * n_documents + document] = tile[threadIdx.x * (TILE + 1) + row];
+    }
+}

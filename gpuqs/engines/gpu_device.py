@@ -1,0 +1,91 @@
+"""What GPU engines need of a device; CuPy's is `gpuqs.arrays_cuda.CudaDevice`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.engines.occupancy import DeviceAttributes
+
+
+class Kernel(Protocol):
+    """A kernel in the call form of `cupy.RawKernel`."""
+
+    max_dynamic_shared_size_bytes: int
+
+    def __call__(self, grid: tuple, block: tuple, args: tuple, *, shared_mem: int = 0) -> None: ...
+
+
+class Stream(Protocol):
+    """A queue of work; used as a context manager, it becomes the current one."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: object) -> Any: ...
+
+    def synchronize(self) -> None: ...
+
+
+class GpuDevice(Protocol):
+    """One device: its memory, its kernels, its streams.
+
+    Attributes
+    ----------
+    key : hashable
+        Tells devices apart.
+    attributes : DeviceAttributes
+    scratch_bytes : int
+        Memory that one launch may use beyond the model, the input and the output.
+    """
+
+    key: Any
+    attributes: DeviceAttributes
+    scratch_bytes: int
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Make it the device that the calls below, and launches, go to."""
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies in the device's memory."""
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy on the device, complete when this returns."""
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+        """Uninitialised memory, given back for the current stream's later work once unreferenced."""
+
+    def kernel(self, file: str, name: str) -> Kernel:
+        """The instantiation ``name`` of a kernel in ``file``; compiled at first use."""
+
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+        """Host memory that the device can copy from and to while the CPU goes on."""
+
+    def lend_streams(self, n: int) -> AbstractContextManager[list[Stream]]:
+        """Streams of the caller's own for the length of a ``with`` block."""
+
+    def wait(self) -> None:
+        """Wait for all work that was queued on the device."""
+
+    def stage(self, name: str) -> AbstractContextManager[Any]:
+        """A named range in a profiler's timeline."""
+
+    def copy_in(self, target: Any, source: np.ndarray) -> None:
+        """Queue a copy of pinned memory to the device on the current stream."""
+
+    def copy_out(self, target: np.ndarray, source: Any) -> None:
+        """Queue a copy of device memory to pinned memory on the current stream."""
+
+    def adopt(self, X: Any) -> Any:
+        """``X`` as an array of this device, without a copy; None where it is not device memory.
+
+        Raises
+        ------
+        InputError
+            It lies on another device.
+        """
+
+    def hand_back(self, array: Any, X: Any) -> Any:
+        """An array of this device as an array of the library that ``X`` belongs to, without a copy."""

@@ -1,0 +1,352 @@
+"""A forest on one device, and the launches that score documents there (paper 000, Algorithm 3).
+
+    foreach chunk of documents that fits the scratch memory:
+        values <- transpose(documents)
+        pivots <- find_false_nodes(values), every tree block
+        partial sums <- update_scores(pivots), every tree block
+        sums <- start + partial sums, in the order of the tree blocks
+
+Everything is queued on the current stream; nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.engines import gpu_kernels
+from gpuqs.engines.gpu_device import GpuDevice
+from gpuqs.engines.occupancy import SUM_BYTES, choose_plan, shared_bytes, threads_per_block
+from gpuqs.errors import DeviceError
+from gpuqs.forest import Forest
+from gpuqs.layout.leaves import LeafRanges, LeafValues
+from gpuqs.layout.word_tuples import (
+    MAX_SLOTS,
+    WordLayout,
+    build_word_tuples,
+    count_tuples,
+    cut_tree_blocks,
+    words_per_tree,
+)
+
+TILE = 32
+#: Bytes of dynamic shared memory that a kernel may have without opting in.
+SHARED_WITHOUT_ASKING = 48 << 10
+#: Documents of a chunk, at least (a few tiles), and at most (what 32-bit indices count).
+MIN_CHUNK, MAX_CHUNK = 1024, 1 << 24
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be chosen by hand; None leaves it to the policy.
+
+    Parameters
+    ----------
+    form : {"words", "mask32", "mask64"}, optional
+        "words": a (slot, 32-bit mask) tuple for each 32-bit word that a node touches, any number
+        of leaves. "mask32", "mask64": the paper's, a mask a node.
+    tree_block : int, optional
+        τ.
+    threads : int, optional
+        Threads per block, a multiple of 32 up to 1,024.
+    documents_per_block : {1, 2, 4}
+        Documents that one thread block scores together ("words" only).
+    """
+
+    form: str | None = None
+    tree_block: int | None = None
+    threads: int | None = None
+    documents_per_block: int = 1
+
+    def __post_init__(self) -> None:
+        if self.form not in (None, *gpu_kernels.FORMS):
+            raise ValueError(f"form must be one of {', '.join(gpu_kernels.FORMS)}, not {self.form!r}")
+        if self.documents_per_block not in gpu_kernels.DOCUMENTS_PER_BLOCK:
+            raise ValueError(
+                f"documents_per_block must be one of {gpu_kernels.DOCUMENTS_PER_BLOCK}, "
+                f"not {self.documents_per_block}"
+            )
+        if self.documents_per_block > 1 and self.form not in (None, "words"):
+            raise ValueError(f"form {self.form!r} scores one document a block; use form='words'")
+        if self.threads is not None and self.threads not in range(32, 1025, 32):
+            raise ValueError(f"threads must be a multiple of 32 up to 1024, not {self.threads}")
+        if self.tree_block is not None and self.tree_block < 1:
+            raise ValueError(f"tree_block must be at least 1, not {self.tree_block}")
+
+    def form_for(self, forest: Forest) -> str:
+        """The form that runs: "mask32" where every tree fits a word (the two are then one), else "words".
+
+        In the machine code for sm_90 a tuple of "words" takes 8 instructions, one of "mask64" 15
+        and a loop that may go round again; "words" has some 6 % more tuples at 64 leaves.
+        """
+        return self.form or ("mask32" if self.documents_per_block == 1 and forest.n_leaves <= 32 else "words")
+
+
+class GpuForest:
+    """A forest laid out for one device and copied there; immutable.
+
+    Parameters
+    ----------
+    device : GpuDevice
+    forest : Forest
+        Numeric tests only.
+    ranges : LeafRanges
+    values : LeafValues
+    settings : Settings
+    """
+
+    def __init__(
+        self, device: GpuDevice, forest: Forest, ranges: LeafRanges, values: LeafValues, settings: Settings
+    ) -> None:
+        self.device, self.values, self.settings = device, values, settings
+        self.form = settings.form_for(forest)
+        self.n_trees, self.n_outputs = forest.n_trees, forest.n_outputs
+        self.input_dtype, self.integer_dtype = forest.input_dtype, forest.integer_dtype
+        layout = self._lay_out(forest, ranges)
+        self.block_offsets = layout.block_offsets
+        self.n_blocks, self.n_columns = layout.n_blocks, len(layout.columns)
+        self.max_slots = layout.max_slots
+        shared = shared_bytes(self.max_slots, self._word_bytes, settings.documents_per_block, 1024)
+        self.threads = settings.threads or threads_per_block(device.attributes, shared)
+        self.pivot_dtype = _smallest_pivot(layout)
+        with device.active():
+            self._upload(layout, forest)
+
+    @property
+    def _word_bytes(self) -> int:
+        return gpu_kernels.FORMS[self.form][2] // 8
+
+    def _lay_out(self, forest: Forest, ranges: LeafRanges) -> WordLayout:
+        bits = gpu_kernels.FORMS[self.form][2]
+        words = words_per_tree(forest, bits)
+        n_tuples = count_tuples(forest, ranges, bits)
+        plan = choose_plan(
+            self.device.attributes,
+            n_trees=forest.n_trees,
+            n_slots=int(words.sum()),
+            largest_tree=int(words.max(initial=0)),
+            word_bytes=bits // 8,
+            model_bytes=n_tuples * (2 + bits // 8) + self.values.value.nbytes,
+            documents_per_block=self.settings.documents_per_block,
+        )
+        if plan is None:
+            raise DeviceError(
+                f"a tree of {forest.n_leaves:,} leaves does not fit the shared memory of "
+                f"{self.device.attributes.name} ({self.device.attributes.shared_per_block:,} bytes a block); "
+                "score on the CPU with engine='auto'"
+            )
+        max_trees = self.settings.tree_block or plan.max_trees
+        blocks = cut_tree_blocks(words, max_trees, min(plan.max_slots, MAX_SLOTS))
+        return build_word_tuples(forest, blocks, bits)
+
+    def _upload(self, layout: WordLayout, forest: Forest) -> None:
+        up = self.device.upload
+        values = self.values
+
+        def int32(array: np.ndarray) -> Any:
+            return up(_padded(array.astype(np.int32).ravel()))
+
+        self.feature = int32(layout.columns.feature)
+        self.zero_missing = up(_padded(layout.columns.zero_missing))
+        self.test_offsets = int32(layout.tests.offsets)
+        self.thresholds = {
+            "float32": up(_padded(layout.threshold32)),
+            "float64": up(_padded(layout.threshold64)),
+        }
+        self.mask_arguments = (
+            self.test_offsets,
+            up(_padded(layout.tests.slot)),
+            up(_padded(layout.tests.mask)),
+            int32(layout.missing.offsets),
+            up(_padded(layout.missing.slot)),
+            up(_padded(layout.missing.mask)),
+            int32(layout.block_offsets),
+            int32(layout.slot_offsets),
+            int32(values.offsets),
+        )
+        self.leaf_value = up(_padded(values.value.ravel()))
+        self.leaf_id = up(_padded(values.leaf_id))
+        self.start = up(values.start)
+        self.add_last = up(values.add_last)
+        self.output_offsets, self.output_trees = (
+            int32(array) for array in _trees_by_output(layout.block_offsets, forest)
+        )
+
+    # -- scoring --------------------------------------------------------------------------
+
+    def score(self, documents: Any, sums: Any) -> None:
+        """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device."""
+        for chunk, pivots in self._pivots(documents):
+            n = chunk.stop - chunk.start
+            partial = self.device.empty((max(self.n_blocks, 1), n, self.n_outputs), self.values.sum_dtype)
+            if self.n_blocks:
+                with self.device.stage("update_scores"):
+                    self._update(pivots, n, partial)
+            self._per_element(
+                gpu_kernels.add_tree_blocks(self.values.sum_dtype),
+                n * self.n_outputs,
+                (
+                    partial,
+                    np.int32(self.n_blocks),
+                    np.int64(n * self.n_outputs),
+                    np.int32(self.n_outputs),
+                    self.start,
+                ),
+                (sums[chunk],),
+            )
+
+    def finish(self, sums: Any, scores: Any) -> None:
+        """As `LeafValues.finish`: sums to raw scores [D, K] of `LeafValues.score_dtype`, C order."""
+        values = self.values
+        n = scores.shape[0] * self.n_outputs
+        real = np.float64 if values.step else values.sum_dtype
+        self._per_element(
+            gpu_kernels.finish_scores(values.sum_dtype, real, values.score_dtype),
+            n,
+            (sums, np.int64(n), np.int32(self.n_outputs), np.float64(values.step or 1.0), self.add_last),
+            (scores,),
+        )
+
+    def leaves(self, documents: Any, out: Any) -> None:
+        """Fill ``out`` (int32 [D, T], C order) with the source library's exit leaf numbers."""
+        self._look_up(documents, self.leaf_id, 1, out)
+
+    def per_tree(self, documents: Any, out: Any) -> None:
+        """Fill ``out`` ([D, T, width], of the leaf values' type, C order) with the exit leaves' values."""
+        self._look_up(documents, self.leaf_value, self.values.value.shape[1], out)
+
+    def _pivots(self, documents: Any) -> Iterator[tuple[slice, Any]]:
+        """Chunk by chunk: the chunk, and the pivots [block, document, column] of its documents."""
+        value = self._value_dtype(documents.dtype)
+        step = self._chunk_documents(value)
+        for start in range(0, documents.shape[0], step):
+            chunk = slice(start, min(start + step, documents.shape[0]))
+            n = chunk.stop - chunk.start
+            values = self.device.empty((max(self.n_columns, 1), n), value)
+            pivots = self.device.empty((max(self.n_blocks, 1), n, max(self.n_columns, 1)), self.pivot_dtype)
+            if self.n_blocks and self.n_columns:
+                with self.device.stage("transpose"):
+                    self._transpose(documents[chunk], values)
+                with self.device.stage("find_false_nodes"):
+                    self._find(values, n, value, pivots)
+            yield chunk, pivots
+
+    def _value_dtype(self, given: np.dtype) -> np.dtype:
+        """The type in which documents of a type are tested, as the source library casts them."""
+        if given.kind in "iub":
+            return np.dtype(self.integer_dtype)
+        return np.dtype(np.float32) if self.input_dtype == "float32" else np.dtype(given)
+
+    def _chunk_documents(self, value: np.dtype) -> int:
+        per_document = self.n_columns * value.itemsize + self.n_blocks * (
+            self.n_columns * self.pivot_dtype.itemsize + self.n_outputs * SUM_BYTES
+        )
+        fitting = self.device.scratch_bytes // max(per_document, 1) // TILE * TILE
+        return min(max(fitting, MIN_CHUNK), MAX_CHUNK)
+
+    def _transpose(self, documents: Any, values: Any) -> None:
+        row, column = documents.strides
+        by_row = abs(column) <= abs(row)
+        given = np.dtype(np.uint8) if documents.dtype == bool else documents.dtype
+        n = documents.shape[0]
+        self.device.kernel("transpose.cu", gpu_kernels.transpose(given, values.dtype, by_row))(
+            (-(-n // TILE), -(-self.n_columns // TILE)),
+            (TILE, 8),
+            (
+                documents.view(given) if documents.dtype == bool else documents,
+                np.int64(row),
+                np.int64(column),
+                np.int32(n),
+                np.int32(self.n_columns),
+                self.feature,
+                self.zero_missing,
+                values,
+            ),
+            shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if by_row else 0,
+        )
+
+    def _find(self, values: Any, n: int, value: np.dtype, pivots: Any) -> None:
+        self.device.kernel("find_false_nodes.cu", gpu_kernels.find_false_nodes(value, self.pivot_dtype))(
+            (-(-n // TILE), -(-self.n_columns // TILE), self.n_blocks),
+            (TILE, 8),
+            (
+                values,
+                np.int32(n),
+                np.int32(self.n_columns),
+                self.test_offsets,
+                self.thresholds[value.name],
+                pivots,
+            ),
+            shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize,
+        )
+
+    def _update(self, pivots: Any, n: int, partial: Any) -> None:
+        leaf = self.values.value.dtype
+        if self.n_outputs == 1:
+            together = self.settings.documents_per_block
+            name = gpu_kernels.update_scores(self.form, self.pivot_dtype, leaf, together)
+            shared = shared_bytes(self.max_slots, self._word_bytes, together, self.threads)
+            self._launch("update_scores.cu", name, n, together, shared, pivots, (self.leaf_value, partial))
+            return
+        name = gpu_kernels.update_outputs(self.form, self.pivot_dtype, leaf)
+        width = self.values.value.shape[1]
+        arguments = (self.leaf_value, np.int32(width), np.int32(self.n_outputs), self.output_offsets)
+        shared = self.max_slots * self._word_bytes
+        self._launch(
+            "update_outputs.cu", name, n, 1, shared, pivots, (*arguments, self.output_trees, partial)
+        )
+
+    def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
+        name = gpu_kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype)
+        for chunk, pivots in self._pivots(documents):
+            if not self.n_blocks:
+                continue
+            arguments = (table, np.int32(width), np.int32(self.n_trees), out[chunk])
+            n = chunk.stop - chunk.start
+            self._launch("exit_leaves.cu", name, n, 1, self.max_slots * self._word_bytes, pivots, arguments)
+
+    def _launch(
+        self, file: str, name: str, n: int, together: int, shared: int, pivots: Any, arguments: tuple
+    ) -> None:
+        """Launch one thread block for each tree block and ``together`` documents."""
+        kernel = self.device.kernel(file, name)
+        if shared > SHARED_WITHOUT_ASKING:
+            # All there is, so that threads with other programs never lower it under this launch.
+            kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
+        kernel(
+            (-(-n // together), self.n_blocks),
+            (self.threads,),
+            (pivots, np.int32(n), np.int32(self.n_columns), *self.mask_arguments, *arguments),
+            shared_mem=shared,
+        )
+
+    def _per_element(self, name: str, n: int, before: tuple, after: tuple) -> None:
+        if n:
+            self.device.kernel("finish_scores.cu", name)((-(-n // 256),), (256,), (*before, *after))
+
+
+def _padded(array: np.ndarray) -> np.ndarray:
+    """The array, with one element where it has none: kernels get a pointer to something."""
+    return np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
+
+
+def _smallest_pivot(layout: WordLayout) -> np.dtype:
+    """The smallest unsigned type that counts a column's tests and has a code left for missing values."""
+    most = int(np.diff(layout.tests.offsets, axis=1).max(initial=0))
+    return next(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32) if most < np.iinfo(t).max)
+
+
+def _trees_by_output(
+    block_offsets: npt.NDArray[np.int32], forest: Forest
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Trees of each tree block ordered by output: where each output's start [B, K + 1], and the trees [T]."""
+    block = np.repeat(np.arange(len(block_offsets) - 1), np.diff(block_offsets))
+    order = np.lexsort((forest.tree_output, block))
+    key = block[order] * forest.n_outputs + forest.tree_output[order]
+    starts = np.searchsorted(key, np.arange((len(block_offsets) - 1) * forest.n_outputs + 1))
+    rows = np.arange(len(block_offsets) - 1)[:, None] * forest.n_outputs
+    return starts[rows + np.arange(forest.n_outputs + 1)], order

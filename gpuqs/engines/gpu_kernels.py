@@ -1,0 +1,144 @@
+"""The device code: where its sources lie, and the names of its kernels' instantiations."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+#: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
+FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
+#: Documents per thread block that `update_scores` is made for.
+DOCUMENTS_PER_BLOCK = (1, 2, 4)
+#: Registers a thread that scores several documents needs not to spill.
+SEVERAL_DOCUMENTS_REGISTERS = 48
+#: And one that keeps several loads under way.
+TRANSPOSE_REGISTERS = 40
+#: Leaf value -> the type that sums are made in.
+SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
+
+_NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
+_PIVOTS = ("uint8", "uint16", "uint32")
+
+
+def _c(dtype: npt.DTypeLike) -> str:
+    return _NAMES[np.dtype(dtype).name]
+
+
+def source_folder() -> Traversable:
+    """The folder of the .cu files: in the installed package, or beside it in a checkout."""
+    package = files("gpuqs")
+    installed = package / "cuda"
+    return installed if installed.is_dir() else package / ".." / "cuda"
+
+
+@cache
+def source(file: str) -> str:
+    """The text of a .cu file with its own headers put in, so that caches keyed by it see every change."""
+    seen: set[str] = set()
+
+    def expand(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = (source_folder() / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
+        return re.sub(r'^#include "([\w.]+)"\n', lambda m: expand(m[1]), text, flags=re.MULTILINE)
+
+    return expand(file)
+
+
+def register_budget(threads_per_multiprocessor: int, name: str) -> int:
+    """Registers a thread may take, so that a multiprocessor's 65,536 do for all its threads."""
+    filled = 65536 // threads_per_multiprocessor // 8 * 8
+    if name.startswith("update_scores") and not name.endswith(" 1>"):
+        return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
+    return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
+
+
+def compile_options(threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
+    """NVRTC's options for a kernel; without -fmad=false, sums would differ in the last bit from the CPU's."""
+    budget = register_budget(threads_per_multiprocessor, name)
+    return "--std=c++17", "--fmad=false", f"--maxrregcount={budget}"
+
+
+def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
+    return f"transpose<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
+
+
+def find_false_nodes(value: npt.DTypeLike, pivot: npt.DTypeLike) -> str:
+    return f"find_false_nodes<{_c(value)}, {_c(pivot)}>"
+
+
+def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, documents: int) -> str:
+    word, many, _ = FORMS[form]
+    leaf_name = np.dtype(leaf).name
+    return f"update_scores<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[leaf_name]}, {documents}>"
+
+
+def update_outputs(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+    word, many, _ = FORMS[form]
+    return f"update_outputs<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
+
+
+def exit_leaves(form: str, pivot: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+    word, many, _ = FORMS[form]
+    return f"exit_leaves<{word}, {many}, {_c(pivot)}, {_c(entry)}>"
+
+
+def add_tree_blocks(total: npt.DTypeLike) -> str:
+    return f"add_tree_blocks<{_c(total)}>"
+
+
+def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLike) -> str:
+    return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
+
+
+@cache
+def every_kernel() -> dict[str, tuple[str, ...]]:
+    """Every instantiation that the engine can ask for, by file."""
+    integers = [name for name in _NAMES if not name.startswith("float")]
+    casts = [("float32", "float32"), ("float64", "float64"), ("float64", "float32")]
+    casts += list(product(integers, ("float32", "float64")))
+    return {
+        "transpose.cu": tuple(transpose(g, v, row) for (g, v), row in product(casts, (True, False))),
+        "find_false_nodes.cu": tuple(
+            find_false_nodes(value, pivot) for value, pivot in product(("float32", "float64"), _PIVOTS)
+        ),
+        "update_scores.cu": tuple(
+            update_scores(form, pivot, leaf, documents)
+            for form, pivot, leaf, documents in product(FORMS, _PIVOTS, SUMS, DOCUMENTS_PER_BLOCK)
+            if documents == 1 or form == "words"
+        ),
+        "update_outputs.cu": tuple(
+            update_outputs(form, pivot, leaf) for form, pivot, leaf in product(FORMS, _PIVOTS, SUMS)
+        ),
+        "exit_leaves.cu": tuple(
+            exit_leaves(form, pivot, entry) for form, pivot, entry in product(FORMS, _PIVOTS, SUMS)
+        ),
+        "finish_scores.cu": (
+            *(add_tree_blocks(total) for total in ("float64", "float32", "int64")),
+            finish_scores("float64", "float64", "float64"),
+            finish_scores("float32", "float32", "float32"),
+            finish_scores("int64", "float64", "float64"),
+            finish_scores("int64", "float64", "float32"),
+        ),
+    }

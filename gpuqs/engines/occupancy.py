@@ -1,0 +1,186 @@
+"""How GPU-QuickScorer is cut for a device: paper 000, section 7.4, and NVIDIA's occupancy arithmetic.
+
+    τ          as many trees as the L2 cache holds tuples and leaf values for, and as leave room for
+               two thread blocks' leafindexes in a multiprocessor's shared memory
+    threads    the fewest with which the thread blocks that fit fill the multiprocessor
+    documents  as many a launch as the scratch memory holds
+
+Pure arithmetic on `DeviceAttributes`: it needs no device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Threads of one warp.
+WARP = 32
+#: Bytes that a block reduction keeps for each warp and document.
+SUM_BYTES = 8
+
+
+@dataclass(frozen=True)
+class DeviceAttributes:
+    """What a CUDA device offers; the fields of ``cudaDeviceProp`` of the same meaning.
+
+    Parameters
+    ----------
+    name : str
+    compute_capability : (int, int)
+    multiprocessors : int
+    threads_per_multiprocessor, blocks_per_multiprocessor, registers_per_multiprocessor : int
+    shared_per_multiprocessor : int
+        Bytes of shared memory.
+    shared_per_block : int
+        Bytes that one thread block may have, after opting in.
+    shared_reserved : int
+        Bytes that the system takes of each block's.
+    l2_bytes : int
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    blocks_per_multiprocessor: int
+    shared_per_multiprocessor: int
+    shared_per_block: int
+    shared_reserved: int
+    l2_bytes: int
+    registers_per_multiprocessor: int = 65536
+
+    @property
+    def shared_granularity(self) -> int:
+        """Shared memory is given to blocks in multiples of so many bytes."""
+        return 128 if self.compute_capability[0] >= 8 else 256
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def blocks_by_shared(device: DeviceAttributes, shared: int) -> int:
+    """β_τ: thread blocks of ``shared`` bytes each that fit one multiprocessor's shared memory."""
+    if shared > device.shared_per_block:
+        return 0
+    need = _up(shared + device.shared_reserved, device.shared_granularity)
+    return device.shared_per_multiprocessor // need if need else device.blocks_per_multiprocessor
+
+
+def resident_blocks(device: DeviceAttributes, threads: int, registers: int, shared: int) -> int:
+    """Thread blocks that run at once on one multiprocessor.
+
+    Parameters
+    ----------
+    device : DeviceAttributes
+    threads : int
+        Threads per block.
+    registers : int
+        Registers per thread.
+    shared : int
+        Bytes of shared memory per block, static and dynamic.
+    """
+    if threads > 1024:
+        return 0
+    warps = -(-threads // WARP)
+    registers_per_warp = _up(registers * WARP, 256)
+    if registers_per_warp * _up(warps, 4) > device.registers_per_multiprocessor:
+        return 0
+    limits = [
+        device.threads_per_multiprocessor // WARP // warps,
+        device.blocks_per_multiprocessor,
+        blocks_by_shared(device, shared),
+    ]
+    if registers:  # each of the four parts of a multiprocessor has a quarter of the registers
+        limits.append(device.registers_per_multiprocessor // 4 // registers_per_warp * 4 // warps)
+    return min(limits)
+
+
+def largest_shared(device: DeviceAttributes, blocks: int) -> int:
+    """Most bytes of shared memory per block with which ``blocks`` of them fit one multiprocessor."""
+    granularity = device.shared_granularity
+    share = device.shared_per_multiprocessor // blocks // granularity * granularity
+    return max(0, min(share - device.shared_reserved, device.shared_per_block))
+
+
+def threads_per_block(device: DeviceAttributes, shared: int) -> int:
+    """The paper's policy: the fewest threads with which two blocks or more fill a multiprocessor exactly.
+
+    On multiprocessors of 2,048 or 1,024 threads that is a power of two, as there; others hold
+    1,536, which two blocks of 768 fill and no two of a power of two.
+
+    Parameters
+    ----------
+    shared : int
+        Bytes of shared memory that a block takes (Σ_τ).
+    """
+    fitting = min(blocks_by_shared(device, shared), device.blocks_per_multiprocessor)
+    full = device.threads_per_multiprocessor
+    counts = (n for n in range(WARP, full // 2 + 1, WARP) if full % n == 0 and full // n <= fitting)
+    return next(counts, 1024)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a forest is cut for a device.
+
+    Parameters
+    ----------
+    max_trees, max_slots : int
+        Trees (τ) and words of leaves per tree block, at most.
+    documents_per_block : int
+    """
+
+    max_trees: int
+    max_slots: int
+    documents_per_block: int
+
+
+def shared_bytes(slots: int, word_bytes: int, documents: int, threads: int) -> int:
+    """Shared memory of one thread block: its sums, then its leafindexes."""
+    return documents * (threads // WARP * SUM_BYTES + slots * word_bytes)
+
+
+def choose_plan(
+    device: DeviceAttributes,
+    *,
+    n_trees: int,
+    n_slots: int,
+    largest_tree: int,
+    word_bytes: int,
+    model_bytes: int,
+    documents_per_block: int = 1,
+) -> Plan | None:
+    """τ by the paper's policy.
+
+    Parameters
+    ----------
+    n_trees, n_slots : int
+        Trees of the forest, and the words that their leaves take.
+    largest_tree : int
+        Words of the largest tree.
+    word_bytes : {4, 8}
+    model_bytes : int
+        Tuples and leaf values of the whole forest.
+    documents_per_block : int
+        Documents that one thread block scores together.
+
+    Returns
+    -------
+    Plan or None
+        None: the largest tree does not fit the device's shared memory.
+    """
+    sums = documents_per_block * 1024 // WARP * SUM_BYTES
+    bytes_per_slot = documents_per_block * word_bytes
+    two_fit = (largest_shared(device, 2) - sums) // bytes_per_slot
+    if largest_tree > two_fit:
+        alone = (device.shared_per_block - sums) // bytes_per_slot
+        if largest_tree > alone:
+            return None
+        two_fit = largest_tree
+    if n_trees == 0:
+        return Plan(1, max(two_fit, 1), documents_per_block)
+    by_l2 = max(1, device.l2_bytes * n_trees // max(model_bytes, 1))
+    by_shared = max(1, two_fit * n_trees // max(n_slots, 1))
+    trees = min(n_trees, by_l2, by_shared)
+    n_blocks = -(-n_trees // trees)
+    return Plan(-(-n_trees // n_blocks), two_fit, documents_per_block)

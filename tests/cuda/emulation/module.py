@@ -1,0 +1,194 @@
+"""Compiles a .cu file with g++ and runs its kernels on NumPy arrays, as `cupy.RawModule` does on a GPU's."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+ORDERS = ("forward", "reverse", "random")
+SANITIZERS = ("", "thread", "address")
+
+#: Dynamic shared memory that a kernel gets without asking for more, as on a device.
+DEFAULT_SHARED_BYTES = 48 << 10
+
+
+class EmulationError(RuntimeError):
+    """A kernel did something that is wrong on a device, or was launched wrongly."""
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("order", ctypes.c_int), ("seed", ctypes.c_uint)]
+
+
+class Launch(ctypes.Structure):
+    _fields_ = [
+        ("grid", Dim3),
+        ("block", Dim3),
+        ("shared_bytes", ctypes.c_size_t),
+        ("options", Options),
+        ("error", ctypes.c_char_p),
+    ]
+
+
+def _exports(source: Path, names: Sequence[str]) -> str:
+    rows = "\n".join(
+        f'    if (!std::strcmp(name, "{n}")) {{\n'
+        f"        if (describe) return emulation::signature(&{n}, describe), 0;\n"
+        f"        return emulation::launch(&{n}, arguments, *how);\n    }}"
+        for n in names
+    )
+    return (
+        f'#include "cuda_emulation.hpp"\n#include "{source}"\n'
+        'extern "C" int emulation_call(const char* name, char* describe, void** arguments, '
+        f"const emulation::Launch* how) {{\n{rows}\n    return -1;\n}}\n"
+    )
+
+
+def _cache() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    default = Path(tempfile.gettempdir()) / f"gpuqs-emulation-{user}"
+    return Path(os.environ.get("GPUQS_EMULATION_CACHE", default))
+
+
+def build(source: Path, names: Sequence[str], sanitizer: str = "") -> Path:
+    """Compile ``source`` with the kernels ``names``; the shared object, from a cache if it is there."""
+    text = _exports(source, names)
+    flags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
+    flags += [f"-I{HERE}", f"-I{source.parent}"]
+    scheduler_flags, link = list(flags), ["-shared"]
+    if sanitizer == "thread":
+        flags.append("-fsanitize=thread")
+        scheduler_flags.append("-DWITH_TSAN")
+        link.append("-fsanitize=thread")
+    elif sanitizer == "address":
+        flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        scheduler_flags.append("-DWITH_ASAN")
+        link.append("-fsanitize=address,undefined")
+    inputs = [source, *source.parent.glob("*.cuh"), HERE / "cuda_emulation.hpp", HERE / "scheduler.cpp"]
+    contents = [path.read_bytes() for path in sorted(inputs)]
+    key = hashlib.sha256(repr((text, contents, flags, scheduler_flags)).encode()).hexdigest()[:20]
+    target = _cache() / f"{source.stem}-{key}.so"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        exports = Path(folder, "exports.cpp")
+        exports.write_text(text)
+        for flagset, file in ((flags, exports), (scheduler_flags, HERE / "scheduler.cpp")):
+            _compile([*flagset, "-c", str(file), "-o", f"{folder}/{file.stem}.o"])
+        made = Path(folder, target.name)
+        _compile([*link, f"{folder}/exports.o", f"{folder}/scheduler.o", "-o", str(made)])
+        staged = target.with_suffix(f".{os.getpid()}")
+        staged.write_bytes(made.read_bytes())
+        staged.replace(target)
+    return target
+
+
+def _compile(arguments: list[str]) -> None:
+    done = subprocess.run([os.environ.get("CXX", "g++"), *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise EmulationError(f"the C++ compiler failed:\n{done.stderr[:4000]}")
+
+
+def runtime_library(sanitizer: str) -> str:
+    """Path of the sanitizer's run-time library, for LD_PRELOAD."""
+    name = {"thread": "libtsan.so", "address": "libasan.so"}[sanitizer]
+    compiler = os.environ.get("CXX", "g++")
+    return subprocess.run(
+        [compiler, f"-print-file-name={name}"], capture_output=True, text=True
+    ).stdout.strip()
+
+
+class EmulatedKernel:
+    """One kernel; called as a `cupy.RawKernel`: ``kernel(grid, block, args, shared_mem=0)``."""
+
+    def __init__(self, module: EmulatedModule, name: str) -> None:
+        self.module, self.name = module, name
+        self.max_dynamic_shared_size_bytes = DEFAULT_SHARED_BYTES
+        described = ctypes.create_string_buffer(1024)
+        if module.call(name.encode(), described, None, None):
+            raise KeyError(f"{name} is not among the module's name expressions")
+        self.parameters = described.value.decode().split()
+
+    def __call__(self, grid: tuple, block: tuple, args: Sequence, *, shared_mem: int = 0) -> None:
+        if len(args) != len(self.parameters):
+            raise EmulationError(f"{self.name}: {len(args)} arguments, it takes {len(self.parameters)}")
+        if shared_mem > self.max_dynamic_shared_size_bytes:
+            raise EmulationError(f"{self.name}: {shared_mem} bytes of shared memory without opting in")
+        n_threads = int(np.prod(block))
+        if not 0 < n_threads <= 1024 or min(grid) < 1 or any(g > 65535 for g in grid[1:]):
+            raise EmulationError(f"{self.name}: invalid launch: grid {grid}, block {block}")
+        values = [self._argument(i, a, p) for i, (a, p) in enumerate(zip(args, self.parameters, strict=True))]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        error = ctypes.create_string_buffer(1024)
+        how = Launch(
+            Dim3(*grid, *[1] * (3 - len(grid))),
+            Dim3(*block, *[1] * (3 - len(block))),
+            shared_mem,
+            Options(ORDERS.index(self.module.order), self.module.next_seed()),
+            ctypes.cast(error, ctypes.c_char_p),
+        )
+        if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
+            raise EmulationError(f"{self.name}: {error.value.decode()}")
+
+    def _argument(self, index: int, value: object, parameter: str):
+        place = f"{self.name}: argument {index}"
+        if parameter[0] in "*&":
+            if not isinstance(value, np.ndarray):
+                raise EmulationError(f"{place} must be an array, not {type(value).__name__}")
+            if value.dtype.str[1:] != parameter[1:]:
+                raise EmulationError(
+                    f"{place} is an array of {value.dtype}, the kernel reads {parameter[1:]}"
+                )
+            if parameter[0] == "*" and not value.flags.writeable:
+                raise EmulationError(f"{place} is written to, but read-only")
+            return ctypes.c_void_p(value.ctypes.data)
+        if not isinstance(value, np.generic) or value.dtype.str[1:] != parameter:
+            raise EmulationError(f"{place} is {value!r}, the kernel takes {parameter}")
+        return ctypes.create_string_buffer(value.tobytes(), value.itemsize)
+
+
+class EmulatedModule:
+    """The kernels of one .cu file.
+
+    Parameters
+    ----------
+    source : Path
+        The .cu file.
+    names : sequence of str
+        The kernels, template arguments included.
+    order : {"forward", "reverse", "random"}
+        Order in which the threads of a block, and the blocks, run.
+    seed : int
+        Of the random order and of the noise in shared memory.
+    sanitizer : {"", "thread", "address"}
+        The process must have the sanitizer's library preloaded.
+    """
+
+    def __init__(
+        self, source: Path, names: Sequence[str], order: str = "forward", seed: int = 0, sanitizer: str = ""
+    ) -> None:
+        self.order, self.seed = order, seed
+        library = ctypes.CDLL(str(build(source, names, sanitizer)))
+        self.call = library.emulation_call
+        self.call.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+
+    def next_seed(self) -> int:
+        """A new seed for each launch."""
+        self.seed += 1
+        return self.seed
+
+    def get_function(self, name: str) -> EmulatedKernel:
+        return EmulatedKernel(self, name)

@@ -1,0 +1,97 @@
+"""Runs in a process of its own, with a sanitizer's library preloaded: planted bugs, or the real kernels.
+
+python -m emulation.sanitized thread planted missing_barrier
+python -m emulation.sanitized address kernels
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from emulation.module import EmulatedModule, EmulationError, runtime_library
+
+HERE = Path(__file__).parent
+PLANTED = HERE / "planted.cu"
+#: What each sanitizer's report begins with.
+REPORTS = {"thread": "WARNING: ThreadSanitizer", "address": "ERROR: AddressSanitizer"}
+
+
+def planted_kernels() -> list[str]:
+    """Names of the kernels in planted.cu."""
+    lines = PLANTED.read_text().splitlines()
+    return [line.split("void ")[1].split("(")[0] for line in lines if line.startswith("__global__ void ")]
+
+
+def run_planted(name: str, order: str = "forward", seed: int = 0, sanitizer: str = "") -> np.ndarray:
+    """One launch of a planted kernel; returns its output."""
+    module = EmulatedModule(PLANTED, planted_kernels(), order, seed, sanitizer)
+    out = np.zeros(128, np.int32)
+    module.get_function(name)((2,), (64,), (out, np.int32(1)), shared_mem=64 * 4)
+    return out
+
+
+def run_kernels(sanitizer: str) -> None:
+    """Every form of the real kernels on small forests; checks their answers too."""
+    from gpu_conformance import CASES, check
+
+    from emulation.device import EmulatedDevice
+
+    wanted = (
+        "paper's 32",
+        "paper's 64",
+        "many",
+        "four documents",
+        "classes",
+        "vector leaves",
+        "float32 docu",
+        "31 ",
+    )
+    chosen = [case for case in CASES if case.name.startswith(wanted)]
+
+    def run(device: EmulatedDevice) -> EmulatedDevice:
+        for case in chosen:
+            forest, documents = case.make()
+            # Few documents: fibers that ThreadSanitizer knows are slow to make.
+            check(device, forest, documents[:3], case.settings)
+        return device
+
+    run(EmulatedDevice("random", sanitizer, set(run(EmulatedDevice("random")).launched)))
+
+
+def in_own_process(sanitizer: str, *what: str) -> subprocess.CompletedProcess[str]:
+    """Run this module with a sanitizer preloaded."""
+    environment = dict(
+        os.environ,
+        LD_PRELOAD=runtime_library(sanitizer),
+        TSAN_OPTIONS="exitcode=66",
+        ASAN_OPTIONS="detect_leaks=0:detect_stack_use_after_return=0",
+        PYTHONMALLOC="malloc",
+        OPENBLAS_NUM_THREADS="1",
+        PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
+    )
+    command = [sys.executable, "-m", "emulation.sanitized", sanitizer, *what]
+    if sanitizer == "thread" and shutil.which(
+        "setarch"
+    ):  # ThreadSanitizer wants its memory where it expects it
+        command = ["setarch", platform.machine(), "-R", *command]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+
+
+if __name__ == "__main__":
+    _, sanitizer, what, *names = sys.argv
+    try:
+        if what == "planted":
+            for name in names:
+                run_planted(name, sanitizer=sanitizer)
+        else:
+            run_kernels(sanitizer)
+    except EmulationError as error:
+        sys.exit(f"EmulationError: {error}")
+    print("finished")

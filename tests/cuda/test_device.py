@@ -1,0 +1,175 @@
+"""The same tests on a real GPU, where there is one; memory, streams, threads and graphs besides."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+from gpu_conformance import CASES, Case, check, expected
+
+from gpuqs.arrays_cuda import CudaDevice, cuda_device
+from gpuqs.device_model import DeviceModel
+from gpuqs.engines.gpu_forest import Settings
+from gpuqs.engines.qs_gpu import QsGpu
+from gpuqs.errors import DeviceError
+
+try:
+    DEVICE: CudaDevice | None = cuda_device()
+    WHY_NOT = ""
+except DeviceError as missing:
+    DEVICE, WHY_NOT = None, str(missing)
+
+pytestmark = pytest.mark.skipif(DEVICE is None, reason=f"no GPU: {WHY_NOT}")
+
+
+class TestedDevice(CudaDevice):
+    """The device, with the copies that the shared tests make."""
+
+    __test__ = False
+
+    def from_host(self, array: np.ndarray):
+        """The array as device memory, strides and all."""
+        if not array.size:
+            return self._cupy.asarray(array)
+        reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+        before = -sum(r for r in reach if r < 0)
+        n_bytes = before + sum(r for r in reach if r > 0) + array.itemsize
+        memory = (ctypes.c_ubyte * n_bytes).from_address(array.ctypes.data - before)
+        copy = self._cupy.asarray(np.frombuffer(memory, np.uint8))
+        return self._cupy.ndarray(array.shape, array.dtype, copy.data + before, array.strides)
+
+    def to_host(self, array) -> np.ndarray:
+        return self._cupy.asnumpy(array)
+
+
+@pytest.fixture(scope="module")
+def device() -> TestedDevice:
+    return TestedDevice(DEVICE.index)
+
+
+@pytest.fixture(scope="module")
+def cupy():
+    return pytest.importorskip("cupy")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_equals_reference(device: TestedDevice, case: Case) -> None:
+    check(device, *case.make(), case.settings)
+
+
+@pytest.mark.parametrize(
+    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
+)
+def test_strided_documents(device: TestedDevice, make) -> None:
+    forest, documents = CASES[0].make()
+    check(device, forest, make(documents), Settings())
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+def test_integer_documents(device: TestedDevice, dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng)
+    check(device, forest, rng.integers(0, 2, (33, forest.n_features)).astype(dtype), Settings())
+
+
+def test_the_device_and_the_emulation_give_the_same_bits(device: TestedDevice) -> None:
+    emulation = pytest.importorskip("emulation.device")
+    forest, documents = CASES[2].make()
+    emulated = emulation.EmulatedDevice(attributes=device.attributes)
+    ours, theirs = (check(d, forest, documents, Settings()) for d in (device, emulated))
+    np.testing.assert_array_equal(ours.exact, theirs.exact)
+
+
+def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    forest, documents = CASES[0].make()
+    X = torch.from_numpy(documents).cuda()
+    scores = DeviceModel(forest, device).predict(X, "raw")
+    assert isinstance(scores, torch.Tensor)
+    assert scores.device == X.device
+
+
+def test_no_memory_is_lost_over_ten_thousand_predicts(device: TestedDevice, cupy) -> None:
+    forest, documents = CASES[0].make()
+    model = DeviceModel(forest, device)
+    X = device.from_host(documents)
+
+    def use() -> tuple[int, int]:
+        cupy.cuda.Device().synchronize()
+        pool = cupy.get_default_memory_pool()
+        return pool.used_bytes(), pool.total_bytes()
+
+    for _ in range(100):
+        model.predict(X, "raw")
+        model.predict(documents, "raw")
+    before = use()
+    for _ in range(5000):
+        model.predict(X, "raw")
+        model.predict(documents, "raw")
+    assert use() == before
+
+
+def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
+    rng = np.random.default_rng(21)
+    forest = random_forest(rng, n_trees=200, max_leaves=64)
+    model = DeviceModel(forest, device)
+    batches = [probing_documents(rng, forest, 500) for _ in range(8)]
+    want = [expected(forest, batch).fast for batch in batches]
+    failed: list[int] = []
+
+    def work(index: int) -> None:
+        engine, program = QsGpu(lambda: device), model._program("fast", None)
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            X = cupy.asarray(batches[index])
+            sums = [device.empty((500, 1), np.int64) for _ in range(20)]
+            for out in sums:
+                engine.score(program, X, out)
+            stream.synchronize()
+            if not all((cupy.asnumpy(out) == want[index]).all() for out in sums):
+                failed.append(index)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(batches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy) -> None:
+    rng = np.random.default_rng(22)
+    forest = random_forest(rng, max_leaves=40)
+    model = DeviceModel(forest, device)
+    first, second = (probing_documents(rng, forest, 64) for _ in range(2))
+    X, out = cupy.asarray(first), cupy.empty(64)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        model.predict(X, "raw", out=out)  # copies the model, and leaves scratch in the pool
+        stream.synchronize()
+        stream.begin_capture()
+        model.predict(X, "raw", out=out)
+        graph = stream.end_capture()
+        for documents in (second, first):
+            X.set(documents)
+            graph.launch(stream)
+            stream.synchronize()
+            want = expected(forest, documents)
+            assert np.abs(cupy.asnumpy(out) - want.exact[:, 0]).max() <= want.bound
+
+
+def test_predict_on_the_device_does_not_wait_for_it(device: TestedDevice, cupy) -> None:
+    rng = np.random.default_rng(23)
+    forest = random_forest(rng, n_trees=500, max_leaves=64)
+    model = DeviceModel(forest, device)
+    X = cupy.asarray(probing_documents(rng, forest, 20_000))
+    model.predict(X, "raw")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.synchronize()
+        for _ in range(20):
+            model.predict(X, "raw")
+        assert not stream.done
+        stream.synchronize()

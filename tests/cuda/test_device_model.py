@@ -1,0 +1,179 @@
+"""DeviceModel: what users call, on the emulated device."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from emulation.device import DeviceArray, EmulatedDevice
+from forests import probing_documents, random_forest
+from gpu_conformance import expected
+
+from gpuqs.device_model import MAX_PROGRAMS, DeviceModel
+from gpuqs.engines.reference import Reference
+from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.links import to_values
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+@pytest.fixture(scope="module")
+def device() -> EmulatedDevice:
+    return EmulatedDevice()
+
+
+def make(**fields: object) -> tuple[Forest, np.ndarray]:
+    rng = np.random.default_rng(11)
+    forest = random_forest(rng, **fields)
+    return forest, probing_documents(rng, forest, 20)
+
+
+def raw_scores(forest: Forest, documents: np.ndarray, precision: str) -> np.ndarray:
+    reference = Reference()
+    program = reference.prepare(forest, precision)
+    sums = np.zeros((len(documents), forest.n_outputs), program.values.sum_dtype)
+    reference.score(program, documents, sums, 1)
+    return program.values.finish(sums)
+
+
+FORESTS = [
+    {},
+    {"n_outputs": 3, "link": "softmax"},
+    {"link": "sigmoid", "base_first": False},
+    {"average": True, "sum_dtype": "float32"},
+    {"n_outputs": 2, "vector_leaves": True, "average": True},
+]
+
+
+@pytest.mark.parametrize("fields", FORESTS)
+@pytest.mark.parametrize("on_device", [True, False])
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision: str) -> None:
+    forest, documents = make(**fields)
+    model = DeviceModel(forest, device)
+    X = device.from_host(documents) if on_device else documents
+    want = raw_scores(forest, documents, precision)
+    raw, value = model.predict(X, "raw", precision=precision), model.predict(X, precision=precision)
+    assert isinstance(raw, DeviceArray) == on_device
+    shape = (20,) if forest.n_outputs == 1 else (20, forest.n_outputs)
+    assert (raw.shape, raw.dtype, value.shape) == (shape, np.dtype(forest.sum_dtype), shape)
+    raw, value = np.array(raw).reshape(want.shape), np.array(value).reshape(want.shape)
+    if precision == "fast":
+        np.testing.assert_array_equal(raw, want)
+    else:
+        bound = expected(forest, documents).bound
+        assert np.abs(raw - want.astype(np.float64)).max() <= bound
+    np.testing.assert_array_equal(value, to_values(forest, raw, forest.n_trees))
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_leaves_and_values_of_each_tree(device: EmulatedDevice, on_device: bool) -> None:
+    for fields in ({}, {"n_outputs": 2, "vector_leaves": True}):
+        forest, documents = make(**fields)
+        model = DeviceModel(forest, device)
+        X = device.from_host(documents) if on_device else documents
+        leaves, values = model.predict(X, "leaf"), model.predict(X, "per_tree")
+        want = expected(forest, documents).leaves
+        np.testing.assert_array_equal(leaves, want)
+        at = forest.leaf_value[forest.leaf_offsets[:-1] + want]
+        np.testing.assert_array_equal(values, at if forest.vector_leaves else at[:, :, 0])
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_out_is_filled_and_returned(device: EmulatedDevice, on_device: bool) -> None:
+    forest, documents = make()
+    model = DeviceModel(forest, device)
+    X = device.from_host(documents) if on_device else documents
+    for output, shape, dtype in (("raw", (20,), np.float64), ("leaf", (20, 20), np.int32)):
+        out = device.empty(shape, dtype) if on_device else np.empty(shape, dtype)
+        assert model.predict(X, output, out=out) is out
+        np.testing.assert_array_equal(out, model.predict(X, output))
+        wrong = device.empty((3,), dtype) if on_device else np.empty(3, dtype)
+        with pytest.raises(InputError, match="out must be"):
+            model.predict(X, output, out=wrong)
+        strided = np.repeat(out, 2, -1)[..., ::2]
+        with pytest.raises(InputError, match="C-contiguous"):
+            model.predict(X, output, out=strided)
+
+
+def test_host_input_of_every_kind(device: EmulatedDevice) -> None:
+    forest, documents = make(n_trees=5)
+    model = DeviceModel(forest, device)
+    small = np.nan_to_num(documents, posinf=5, neginf=-5).clip(-100, 100)
+    want = raw_scores(forest, small, "fast")[:, 0]
+    for X in (small.tolist(), np.asfortranarray(small), small[::-1][::-1]):
+        np.testing.assert_array_equal(model.predict(X, "raw", precision="fast"), want)
+    half = small.astype(np.float16)
+    want = raw_scores(forest, half.astype(np.float32), "fast")[:, 0]
+    for X in (half, device.from_host(half)):
+        np.testing.assert_array_equal(model.predict(X, "raw", precision="fast"), want)
+
+
+def test_no_documents_and_no_trees(device: EmulatedDevice) -> None:
+    forest, documents = make(n_trees=0)
+    model = DeviceModel(forest, device)
+    for X in (documents, device.from_host(documents)):
+        np.testing.assert_array_equal(model.predict(X), np.full(20, forest.base_score[0]))
+        assert model.predict(X, "leaf").shape == (20, 0)
+        for output, shape in (("raw", (0,)), ("leaf", (0, 0)), ("per_tree", (0, 0))):
+            assert model.predict(X[:0], output).shape == shape
+
+
+def test_wrong_input_is_refused(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    model = DeviceModel(forest, device)
+    for X in (documents, device.from_host(documents)):
+        for wrong in (X[:, 1:], X[0], X.astype(np.complex128)):
+            with pytest.raises(InputError, match="X "):
+                model.predict(wrong)
+    with pytest.raises(InputError, match="on "):
+        model.predict(device.from_host(documents), out=np.empty(20))
+    with pytest.raises(ValueError, match="output must be"):
+        model.predict(documents, "probability")
+    with pytest.raises(ValueError, match="precision must be"):
+        model.predict(documents, precision="half")
+    with pytest.raises(ValueError, match="precision='exact'"):
+        model.predict(documents, "per_tree", precision="fast")
+
+
+def test_a_forest_with_categories_is_refused_by_name(device: EmulatedDevice) -> None:
+    forest, _ = make()
+    routing = np.full_like(forest.routing, CATEGORICAL)
+    fields = {name: getattr(forest, name) for name in forest.__dataclass_fields__}
+    with pytest.raises(UnsupportedModelError, match="categorical"):
+        DeviceModel(Forest(**(fields | {"routing": routing})), device)
+
+
+def test_the_model_is_copied_to_the_device_once(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    model = DeviceModel(forest, device)
+    program = model._program("exact", None)
+    model.predict(documents)
+    placed = program.on(device)
+    model.predict(documents)
+    assert program.on(device) is placed
+    assert pickle.loads(pickle.dumps(program))._on == {}
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_ranges_of_trees(device: EmulatedDevice, on_device: bool) -> None:
+    forest, documents = make(average=True)
+    model = DeviceModel(forest, device)
+    X = device.from_host(documents) if on_device else documents
+    for first in range(MAX_PROGRAMS + 2):
+        trees = slice(first, first + 5)
+        part = forest.select(trees)
+        raw = model.predict(X, "raw", precision="fast", trees=trees)
+        np.testing.assert_array_equal(raw, raw_scores(part, documents, "fast")[:, 0])
+        np.testing.assert_array_equal(
+            model.predict(X, precision="fast", trees=trees), to_values(forest, np.array(raw), 5)
+        )
+        np.testing.assert_array_equal(
+            model.predict(X, "leaf", trees=trees), model.predict(X, "leaf")[:, trees]
+        )
+    assert len(model._programs) == MAX_PROGRAMS
+    with pytest.raises(ValueError, match="step 1"):
+        model.predict(X, trees=slice(0, 10, 2))

@@ -1,0 +1,178 @@
+"""The kernels, run by the emulation and driven by the host code that drives CuPy, against `reference`."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from emulation.device import EmulatedDevice
+from emulation.module import ORDERS
+from forests import probing_documents, random_forest
+from gpu_conformance import CASES, Case, check, expected
+
+from gpuqs.engines.gpu_forest import Settings
+from gpuqs.engines.gpu_kernels import every_kernel
+from gpuqs.engines.qs_gpu import QsGpu
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+@pytest.fixture(scope="module", params=ORDERS)
+def device(request: pytest.FixtureRequest) -> EmulatedDevice:
+    return EmulatedDevice(request.param)
+
+
+@pytest.fixture(scope="module")
+def forward() -> EmulatedDevice:
+    return EmulatedDevice()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_equals_reference_in_every_thread_order(device: EmulatedDevice, case: Case) -> None:
+    check(device, *case.make(), case.settings)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    max_leaves = int(rng.choice([2, 3, 31, 32, 33, 64, 65, 130]))
+    forest = random_forest(
+        rng,
+        n_trees=int(rng.integers(1, 40)),
+        max_leaves=max_leaves,
+        n_features=int(rng.integers(1, 40)),
+        shape=str(rng.choice(["random", "chain", "complete"])),
+        n_thresholds=int(rng.integers(14, 60)),
+        n_outputs=int(rng.choice([1, 1, 1, 4])),
+        input_dtype=str(rng.choice(["float32", "float64"])),
+    )
+    if rng.random() < 0.3:  # long left subtrees: tests that clear many words
+        forest = replace(forest, left=forest.right, right=forest.left)
+    form = str(rng.choice(["words", "mask64"] if max_leaves <= 64 else ["words"]))
+    settings = Settings(
+        form=form,
+        tree_block=int(rng.integers(1, 20)),
+        threads=int(rng.choice([32, 64, 256])),
+        documents_per_block=int(rng.choice([1, 2, 4])) if form == "words" else 1,
+    )
+    dtype = np.float32 if rng.random() < 0.5 else np.float64
+    check(forward, forest, probing_documents(rng, forest, int(rng.integers(1, 50)), dtype), settings)
+
+
+def test_uint32_pivots(forward: EmulatedDevice) -> None:
+    rng = np.random.default_rng(3)
+    forest = random_forest(
+        rng, n_features=1, n_trees=4400, max_leaves=32, shape="complete", n_thresholds=5000
+    )
+    check(forward, forest, probing_documents(rng, forest, 3), Settings(tree_block=4400))
+    assert ("find_false_nodes.cu", "find_false_nodes<double, u32>") in forward.launched
+
+
+def test_shared_memory_beyond_48_kib(forward: EmulatedDevice) -> None:
+    rng = np.random.default_rng(4)
+    forest = random_forest(rng, n_trees=13000, max_leaves=2, n_features=3, shape="complete")
+    documents = probing_documents(rng, forest, 2)
+    engine = QsGpu(lambda: forward, Settings(tree_block=13000))
+    program = engine.prepare(forest, "exact")
+    assert program.on(forward).max_slots * 4 > 48 << 10
+    sums = np.zeros((2, 1))
+    engine.score(program, documents, sums)
+    want = expected(forest, documents)
+    assert np.abs(sums - want.exact).max() <= want.bound
+
+
+@pytest.mark.parametrize(
+    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
+)
+def test_strided_documents(forward: EmulatedDevice, make) -> None:
+    forest, documents = CASES[0].make()
+    strided = make(documents)
+    check(forward, forest, strided, Settings())
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+@pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
+def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, integer_dtype=integer_dtype)
+    info = np.iinfo(dtype) if dtype != "?" else None
+    values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
+    check(forward, forest, rng.choice(values, (33, forest.n_features)), Settings())
+
+
+def test_documents_cut_into_chunks_give_the_same_bits() -> None:
+    rng = np.random.default_rng(6)
+    forest = random_forest(rng, max_leaves=20)
+    documents = probing_documents(rng, forest, 2100)
+    whole, cut = EmulatedDevice(), EmulatedDevice(scratch_bytes=1)
+    engines = [QsGpu(lambda d=d: d) for d in (whole, cut)]
+    sums = [np.zeros((len(documents), 1)) for _ in engines]
+    for engine, out in zip(engines, sums, strict=True):
+        engine.score(engine.prepare(forest, "exact"), documents, out)
+    np.testing.assert_array_equal(*sums)
+    launches = [sum(file == "transpose.cu" for file, _ in d.launched) for d in (whole, cut)]
+    assert launches == [1, 3]
+
+
+def test_host_documents_in_double_buffers(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.engines.gpu_host.BUFFER_BYTES", 8 * 8 * 10)
+    rng = np.random.default_rng(8)
+    forest = random_forest(rng, n_features=8)
+    documents = probing_documents(rng, forest, 57)
+    engine = QsGpu(lambda: forward)
+    program = engine.prepare(forest, "fast")
+    sums, leaves = np.zeros((57, 1), np.int64), np.zeros((57, forest.n_trees), np.int32)
+    engine.score(program, documents, sums)
+    engine.leaves(program, documents, leaves)
+    want = expected(forest, documents)
+    np.testing.assert_array_equal(sums, want.fast)
+    np.testing.assert_array_equal(leaves, want.leaves)
+
+
+def test_per_tree_values_are_the_exit_leaves(forward: EmulatedDevice) -> None:
+    forest, documents = Case("", {"n_outputs": 2, "vector_leaves": True}).make()
+    engine = QsGpu(lambda: forward)
+    program = engine.prepare(forest, "exact")
+    out = np.zeros((len(documents), forest.n_trees, 2))
+    engine.per_tree(program, documents, out)
+    leaves = expected(forest, documents).leaves
+    by_id = forest.leaf_offsets[:-1] + leaves  # random_forest numbers leaves by position in the forest
+    np.testing.assert_array_equal(out, forest.leaf_value[by_id])
+
+
+def test_a_program_pickles_without_its_device_memory(forward: EmulatedDevice) -> None:
+    forest, documents = CASES[0].make()
+    engine = QsGpu(lambda: forward)
+    program = engine.prepare(forest, "exact")
+    sums = [np.zeros((len(documents), 1)) for _ in range(2)]
+    engine.score(program, documents, sums[0])
+    engine.score(pickle.loads(pickle.dumps(program)), documents, sums[1])
+    np.testing.assert_array_equal(*sums)
+
+
+def test_every_instantiation_is_named_once() -> None:
+    for file, names in every_kernel().items():
+        assert len(set(names)) == len(names), file
+
+
+def test_what_it_cannot_hold_is_said() -> None:
+    rng = np.random.default_rng(9)
+    wide = random_forest(rng, max_leaves=65, shape="complete", n_trees=1)
+    assert "65 leaves" in QsGpu(settings=Settings(form="mask64")).supports(wide)
+    chain = random_forest(rng, max_leaves=6000, shape="chain", n_trees=1)
+    assert QsGpu().supports(chain) is None
+    left_chain = replace(chain, left=chain.right, right=chain.left)
+    assert "long chains" in QsGpu().supports(left_chain)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"form": "mask16"}, {"threads": 48}, {"tree_block": 0}, {"documents_per_block": 3},
+     {"documents_per_block": 2, "form": "mask32"}],
+)  # fmt: skip
+def test_wrong_settings_are_refused(wrong: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong)).replace("documents_per_block", "document")):
+        Settings(**wrong)
