@@ -12,7 +12,9 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
+from gpuqs.arrays_cuda import cuda_device, device_of, is_on_device
 from gpuqs.costs import Choice, Explanation, predicted_microseconds
+from gpuqs.device_model import DeviceModel
 from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -69,6 +71,7 @@ class Model:
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
         self._programs: dict[tuple[Any, ...], Program] = {}
+        self._on_devices: dict[Any, DeviceModel] = {}
         self._lock = threading.Lock()
         self._reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
         if all(reason is not None for name, reason in self._reasons.items() if name != "reference"):
@@ -142,7 +145,8 @@ class Model:
         engine: str = "auto",
         precision: Precision = "exact",
         trees: slice | None = None,
-    ) -> np.ndarray:
+        device: int | str | None = None,
+    ) -> Any:
         """Score documents.
 
         Parameters
@@ -150,7 +154,8 @@ class Model:
         X : array-like [D, n_features] or EncodedDocuments
             NumPy array (float32, float64 or integers; C or F order, any strides), nested list,
             pandas frame or Arrow table (columns by name); never copied beyond one chunk. Or what
-            `encode` made of one.
+            `encode` made of one. Or an array on a GPU (CuPy, PyTorch, JAX, Numba): it is scored there
+            and the answer comes back as the same library's array.
         output : {"value", "raw", "leaf"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
             "raw": sums before the link. "leaf": the source library's exit leaf numbers.
@@ -166,6 +171,9 @@ class Model:
             instruction set, number of threads and split of the batch.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction.
+        device : int or str, optional
+            "cuda", "cuda:1" or 1: score documents of the host on that GPU, as ``to(device)`` does.
+            By default documents are scored where they lie.
 
         Returns
         -------
@@ -180,6 +188,8 @@ class Model:
         """
         if output not in ("value", "raw", "leaf"):
             raise ValueError(f"output must be 'value', 'raw' or 'leaf', not {output!r}")
+        if trees is not None and not isinstance(trees, slice):
+            raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
         if isinstance(X, EncodedDocuments):
             documents, name = self._encoded(X, engine)
         else:
@@ -234,6 +244,27 @@ class Model:
         threads = self._threads(n_threads, documents.n)
         coded = program.scorer.encode(documents.chunk(0, documents.n), threads)  # type: ignore[attr-defined]
         return EncodedDocuments(self, cpu_fallback.isa(), coded)
+
+    def to(self, device: Any = "cuda") -> Model | DeviceModel:
+        """The model on a device: ``to("cuda:0")`` copies it to that GPU once and keeps it there.
+
+        Parameters
+        ----------
+        device : int or str
+            "cuda" (CuPy's current GPU), "cuda:1", 1; or "cpu", which gives the model itself.
+
+        Raises
+        ------
+        DeviceError
+            A package, a driver or the device is missing; says which, and how to get it.
+        """
+        if device == "cpu":
+            return self
+        there = cuda_device(device) if isinstance(device, int | str) else device
+        with self._lock:
+            if there not in self._on_devices:
+                self._on_devices[there] = DeviceModel(self.forest, there)
+            return self._on_devices[there]
 
     def _encoded(self, X: EncodedDocuments, engine: str) -> tuple[Documents, str]:
         if X.model is not self or X.isa != cpu_fallback.isa():

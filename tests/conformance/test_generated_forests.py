@@ -81,9 +81,7 @@ def stumps(n: int) -> tuple[Model, np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(
-    "n", [1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 254, 255, 256, 257, 511, 512, 1025]
-)
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 254, 255, 256, 257, 511, 512, 1025])
 def test_every_number_of_thresholds_decides_on_each_and_beside_each(isa: str, n: int, dtype: type) -> None:
     model, thresholds = stumps(n)
     forest = model.forest
@@ -195,11 +193,7 @@ def test_fast_is_as_near_to_exact_as_the_grid_promises(sum_dtype: str) -> None:
     half_step = 2.0 ** np.ceil(np.log2(largest)) / 2**23 / 2
     exact, fast = (model.predict(X, "raw", precision=p).astype(np.float64) for p in ("exact", "fast"))
     # What the sums' own type loses: n_trees roundings of at most the largest partial sum.
-    rounding = (
-        forest.n_trees
-        * np.finfo(sum_dtype).eps
-        * (forest.n_trees * largest + np.abs(forest.base_score).max())
-    )
+    rounding = forest.n_trees * np.finfo(sum_dtype).eps * (forest.n_trees * largest + np.abs(forest.base_score).max())
     error = np.abs(fast - exact).max()
     assert 0 < error <= forest.n_trees * half_step + rounding
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -95,12 +95,20 @@ def test_frames() -> None:
     np.testing.assert_array_equal(trained.model.predict(frame, "raw"), raw)
 
 
-def test_part_of_the_trees() -> None:
-    trained = lightgbm_trained("multiclass")
-    X, *_ = expected("multiclass", np.float64)
-    part = gpuqs.Model(trained.model.forest.select(slice(0, 15)))
-    raw = trained.booster.predict(X, raw_score=True, num_iteration=5, num_threads=1)
-    np.testing.assert_array_equal(part.predict(X, "raw"), raw)
+@pytest.mark.parametrize(("first", "n"), [(0, 5), (3, 4), (0, 1), (15, 100)])
+@pytest.mark.parametrize("name", ["regression", "multiclass", "rf"])
+def test_part_of_the_trees(name: str, first: int, n: int) -> None:
+    trained = lightgbm_trained(name)
+    X, *_ = expected(name, np.float64)
+    k = trained.model.n_outputs
+    part = {"start_iteration": first, "num_iteration": n, "num_threads": 1}
+    for engine in ("auto", "qs", "walk"):
+        predict = partial(trained.model.predict, X, trees=slice(first * k, (first + n) * k), engine=engine)
+        raw = trained.booster.predict(X, raw_score=True, **part)
+        np.testing.assert_array_equal(predict("raw"), raw)
+        np.testing.assert_allclose(predict("value"), trained.booster.predict(X, **part), rtol=1e-14)
+        leaves = trained.booster.predict(X, pred_leaf=True, **part)
+        np.testing.assert_array_equal(predict("leaf"), leaves)
 
 
 def test_categorical_splits_are_refused_by_name() -> None:

@@ -52,9 +52,7 @@ def test_scores_are_lightgbms_bit_for_bit(isa: str, engine: str, example: Exampl
 def test_float32_documents_too(isa: str, example: Example) -> None:
     X = example.X.astype(np.float32)
     scores = example.booster.predict(X)
-    np.testing.assert_array_equal(
-        gpuqs.load(example.model_file).predict(X).view(np.int64), scores.view(np.int64)
-    )
+    np.testing.assert_array_equal(gpuqs.load(example.model_file).predict(X).view(np.int64), scores.view(np.int64))
 
 
 @pytest.mark.parametrize("engine", ["auto", "qs", "vqs", "bitslice"])

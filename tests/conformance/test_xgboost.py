@@ -79,6 +79,18 @@ def test_prediction_in_place_agrees_too() -> None:
     np.testing.assert_array_equal(trained.model.predict(X, "raw"), raw)
 
 
+@pytest.mark.parametrize(("first", "n"), [(0, 5), (3, 4), (0, 1), (15, 5)])
+@pytest.mark.parametrize("name", ["base_score", "softprob", "dart"])
+def test_part_of_the_trees(name: str, first: int, n: int) -> None:
+    trained = xgboost_trained(name)
+    X, *_ = expected(name, np.float64)
+    k = trained.model.n_outputs
+    raw = trained.booster.predict(xgb.DMatrix(X), output_margin=True, iteration_range=(first, first + n))
+    for engine in ("auto", "qs", "walk"):
+        got = trained.model.predict(X, "raw", trees=slice(first * k, (first + n) * k), engine=engine)
+        np.testing.assert_array_equal(got, raw)
+
+
 def test_categorical_splits_are_refused_by_name() -> None:
     X, target = rows(np.random.default_rng(0))
     X[:, 5] += 3
