@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
-from gpuqs.formats import read_model
-from gpuqs.model import Model
+
+if TYPE_CHECKING:
+    import os
+
+    from gpuqs.model import Model
 
 __all__ = ["Model", "errors", "from_model", "load"]
 __version__ = "0.1.0"
@@ -28,9 +30,21 @@ def load(path: str | os.PathLike[str] | bytes) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return Model(read_model(path))
+    return from_model(path)
 
 
 def from_model(model: Any) -> Model:
     """Take over a live model: ``lightgbm.Booster``, ``LGBMModel``, ``xgboost.Booster``, ``XGBModel``."""
+    from gpuqs.formats import read_model
+    from gpuqs.model import Model
+
     return Model(read_model(model))
+
+
+def __getattr__(name: str) -> Any:
+    """`Model`, imported when it is first asked for: importing gpuqs stays fast."""
+    if name == "Model":
+        from gpuqs.model import Model
+
+        return Model
+    raise AttributeError(f"module 'gpuqs' has no attribute {name!r}")

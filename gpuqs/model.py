@@ -30,6 +30,8 @@ CHUNK_WORK = 100_000_000
 THREAD_WORK = 500_000
 #: Bytes of documents that one chunk may copy when they must be converted.
 CHUNK_BYTES = 16 << 20
+#: The engine that scores on GPUs.
+QS_GPU = "qs_gpu"
 #: Programs of tree ranges that a model keeps, for staged prediction.
 PARTS_KEPT = 16
 
@@ -164,7 +166,7 @@ class Model:
         out : ndarray, optional
             Where the answer goes: C order, the shape and dtype given below.
         engine : str
-            "auto", or one of `engines`.
+            "auto", or one of `engines`; "qs_gpu" runs on a GPU.
         precision : {"exact", "fast"}
             "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
             24-bit fixed-point grid and summed as integers: the same bits from every engine,
@@ -185,7 +187,16 @@ class Model:
         ------
         InputError
             ``X`` or ``out`` has the wrong shape or type.
+        DeviceError
+            A GPU was asked for, and a package, a driver or the device is missing.
         """
+        if engine == QS_GPU and device is None:
+            device = "cuda"
+        if device not in (None, "cpu") or (type(X) is not np.ndarray and is_on_device(X)):
+            if engine not in ("auto", QS_GPU):
+                raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {QS_GPU!r}")
+            there = self.to(device_of(X) if device is None else device)
+            return there.predict(X, output, out=out, precision=precision, trees=trees)
         if output not in ("value", "raw", "leaf"):
             raise ValueError(f"output must be 'value', 'raw' or 'leaf', not {output!r}")
         if trees is not None and not isinstance(trees, slice):
@@ -315,7 +326,7 @@ class Model:
         if program is not None:
             return program
         if name not in ENGINES:
-            raise ValueError(f"engine must be 'auto' or one of {', '.join(ENGINES)}, not {name!r}")
+            raise ValueError(f"engine must be 'auto' or one of {', '.join((*ENGINES, QS_GPU))}, not {name!r}")
         if precision not in ("exact", "fast"):
             raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
         reason = self._reasons[name]
