@@ -79,9 +79,7 @@ def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int
     return left, right
 
 
-def probing_documents(
-    rng: np.random.Generator, forest: Forest, n: int, dtype: type = np.float64
-) -> np.ndarray:
+def probing_documents(rng: np.random.Generator, forest: Forest, n: int, dtype: type = np.float64) -> np.ndarray:
     """Documents of random values, special values, thresholds, and their neighbours one ulp either side."""
     X = rng.normal(size=(n, forest.n_features)) * 1.5
     kind = rng.integers(0, 5, X.shape)

@@ -288,9 +288,7 @@ def test_frames_of_mixed_and_nullable_types(pd: Any) -> None:
     )
     plain = np.array([[1, 1.5, 1], [np.nan, 2.5, np.nan], [3, np.nan, 0]])
     np.testing.assert_array_equal(read(frame, NAMED, step=2), plain)
-    mixed = pd.DataFrame(
-        {"age": np.array([1, 2], np.int8), "price paid": [0.1, 0.2], "clicks": [True, False]}
-    )
+    mixed = pd.DataFrame({"age": np.array([1, 2], np.int8), "price paid": [0.1, 0.2], "clicks": [True, False]})
     np.testing.assert_array_equal(read(mixed, NAMED), [[1, 0.1, 1], [2, 0.2, 0]])
     small = pd.DataFrame({"age": np.float32([1]), "price paid": np.float32([0.1]), "clicks": np.float32([2])})
     assert read(small, NAMED).dtype == np.float32
@@ -388,9 +386,7 @@ def test_floats_are_scored_where_they_are(wide: tuple[Model, np.ndarray], kind: 
 
 
 @pytest.mark.parametrize("kind", ["int32", "float16", "unaligned", "frame", "table"])
-def test_what_must_be_converted_is_converted_chunk_by_chunk(
-    wide: tuple[Model, np.ndarray], kind: str
-) -> None:
+def test_what_must_be_converted_is_converted_chunk_by_chunk(wide: tuple[Model, np.ndarray], kind: str) -> None:
     model, X = wide
     if kind == "frame":
         X = pytest.importorskip("pandas").DataFrame(X)

@@ -205,9 +205,7 @@ def test_the_callers_arrays_cannot_reach_in() -> None:
     assert forest.threshold[0] == 0.5
 
 
-@pytest.mark.parametrize(
-    "trees", [slice(0, 3), slice(2, 7), slice(None), slice(5, 5), slice(6, 2), slice(-3, None)]
-)
+@pytest.mark.parametrize("trees", [slice(0, 3), slice(2, 7), slice(None), slice(5, 5), slice(6, 2), slice(-3, None)])
 def test_select_gives_the_range_and_nothing_else(trees: slice) -> None:
     rng = np.random.default_rng(3)
     forest = random_forest(rng, n_trees=9, max_leaves=7, n_outputs=3)

@@ -31,9 +31,7 @@ def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> i
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(
-    ("shape", "leaves"), [("random", 30), ("chain", 90), ("complete", 64), ("random", 1)]
-)
+@pytest.mark.parametrize(("shape", "leaves"), [("random", 30), ("chain", 90), ("complete", 64), ("random", 1)])
 @pytest.mark.parametrize("n_features", [1, 2, 8])
 def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_features: int) -> None:
     rng = np.random.default_rng(leaves)

@@ -24,17 +24,13 @@ CASES = [
 ]
 
 
-def lay_out(
-    leaves: int, shape: str, n_trees: int, tree_block: int, bits: int
-) -> tuple[Forest, QuickScorerLayout]:
+def lay_out(leaves: int, shape: str, n_trees: int, tree_block: int, bits: int) -> tuple[Forest, QuickScorerLayout]:
     rng = np.random.default_rng(leaves + n_trees)
     forest = random_forest(rng, n_trees=n_trees, max_leaves=leaves, shape=shape)
     return forest, build_quickscorer(forest, tree_block, bits)
 
 
-def brute_force(
-    forest: Forest, layout: QuickScorerLayout, block: int, column: int, *, missing: bool
-) -> set[int]:
+def brute_force(forest: Forest, layout: QuickScorerLayout, block: int, column: int, *, missing: bool) -> set[int]:
     first, end = layout.block_offsets[block : block + 2]
     return {
         n
@@ -76,9 +72,7 @@ def test_masks_clear_the_leaves_of_the_left_subtree(case: tuple) -> None:
         assert tuples.mask.dtype == np.dtype(f"u{bits // 8}")
         for node, mask in zip(tuples.node, tuples.mask.tolist(), strict=True):
             as_text = format(mask, f"0{bits}b")  # leaf 0 first
-            expected = [
-                "0" if ranges.first[node] <= leaf < ranges.middle[node] else "1" for leaf in range(bits)
-            ]
+            expected = ["0" if ranges.first[node] <= leaf < ranges.middle[node] else "1" for leaf in range(bits)]
             assert as_text == "".join(expected)
 
 

@@ -47,9 +47,9 @@ def around(threshold: np.ndarray, dtype: type) -> np.ndarray:
 finite32 = st.floats(width=32, allow_nan=False)
 any_float = st.floats(allow_nan=False)
 #: Clusters of float64 thresholds between two neighbouring float32, where rounding would merge them.
-clusters = st.tuples(
-    st.floats(-1e3, 1e3, width=32), st.lists(st.integers(-3, 3), min_size=1, max_size=8)
-).map(lambda c: [float(np.float32(c[0])) + k * float(np.spacing(np.float32(c[0]))) / 4 for k in c[1]])
+clusters = st.tuples(st.floats(-1e3, 1e3, width=32), st.lists(st.integers(-3, 3), min_size=1, max_size=8)).map(
+    lambda c: [float(np.float32(c[0])) + k * float(np.spacing(np.float32(c[0]))) / 4 for k in c[1]]
+)
 threshold_lists = st.one_of(
     st.lists(any_float, min_size=1, max_size=40), st.lists(finite32, min_size=1, max_size=40), clusters
 )
@@ -67,9 +67,7 @@ def test_float32_values_are_ranked_without_loss(thresholds: list[float], values:
     forest = forest_of_stumps(np.array(thresholds), np.random.default_rng(0))
     tables = build_ranks(forest)
     with np.errstate(over="ignore"):
-        x = np.concatenate(
-            [around(forest.threshold, np.float32), np.array(values, np.float64).astype(np.float32)]
-        )
+        x = np.concatenate([around(forest.threshold, np.float32), np.array(values, np.float64).astype(np.float32)])
     rank = searched_ranks(tables, 0, x)
     for node in range(forest.n_nodes):
         expected = x.astype(np.float64) > forest.threshold[node]
@@ -106,16 +104,12 @@ def test_every_number_of_thresholds(n: int) -> None:
     levels = search_levels(threshold, n_bits)
     assert levels.dtype == np.float32
     assert len(levels) == sum(max(1 << level, REGISTER_FLOATS) for level in range(n_bits))
-    tables = build_ranks(
-        forest_of_stumps(np.random.default_rng(0).permutation(threshold), np.random.default_rng(1))
-    )
+    tables = build_ranks(forest_of_stumps(np.random.default_rng(0).permutation(threshold), np.random.default_rng(1)))
     assert tables.n_bits.tolist() == [n_bits]
     np.testing.assert_array_equal(tables.levels, levels)
     x = np.arange(-1, n + 1, dtype=np.float32)
     np.testing.assert_array_equal(searched_ranks(tables, 0, x), np.clip(np.arange(n + 2) - 1, 0, n))
-    np.testing.assert_array_equal(
-        searched_ranks(tables, 0, x + np.float32(0.5)), np.clip(np.arange(n + 2), 0, n)
-    )
+    np.testing.assert_array_equal(searched_ranks(tables, 0, x + np.float32(0.5)), np.clip(np.arange(n + 2), 0, n))
 
 
 def test_one_threshold_too_many() -> None:

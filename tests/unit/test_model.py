@@ -17,7 +17,6 @@ from gpuqs import model as model_module
 from gpuqs.engines import ENGINES
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, Forest
-from gpuqs.links import to_values
 from gpuqs.model import Model
 
 
@@ -62,19 +61,39 @@ def test_shapes_and_types(fields: dict[str, Any], dtype: str, width: int, precis
         assert (leaves.dtype, leaves.shape) == (np.int32, (n, 20))
 
 
+LINKED = [
+    ({"link": "identity"}, 20),
+    ({"link": "sigmoid", "link_scale": 0.5}, 20),
+    ({"link": "exp"}, 20),
+    ({"link": "softmax", "n_outputs": 4}, 5),
+    ({"link": "ova_sigmoid", "n_outputs": 4}, 5),
+    ({"link": "softmax", "n_outputs": 4, "vector_leaves": True}, 20),
+]
+
+
+@pytest.mark.parametrize("sum_dtype", ["float64", "float32"])
 @pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize(
-    ("link", "n_outputs"), [("identity", 1), ("sigmoid", 1), ("exp", 1), ("softmax", 3), ("ova_sigmoid", 3)]
-)
-def test_values_are_the_links_of_raw_scores(link: str, n_outputs: int, average: bool) -> None:
-    model = make(link=link, n_outputs=n_outputs, average=average)
-    raw = model.predict(X, "raw").reshape(len(X), -1)
-    values = model.predict(X).reshape(len(X), -1)
-    np.testing.assert_array_equal(values, to_values(model.forest, raw))
-    np.testing.assert_array_equal(model.predict(X, "value").reshape(values.shape), values)
+@pytest.mark.parametrize(("fields", "trees_per_output"), LINKED, ids=str)
+def test_values_are_the_links_of_raw_scores_or_of_their_averages(
+    fields: dict[str, Any], trees_per_output: int, average: bool, sum_dtype: str
+) -> None:
+    model = make(average=average, sum_dtype=sum_dtype, **fields)
+    raw = model.predict(X, "raw")
     if average:
-        plain = make(link=link, n_outputs=n_outputs)
-        assert (plain.predict(X).reshape(values.shape) != values).any()
+        raw = raw / raw.dtype.type(trees_per_output)
+    scale = raw.dtype.type(fields.get("link_scale", 1))
+    shifted = np.exp(raw - raw.max(axis=1, keepdims=True)) if raw.ndim == 2 else raw
+    expected = {
+        "identity": lambda: raw,
+        "sigmoid": lambda: 1 / (1 + np.exp(-scale * raw)),
+        "ova_sigmoid": lambda: 1 / (1 + np.exp(-scale * raw)),
+        "exp": lambda: np.exp(raw),
+        "softmax": lambda: shifted / shifted.sum(axis=1, keepdims=True),
+    }[fields["link"]]()
+    for precision in ("exact", "fast"):
+        values = model.predict(X, precision=precision)
+        assert values.dtype == sum_dtype
+        np.testing.assert_allclose(values, expected, rtol=1e-5 if precision == "fast" else 1e-6, atol=1e-6)
 
 
 def test_leaves_are_the_source_librarys_numbers() -> None:
@@ -234,118 +253,6 @@ def test_errors_are_of_the_family_and_of_pythons_own() -> None:
         MODEL.predict(X[:, :2])
     with pytest.raises(ValueError):
         MODEL.predict(X[:, :2])
-
-
-# -- ranges of trees --------------------------------------------------------------------------
-
-RANGES = [slice(0, 5), slice(5, 20), slice(None), slice(3, 3), slice(12, 4), slice(-6, None), slice(0, 100)]
-
-
-@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "link": "softmax"}, {"average": True}], ids=str)
-@pytest.mark.parametrize("trees", RANGES, ids=str)
-def test_ranges_of_trees_score_as_a_forest_of_them(trees: slice, fields: dict[str, Any]) -> None:
-    model = make(**fields)
-    part = Model(model.forest.select(trees))
-    for output in ("raw", "value", "leaf"):
-        expected = part.predict(X, output, engine="reference")
-        for engine, reason in model.engines().items():
-            if reason is None:
-                got = model.predict(X, output, trees=trees, engine=engine)
-                assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
-                np.testing.assert_array_equal(got, expected, err_msg=engine)
-
-
-@pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_many_ranges_one_after_the_other(precision: str) -> None:
-    """More ranges than are kept, each right every time."""
-    model = make()
-    expected = {
-        stop: Model(model.forest.select(slice(0, stop))).predict(X, "raw", engine="reference", precision=precision)
-        for stop in range(21)
-    }
-    for _ in range(2):
-        for stop, scores in expected.items():
-            got = model.predict(X, "raw", trees=slice(0, stop), precision=precision)
-            np.testing.assert_array_equal(got, scores)
-
-
-@pytest.mark.parametrize(
-    ("trees", "problem"),
-    [(5, "trees must be a slice"), ((0, 5), "trees must be a slice"), (slice(0, 9, 2), "step 1, not 2")],
-)
-def test_wrong_ranges(trees: Any, problem: str) -> None:
-    for engine in ("auto", "qs"):
-        with pytest.raises(ValueError, match=problem):
-            MODEL.predict(X, trees=trees, engine=engine)
-
-
-# -- encoded documents ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n", [0, 1, 5, 64, 129, 200, 513, 1500])
-def test_encoded_documents_score_as_they_are(isa: str, n: int, dtype: type) -> None:
-    model = make(n_outputs=3, link="softmax", max_leaves=70)
-    documents = probing_documents(np.random.default_rng(n), model.forest, n, dtype)
-    encoded = model.encode(documents)
-    assert len(encoded) == n
-    assert encoded.nbytes >= 0
-    for output in ("raw", "value", "leaf"):
-        for trees in (None, slice(0, 7), slice(5, 20)):
-            expected = model.predict(documents, output, engine="walk", trees=trees)
-            for n_threads in (1, 3):
-                got = model.predict(encoded, output, trees=trees, n_threads=n_threads)
-                np.testing.assert_array_equal(got, expected)
-    fast = model.predict(documents, "raw", engine="reference", precision="fast")
-    np.testing.assert_array_equal(model.predict(encoded, "raw", precision="fast"), fast)
-
-
-def test_encoding_takes_what_predict_takes() -> None:
-    for source in (X.tolist(), X[::-1], np.asfortranarray(X), X.astype(">f8")):
-        np.testing.assert_array_equal(MODEL.predict(MODEL.encode(source)), MODEL.predict(source))
-    with pytest.raises(InputError, match="X has 2 features"):
-        MODEL.encode(X[:, :2])
-
-
-def test_encoding_does_not_watch_the_callers_array() -> None:
-    documents = X.copy()
-    encoded = MODEL.encode(documents)
-    documents[:] = 0
-    np.testing.assert_array_equal(MODEL.predict(encoded, "raw"), EXPECTED)
-
-
-def test_encoded_documents_belong_to_one_model_and_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded = MODEL.encode(X)
-    with pytest.raises(InputError, match="encoded by another model"):
-        make().predict(encoded)
-    with pytest.raises(InputError, match="scored by engine 'bitslice', not 'qs'"):
-        MODEL.predict(encoded, engine="qs")
-    monkeypatch.setenv("GPUQS_ISA", "portable")
-    if encoded.isa != "portable":
-        with pytest.raises(InputError, match="another instruction set; encode it again"):
-            MODEL.predict(encoded)
-
-
-def test_models_that_bitslice_cannot_hold_have_no_encoding() -> None:
-    model = make(max_leaves=4097, shape="complete")
-    with pytest.raises(UnsupportedModelError, match="engine 'bitslice' cannot run this model"):
-        model.encode(X)
-
-
-# -- the choice of an engine ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [0, 1, 50, 10_000])
-def test_explain_names_the_engine_that_auto_uses_and_every_other(n: int) -> None:
-    model = make(max_leaves=100, shape="chain")
-    explanation = model.explain(n)
-    assert explanation.engine == model.engine_for(n)
-    text = str(explanation)
-    for engine, reason in model.engines().items():
-        assert engine in text
-        assert reason is None or reason in text
-    assert f"-> {explanation.engine} " in text
-    assert text.count("->") == 1
 
 
 # -- chunks -----------------------------------------------------------------------------------

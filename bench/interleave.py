@@ -1,0 +1,52 @@
+"""Timing by turns: noise that comes and goes hits every contender alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from rich.progress import track
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one contender's calls."""
+
+    median: float
+    minimum: float
+
+
+def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: float = 60.0) -> dict[str, Timing]:
+    """Time every contender once a round, after one call each to warm up.
+
+    Parameters
+    ----------
+    contenders : dict of callables
+    rounds : int
+        At most so many; at least three.
+    budget : float
+        Seconds after which no further round starts.
+    """
+    for call in contenders.values():
+        call()
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    began = time.perf_counter()
+    for turn in track(range(rounds), description=f"{len(contenders)} contenders", transient=True):
+        if turn >= 3 and time.perf_counter() - began > budget:
+            break
+        for name, call in contenders.items():
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: Timing(float(np.median(s)), min(s)) for name, s in seconds.items()}
+
+
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        with open("/proc/cpuinfo") as info:
+            return next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return "unknown processor"

@@ -1,0 +1,133 @@
+"""Model beyond one `predict`: ranges of trees, encoded documents, the choice of an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.model import Model
+
+
+def make(**fields: object) -> Model:
+    return Model(random_forest(np.random.default_rng(0), n_trees=20, n_thresholds=100, **fields))
+
+
+MODEL = make()
+X = probing_documents(np.random.default_rng(1), MODEL.forest, 200)
+EXPECTED = MODEL.predict(X, "raw", engine="reference")
+
+
+# -- ranges of trees --------------------------------------------------------------------------
+
+RANGES = [slice(0, 5), slice(5, 20), slice(None), slice(3, 3), slice(12, 4), slice(-6, None), slice(0, 100)]
+
+
+@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "link": "softmax"}, {"average": True}], ids=str)
+@pytest.mark.parametrize("trees", RANGES, ids=str)
+def test_ranges_of_trees_score_as_a_forest_of_them(trees: slice, fields: dict[str, Any]) -> None:
+    model = make(**fields)
+    part = Model(model.forest.select(trees))
+    for output in ("raw", "value", "leaf"):
+        expected = part.predict(X, output, engine="reference")
+        for engine, reason in model.engines().items():
+            if reason is None:
+                got = model.predict(X, output, trees=trees, engine=engine)
+                assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+                np.testing.assert_array_equal(got, expected, err_msg=engine)
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_many_ranges_one_after_the_other(precision: str) -> None:
+    """More ranges than are kept, each right every time."""
+    model = make()
+    expected = {
+        stop: Model(model.forest.select(slice(0, stop))).predict(X, "raw", engine="reference", precision=precision)
+        for stop in range(21)
+    }
+    for _ in range(2):
+        for stop, scores in expected.items():
+            got = model.predict(X, "raw", trees=slice(0, stop), precision=precision)
+            np.testing.assert_array_equal(got, scores)
+
+
+@pytest.mark.parametrize(
+    ("trees", "problem"),
+    [(5, "trees must be a slice"), ((0, 5), "trees must be a slice"), (slice(0, 9, 2), "step 1, not 2")],
+)
+def test_wrong_ranges(trees: Any, problem: str) -> None:
+    for engine in ("auto", "qs"):
+        with pytest.raises(ValueError, match=problem):
+            MODEL.predict(X, trees=trees, engine=engine)
+
+
+# -- encoded documents ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 5, 64, 129, 200, 513, 1500])
+def test_encoded_documents_score_as_they_are(isa: str, n: int, dtype: type) -> None:
+    model = make(n_outputs=3, link="softmax", max_leaves=70)
+    documents = probing_documents(np.random.default_rng(n), model.forest, n, dtype)
+    encoded = model.encode(documents)
+    assert len(encoded) == n
+    assert encoded.nbytes >= 0
+    for output in ("raw", "value", "leaf"):
+        for trees in (None, slice(0, 7), slice(5, 20)):
+            expected = model.predict(documents, output, engine="walk", trees=trees)
+            for n_threads in (1, 3):
+                got = model.predict(encoded, output, trees=trees, n_threads=n_threads)
+                np.testing.assert_array_equal(got, expected)
+    fast = model.predict(documents, "raw", engine="reference", precision="fast")
+    np.testing.assert_array_equal(model.predict(encoded, "raw", precision="fast"), fast)
+
+
+def test_encoding_takes_what_predict_takes() -> None:
+    for source in (X.tolist(), X[::-1], np.asfortranarray(X), X.astype(">f8")):
+        np.testing.assert_array_equal(MODEL.predict(MODEL.encode(source)), MODEL.predict(source))
+    with pytest.raises(InputError, match="X has 2 features"):
+        MODEL.encode(X[:, :2])
+
+
+def test_encoding_does_not_watch_the_callers_array() -> None:
+    documents = X.copy()
+    encoded = MODEL.encode(documents)
+    documents[:] = 0
+    np.testing.assert_array_equal(MODEL.predict(encoded, "raw"), EXPECTED)
+
+
+def test_encoded_documents_belong_to_one_model_and_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = MODEL.encode(X)
+    with pytest.raises(InputError, match="encoded by another model"):
+        make().predict(encoded)
+    with pytest.raises(InputError, match="scored by engine 'bitslice', not 'qs'"):
+        MODEL.predict(encoded, engine="qs")
+    monkeypatch.setenv("GPUQS_ISA", "portable")
+    if encoded.isa != "portable":
+        with pytest.raises(InputError, match="another instruction set; encode it again"):
+            MODEL.predict(encoded)
+
+
+def test_models_that_bitslice_cannot_hold_have_no_encoding() -> None:
+    model = make(max_leaves=4097, shape="complete")
+    with pytest.raises(UnsupportedModelError, match="engine 'bitslice' cannot run this model"):
+        model.encode(X)
+
+
+# -- the choice of an engine ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 50, 10_000])
+def test_explain_names_the_engine_that_auto_uses_and_every_other(n: int) -> None:
+    model = make(max_leaves=100, shape="chain")
+    explanation = model.explain(n)
+    assert explanation.engine == model.engine_for(n)
+    text = str(explanation)
+    for engine, reason in model.engines().items():
+        assert engine in text
+        assert reason is None or reason in text
+    assert f"-> {explanation.engine} " in text
+    assert text.count("->") == 1
