@@ -15,7 +15,6 @@ bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 }
-bool has_avx512vbmi() { return has_avx512() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"); }
 #endif
 
 struct Entry {
@@ -25,7 +24,6 @@ struct Entry {
 
 const Entry entries[] = {
 #ifdef GPUQS_X86
-    {&kernels_avx512vbmi, has_avx512vbmi},
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},
     {&kernels_sse42, has_sse42},

@@ -51,7 +51,6 @@ extern const Kernels kernels_portable;
 extern const Kernels kernels_sse42;
 extern const Kernels kernels_avx2;
 extern const Kernels kernels_avx512;
-extern const Kernels kernels_avx512vbmi;
 #endif
 
 // The best table that this processor runs, or the one of that name; null: no such name, or not on this processor.

@@ -1,4 +1,4 @@
-// AVX-512 F, BW, DQ, VL, CD (Skylake-X, Cascade Lake).
+// AVX-512 F, BW, DQ, VL, CD: Skylake-X and later, Zen 4 and later.
 #include <immintrin.h>
 
 #include "kernels.hpp"

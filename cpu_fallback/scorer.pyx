@@ -6,7 +6,7 @@ import numpy as np
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libcpp.memory cimport unique_ptr
 
-_ISAS = ("avx512vbmi", "avx512", "avx2", "sse4.2", "portable")
+_ISAS = ("avx512", "avx2", "sse4.2", "portable")
 
 
 def available_isas():

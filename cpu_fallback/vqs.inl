@@ -19,11 +19,15 @@ static void vqs_block(const QuickScorerModel& model, int block, const Value* x, 
         for (int c = 0; c < tests.n_columns; c++) {
             const auto values = Lanes::load(x + static_cast<int64_t>(c) * stride + d);
             const int64_t end = tests.offsets[c + 1];
-            for (int64_t i = tests.offsets[c]; i < end; i++) {
-                const auto is_false = Lanes::greater(values, tests.threshold[i]);
-                if (!Lanes::any(is_false)) break;
-                Lanes::and_where(is_false, bits + static_cast<int64_t>(tests.tree[i]) * lanes, tests.mask[i]);
-            }
+            const auto rule_out = [&](int64_t i) {
+                Lanes::and_where(Lanes::greater(values, tests.threshold[i]),
+                                 bits + static_cast<int64_t>(tests.tree[i]) * lanes, tests.mask[i]);
+            };
+            // As in qs, the last of four ascending thresholds speaks for the others: one branch for four tests.
+            int64_t i = tests.offsets[c];
+            for (; i + 4 <= end && Lanes::any(Lanes::greater(values, tests.threshold[i + 3])); i += 4)
+                for (int k = 0; k < 4; k++) rule_out(i + k);
+            for (; i < end && Lanes::any(Lanes::greater(values, tests.threshold[i])); i++) rule_out(i);
             if (tests.missing_offsets[c] == tests.missing_offsets[c + 1]) continue;
             const auto is_missing = Lanes::is_nan(values);
             if (!Lanes::any(is_missing)) continue;

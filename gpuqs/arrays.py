@@ -45,8 +45,8 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     Parameters
     ----------
     X : array-like [D, n_features]
-        NumPy array (float32, float64, integers, bool; any strides), nested list, pandas frame or
-        Arrow table (columns by name where the model's names are real ones, else by position).
+        NumPy array (float32, float64, integers, bool; any strides), nested list, pandas frame,
+        Arrow table or polars frame (columns by name where the model's names are real ones, else by position).
 
     Raises
     ------
@@ -59,6 +59,8 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         return _from_frame(X, forest)
     if hasattr(X, "column_names") and hasattr(X, "slice"):
         return _from_table(X, forest)
+    if hasattr(X, "__arrow_c_stream__"):  # polars and others
+        return _from_table(_arrow_table(X), forest)
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):
@@ -68,6 +70,14 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     except (ValueError, TypeError) as error:
         raise InputError(f"X cannot be read as an array of numbers: {error}") from error
     return _from_array(array, forest)
+
+
+def _arrow_table(X: Any) -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InputError(f"reading a {type(X).__name__} needs pyarrow: pip install pyarrow") from error
+    return pyarrow.table(X)
 
 
 def _from_array(X: np.ndarray, forest: Forest) -> Documents:

@@ -24,8 +24,8 @@ BITSLICE_WORD = {128: 2.1, 256: 2.9, 512: 4.8}
 #: Nanoseconds per node and document of the NumPy reference.
 REFERENCE_NODE = 20.0
 #: Documents in the widest word, documents scored at once by vqs.
-WIDEST_WORD = {"portable": 128, "sse4.2": 128, "avx2": 256, "avx512": 512, "avx512vbmi": 512}
-LANES = {"portable": 8, "sse4.2": 8, "avx2": 8, "avx512": 16, "avx512vbmi": 16}
+WIDEST_WORD = {"portable": 128, "sse4.2": 128, "avx2": 256, "avx512": 512}
+LANES = {"portable": 8, "sse4.2": 8, "avx2": 8, "avx512": 16}
 #: The vector engines without wide registers are slower than the figures above.
 NARROW = {"portable": 3.5, "sse4.2": 1.9}
 

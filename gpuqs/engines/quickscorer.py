@@ -55,7 +55,7 @@ class VQuickScorer(CpuEngine):
     summary: ClassVar[str] = "V-QuickScorer, 8 or 16 documents at a time"
 
     #: τ: the bitvectors of a block stay in the L1 and L2 caches next to its tests.
-    tree_block: ClassVar[int] = 512
+    tree_block: ClassVar[int] = 1024
     document_block: ClassVar[int] = 64
 
     def supports(self, forest: Forest) -> str | None:
