@@ -41,7 +41,7 @@ sanitize: $(VENV)/installed-test
 	CXXFLAGS="$(SANITIZER)" $(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/sanitized --upgrade \
 	  -Cbuild-dir=build/sanitized -Cinstall.strip=false .
 	LD_PRELOAD=$(PRELOAD) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/sanitized \
-	  $(BIN)/pytest -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py
+	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py
 
 clean:
 	rm -rf $(VENV) build

@@ -35,7 +35,8 @@ protected:
     };
     virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
     virtual size_t bits_bytes() const { return 0; }
-    size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * columns_.n * stride); }
+    // At least one column: a walk reads column 0 at leaves, also where no tree tests any.
+    size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
     static const Head& head(const void* scratch) { return *static_cast<const Head*>(scratch); }
     template <class Value> static Value* x(void* scratch) {
         return reinterpret_cast<Value*>(static_cast<char*>(scratch) + whole_lines(sizeof(Head)));
