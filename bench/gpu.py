@@ -69,7 +69,7 @@ def make_importable() -> bool:
 
 def _imports() -> bool:
     try:
-        import gpuqs  # noqa: F401
+        import gpuqs.model  # noqa: F401
     except ImportError:
         for name in [n for n in sys.modules if n == "gpuqs" or n.startswith("gpuqs.")]:
             del sys.modules[name]

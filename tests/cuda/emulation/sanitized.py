@@ -81,7 +81,9 @@ def in_own_process(sanitizer: str, *what: str) -> subprocess.CompletedProcess[st
         "setarch"
     ):  # ThreadSanitizer wants its memory where it expects it
         command = ["setarch", platform.machine(), "-R", *command]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    # Not from the checkout, whose gpuqs has no compiled modules.
+    here = Path(__file__).parent
+    return subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, timeout=600)
 
 
 if __name__ == "__main__":
