@@ -58,7 +58,7 @@ def make_importable() -> bool:
         if _imports():
             return True
     print(f"gpuqs's CPU engines do not build here; going on without them\n{built.stderr[-800:]}")
-    for name, parts in (("gpuqs", ()), ("gpuqs.engines", ("engines",))):
+    for name, parts in (("gpuqs", ()), ("gpuqs.engines", ("engines",)), ("gpuqs.demo", ("demo",))):
         package = types.ModuleType(name)
         package.__path__ = [str(CHECKOUT.joinpath("gpuqs", *parts))]
         package.__spec__ = importlib.util.spec_from_loader(name, None, is_package=True)

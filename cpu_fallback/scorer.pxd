@@ -1,5 +1,5 @@
 # The C++ side of the CPU engines, as Cython sees it.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libcpp cimport bool as cbool
 
 
@@ -13,7 +13,9 @@ cdef extern from "documents.hpp" namespace "gpuqs" nogil:
     cdef struct Columns:
         int32_t n
         const int32_t* feature
-        const uint8_t* zero_missing
+        const uint8_t* routing
+        const int64_t* set_offsets
+        const uint32_t* set_words
 
 
 cdef extern from "quickscorer.hpp" namespace "gpuqs" nogil:

@@ -27,7 +27,9 @@ cdef Columns columns_of(columns, list keep) except *:
     cdef Columns c
     c.n = len(columns)
     c.feature = <const int32_t*>data_of(columns.feature, np.int32, keep)
-    c.zero_missing = <const uint8_t*>data_of(columns.zero_missing, np.uint8, keep)
+    c.routing = <const uint8_t*>data_of(columns.routing, np.uint8, keep)
+    c.set_offsets = <const int64_t*>data_of(columns.set_offsets, np.int64, keep)
+    c.set_words = <const uint32_t*>data_of(columns.set_words, np.uint32, keep)
     return c
 
 

@@ -3,7 +3,7 @@
 static constexpr int kFixedBatch = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 static constexpr double zero_threshold = 1e-35f;  // gpuqs.forest.ZERO_THRESHOLD
 
-// load: for each row: for each column: x[column][row] = row[feature], zeros to NaN where they are missing
+// load: for each row: for each column: x[column][row] = row[feature], read as the column says
 template <class In, class Out>
 static void load_column(const char* at, int64_t row_stride, int n, Out* to) {
     for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
@@ -25,6 +25,28 @@ static int load_tile(const Documents& documents, const char* rows, int n, const 
         load_column<float>(at + whole * documents.row_stride + k * documents.column_stride, documents.row_stride, n - whole,
                            x + static_cast<int64_t>(k) * stride + whole);
     return kTile;
+}
+
+template <class Out> static void zeros_to_nan(int n, Out* x) {
+    for (int d = 0; d < n; d++)
+        if (x[d] <= zero_threshold && x[d] >= -zero_threshold) x[d] = static_cast<Out>(__builtin_nan(""));
+}
+
+// Categories that go left become 0, those that go right 1; missing values stay NaN.
+template <class Out> static void categories_to_sides(const Columns& columns, int c, int n, Out* x) {
+    const uint32_t* words = columns.set_words + columns.set_offsets[c];
+    const Out end = static_cast<Out>(32 * (columns.set_offsets[c + 1] - columns.set_offsets[c]));
+    const bool right = columns.routing[c] & kSetRight, whole = columns.routing[c] & kWholeCodes;
+    const bool fraction = columns.routing[c] & kNegativeFractionIsZero;
+    for (int d = 0; d < n; d++) {
+        if (x[d] != x[d]) continue;
+        bool in_set = (fraction ? x[d] > -1 : x[d] >= 0) && x[d] < end && end > 0;
+        if (in_set) {
+            const int64_t code = static_cast<int64_t>(x[d]);
+            in_set = (words[code / 32] >> (code % 32) & 1) && !(whole && static_cast<Out>(code) != x[d]);
+        }
+        x[d] = in_set == right;
+    }
 }
 
 // Returns whether some value is missing.
@@ -50,9 +72,10 @@ static bool load(const Documents& documents, int64_t first, int n, const Columns
     bool missing = false;
     for (int c = 0; c < columns.n; c++) {
         Out* to = x + static_cast<int64_t>(c) * stride;
-        if (columns.zero_missing[c])
-            for (int d = 0; d < n; d++)
-                if (to[d] <= zero_threshold && to[d] >= -zero_threshold) to[d] = static_cast<Out>(__builtin_nan(""));
+        if (columns.routing[c] & kCategorical)
+            categories_to_sides(columns, c, n, to);
+        else if (columns.routing[c] & kZeroMissing)
+            zeros_to_nan(n, to);
         for (int d = n; d < stride; d++) to[d] = Out(0);
         for (int d = 0; d < n; d++) missing |= to[d] != to[d];
     }

@@ -25,7 +25,10 @@ CATEGORICAL: Final = 4
 SET_RIGHT: Final = 8
 #: `Forest.routing` bit of a categorical node: -1 < x < 0 is code 0 (LightGBM truncates toward zero).
 NEGATIVE_FRACTION_IS_ZERO: Final = 16
-_ALL_ROUTING: Final = 31
+#: `Forest.routing` bit of a categorical node: a value that is no whole number is in no set; without
+#: it, values are truncated toward zero.
+WHOLE_CODES: Final = 32
+_ALL_ROUTING: Final = 63
 
 #: LightGBM's kZeroThreshold: the float32 value 1e-35, held as float64.
 ZERO_THRESHOLD: Final = float(np.float32(1e-35))
@@ -71,7 +74,8 @@ class Forest:
     left, right : int32 [N]
         Child inside the tree: node ``i`` as ``i >= 0``, leaf ``i`` as ``~i < 0``.
     routing : uint8 [N]
-        Bits `NAN_LEFT`, `ZERO_MISSING`, `CATEGORICAL`, `SET_RIGHT`, `NEGATIVE_FRACTION_IS_ZERO`.
+        Bits `NAN_LEFT`, `ZERO_MISSING`, `CATEGORICAL`, `SET_RIGHT`, `NEGATIVE_FRACTION_IS_ZERO`,
+        `WHOLE_CODES`.
     leaf_value : float64 [L, 1] or [L, K]
         One column: the leaf adds to output ``tree_output[t]``. K columns: to all outputs.
     sum_dtype : {"float64", "float32"}
@@ -104,6 +108,12 @@ class Forest:
         Bitsets: code c is in the set iff bit ``c % 32`` of word ``c // 32`` is set.
     feature_names : tuple of str
         Empty, or one name per feature.
+    categories : tuple of (tuple or None)
+        Empty, or per feature None (numeric) or its categories' values (str, int, float, bool) in
+        code order, by which text and categorical columns of data frames are coded. Arrays hold codes.
+    classes : tuple
+        Class labels in the order of the outputs (two for one output of a binary classifier); empty
+        for 0, 1, ...
     source : str
         What the model was read from, for people: "LightGBM 4", "XGBoost 3.2".
     objective : str
@@ -134,6 +144,8 @@ class Forest:
     category_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
     category_words: npt.NDArray[np.uint32] = field(default_factory=lambda: _empty(np.uint32))
     feature_names: tuple[str, ...] = ()
+    categories: tuple[tuple[Any, ...] | None, ...] = ()
+    classes: tuple[Any, ...] = ()
     source: str = "gpuqs"
     objective: str = ""
 
@@ -291,6 +303,12 @@ class Forest:
             raise ModelFormatError(
                 f"{len(self.feature_names)} feature names for {self.n_features} features",
                 field="feature_names",
+            )
+        if self.categories and len(self.categories) != self.n_features:
+            raise ValueError(f"Forest.categories has length {len(self.categories)}, not {self.n_features}")
+        if self.classes and len(self.classes) != max(self.n_outputs, 2):
+            raise ModelFormatError(
+                f"{len(self.classes)} class labels for {self.n_outputs} outputs", field="classes"
             )
         for name, allowed in (
             ("sum_dtype", ("float64", "float32")),

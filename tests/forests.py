@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD, Forest
+from gpuqs.forest import (
+    CATEGORICAL,
+    NAN_LEFT,
+    NEGATIVE_FRACTION_IS_ZERO,
+    SET_RIGHT,
+    WHOLE_CODES,
+    ZERO_MISSING,
+    ZERO_THRESHOLD,
+    Forest,
+)
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-40, 1e-35, -1e-35, 2e-35, 1e300, -1e300]
 
@@ -19,9 +28,13 @@ def random_forest(
     n_thresholds: int = 30,
     n_outputs: int = 1,
     vector_leaves: bool = False,
+    categorical: float = 0.0,
     **fields: object,
 ) -> Forest:
-    """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete")."""
+    """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete").
+
+    A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes.
+    """
     node_offsets, leaf_offsets = [0], [0]
     left: list[int] = []
     right: list[int] = []
@@ -43,6 +56,9 @@ def random_forest(
         with np.errstate(over="ignore"):
             threshold = threshold.astype(np.float32).astype(np.float64)
     fields.setdefault("sum_dtype", "float64")
+    routing = rng.choice(np.array([0, NAN_LEFT, ZERO_MISSING, NAN_LEFT | ZERO_MISSING], np.uint8), n_nodes)
+    if categorical:
+        fields |= _category_sets(rng, rng.random(n_nodes) < categorical, routing)
     return Forest(
         n_features=n_features,
         node_offsets=np.array(node_offsets, np.int64),
@@ -51,13 +67,27 @@ def random_forest(
         threshold=threshold,
         left=np.array(left, np.int32),
         right=np.array(right, np.int32),
-        routing=rng.choice(np.array([0, NAN_LEFT, ZERO_MISSING, NAN_LEFT | ZERO_MISSING], np.uint8), n_nodes),
+        routing=routing,
         leaf_value=rng.normal(size=(n_leaves, n_outputs if vector_leaves else 1)),
         n_outputs=n_outputs,
         tree_output=(np.arange(n_trees) % n_outputs).astype(np.int32),
         base_score=rng.normal(size=n_outputs),
         **fields,  # type: ignore[arg-type]
     )
+
+
+def _category_sets(rng: np.random.Generator, nodes: np.ndarray, routing: np.ndarray) -> dict[str, np.ndarray]:
+    """Make some nodes categorical: their routing (in place), and the forest's category sets."""
+    ways = [SET_RIGHT, NEGATIVE_FRACTION_IS_ZERO, WHOLE_CODES]
+    for way in ways:
+        routing[nodes & (rng.random(len(nodes)) < 0.5)] |= way
+    routing[nodes] |= CATEGORICAL
+    pool = [np.bitwise_and(*rng.integers(0, 1 << 32, (2, size), np.uint32)) for size in (0, 1, 1, 2, 3)]
+    sets = [pool[int(rng.integers(len(pool)))] if categorical else pool[0] for categorical in nodes]
+    return {
+        "category_offsets": np.cumsum([0, *(len(words) for words in sets)]),
+        "category_words": np.concatenate([*sets, np.zeros(0, np.uint32)]),
+    }
 
 
 def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int], list[int]]:
@@ -84,6 +114,10 @@ def probing_documents(rng: np.random.Generator, forest: Forest, n: int, dtype: t
     X = rng.normal(size=(n, forest.n_features)) * 1.5
     kind = rng.integers(0, 5, X.shape)
     X[kind == 1] = rng.choice(SPECIAL, int((kind == 1).sum()))
+    if forest.has_categories:
+        kind = np.where(rng.random(X.shape) < 0.6, 5, kind)
+        codes = rng.integers(-2, 100, X.shape) + rng.choice([0, 0, 0, 0.5, -1e-9], X.shape)
+        X = np.where(kind == 5, codes, X)
     with np.errstate(over="ignore"):
         X = X.astype(dtype)
     for f in range(forest.n_features):
@@ -136,7 +170,21 @@ def exit_leaf_by_walk(forest: Forest, tree: int, x: np.ndarray) -> int:
     while at >= 0:
         node = nodes + at
         value, routing = float(x[forest.feature[node]]), forest.routing[node]
-        missing = value != value or bool(routing & ZERO_MISSING and abs(value) <= ZERO_THRESHOLD)
-        goes_left = bool(routing & NAN_LEFT) if missing else value <= forest.threshold[node]
+        goes_left = value <= forest.threshold[node]
+        if routing & CATEGORICAL:
+            goes_left = _in_set(forest, node, value) != bool(routing & SET_RIGHT)
+        zero = not routing & CATEGORICAL and routing & ZERO_MISSING and abs(value) <= ZERO_THRESHOLD
+        if value != value or zero:
+            goes_left = bool(routing & NAN_LEFT)
         at = int(forest.left[node] if goes_left else forest.right[node])
     return int(leaves + ~at)
+
+
+def _in_set(forest: Forest, node: int, value: float) -> bool:
+    words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]
+    routing = int(forest.routing[node])
+    lowest = -1 if routing & NEGATIVE_FRACTION_IS_ZERO else 0
+    if not (value > lowest or value == lowest == 0) or value >= 32 * len(words):
+        return False
+    code = int(value)
+    return bool(int(words[code // 32]) >> code % 32 & 1) and not (routing & WHOLE_CODES and code != value)

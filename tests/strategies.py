@@ -54,5 +54,6 @@ def forests(draw: st.DrawFn, max_nodes: int = 2500) -> Drawn:
             "input_dtype": draw(st.sampled_from(["float64", "float32"])),
             "sum_dtype": draw(st.sampled_from(["float64", "float32"])),
             "base_first": draw(st.booleans()),
+            "categorical": draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
         },
     )

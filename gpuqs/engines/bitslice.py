@@ -32,11 +32,9 @@ class Bitslice(CpuEngine):
     max_words: ClassVar[int] = 20_000
 
     def supports(self, forest: Forest) -> str | None:
-        if forest.has_categories:
-            return "categorical splits are not evaluated yet"
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; programs hold {MAX_LEAVES}"
-        if 2 * forest.n_features > MAX_COLUMNS and (n := len(find_columns(forest))) > MAX_COLUMNS:
+        if (n := len(find_columns(forest))) > MAX_COLUMNS:
             return f"the trees test {n} columns; programs hold {MAX_COLUMNS}"
         if (most := most_thresholds(forest)) > MAX_THRESHOLDS:
             return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"

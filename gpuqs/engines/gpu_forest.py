@@ -93,7 +93,6 @@ class GpuForest:
     ----------
     device : GpuDevice
     forest : Forest
-        Numeric tests only.
     ranges : LeafRanges
     values : LeafValues
     settings : Settings
@@ -150,8 +149,12 @@ class GpuForest:
         def int32(array: np.ndarray) -> Any:
             return up(_padded(array.astype(np.int32).ravel()))
 
-        self.feature = int32(layout.columns.feature)
-        self.zero_missing = up(_padded(layout.columns.zero_missing))
+        self.readings = (
+            int32(layout.columns.feature),
+            up(_padded(layout.columns.routing)),
+            int32(layout.columns.set_offsets),
+            up(_padded(layout.columns.set_words)),
+        )
         self.test_offsets = int32(layout.tests.offsets)
         self.thresholds = {
             "float32": up(_padded(layout.threshold32)),
@@ -262,8 +265,7 @@ class GpuForest:
                 np.int64(column),
                 np.int32(n),
                 np.int32(self.n_columns),
-                self.feature,
-                self.zero_missing,
+                *self.readings,
                 values,
             ),
             shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if by_row else 0,

@@ -77,8 +77,6 @@ class QsGpu(Engine):
         self._settings = settings or Settings()
 
     def supports(self, forest: Forest) -> str | None:
-        if forest.has_categories:
-            return "it has categorical tests"
         bits = {"mask32": 32, "mask64": 64}.get(self._settings.form or "words", MAX_WORDS * 32)
         if forest.n_leaves > bits:
             return f"a tree has {forest.n_leaves:,} leaves, more than {bits:,}"

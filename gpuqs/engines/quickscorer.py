@@ -14,8 +14,6 @@ MAX_LEAVES = 64
 
 
 def _supports(forest: Forest) -> str | None:
-    if forest.has_categories:
-        return "categorical splits have no place in sorted thresholds"
     if forest.n_leaves > MAX_LEAVES:
         return f"a tree has {forest.n_leaves} leaves; bitvectors hold {MAX_LEAVES}"
     return None

@@ -19,6 +19,7 @@ from gpuqs.forest import (
     NAN_LEFT,
     NEGATIVE_FRACTION_IS_ZERO,
     SET_RIGHT,
+    WHOLE_CODES,
     ZERO_MISSING,
     ZERO_THRESHOLD,
     Forest,
@@ -49,6 +50,8 @@ def _passes_category(forest: Forest, node: int, x: np.ndarray) -> np.ndarray:
     lowest = -1.0 if routing & NEGATIVE_FRACTION_IS_ZERO else 0.0
     valid = (x > lowest if routing & NEGATIVE_FRACTION_IS_ZERO else x >= lowest) & (x < 32.0 * len(words))
     code = np.where(valid, x, 0.0).astype(np.int64)
+    if routing & WHOLE_CODES:
+        valid &= code == x
     found = np.zeros(len(x), bool)
     if len(words):
         found = valid & ((words[code // 32] >> (code % 32).astype(np.uint32)) & 1).astype(bool)

@@ -8,7 +8,7 @@ from gpuqs import cpu_fallback
 from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.nodes import build_walk
+from gpuqs.layout.nodes import build_walk, fits_walk
 
 
 class Walk(CpuEngine):
@@ -21,7 +21,7 @@ class Walk(CpuEngine):
     document_block: ClassVar[int] = 256
 
     def supports(self, forest: Forest) -> str | None:
-        return "categorical splits are not evaluated yet" if forest.has_categories else None
+        return None if fits_walk(forest) else "its trees and columns are too many for the links of a walk"
 
     def prepare(self, forest: Forest, precision: str) -> CpuProgram:
         layout = build_walk(forest, self.tree_block)

@@ -1,9 +1,14 @@
 """Columns: the distinct ways in which a forest reads a document's features.
 
-A column is a feature together with how its special values are read, so that engines meet one
-kind of missing value only, NaN: where LightGBM counts zeros as missing, the same feature may
-give two columns, one of which turns ``|x| <= 1e-35`` into NaN on loading. Features that no node
-tests give no column.
+A column is a feature together with how it is read, so that engines meet threshold tests and one kind
+of missing value only, NaN:
+
+- as it is;
+- with ``|x| <= 1e-35`` turned into NaN, where LightGBM counts zeros as missing;
+- through a category set: 0 where the category goes left, 1 where it goes right. Nodes with the same
+  set share the column, and test ``x <= 0.5``.
+
+A feature may give several columns; one that no node tests gives none.
 """
 
 from __future__ import annotations
@@ -13,7 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import CATEGORICAL, ZERO_MISSING, Forest
+from gpuqs.forest import (
+    CATEGORICAL,
+    NEGATIVE_FRACTION_IS_ZERO,
+    SET_RIGHT,
+    WHOLE_CODES,
+    ZERO_MISSING,
+    Forest,
+)
+
+#: The routing bits that say how a categorical node reads its feature; all below 64.
+_OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES
 
 
 @dataclass(frozen=True)
@@ -24,30 +39,59 @@ class Columns:
     ----------
     feature : int32 [C]
         Feature that the column reads.
-    zero_missing : uint8 [C]
-        1 where values with ``|x| <= ZERO_THRESHOLD`` become NaN.
+    routing : uint8 [C]
+        How: `gpuqs.forest.ZERO_MISSING`; or `CATEGORICAL` with `SET_RIGHT`,
+        `NEGATIVE_FRACTION_IS_ZERO` and `WHOLE_CODES`; or 0.
+    set_offsets : int64 [C + 1]
+        Column c's category set is ``set_words[set_offsets[c]:set_offsets[c + 1]]``.
+    set_words : uint32 [...]
+        Bitsets, as in `Forest.category_words`.
     of_node : int32 [N]
         Column that each node tests.
+    threshold : float64 [N]
+        What each node compares its column with: left iff ``x <= threshold``.
     """
 
     feature: npt.NDArray[np.int32]
-    zero_missing: npt.NDArray[np.uint8]
+    routing: npt.NDArray[np.uint8]
+    set_offsets: npt.NDArray[np.int64]
+    set_words: npt.NDArray[np.uint32]
     of_node: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.feature)
 
 
 def find_columns(forest: Forest) -> Columns:
-    """The distinct (feature, zero is missing) pairs that the forest's numeric nodes test."""
-    zero_missing = (forest.routing & (ZERO_MISSING | CATEGORICAL)) == ZERO_MISSING
-    key = forest.feature.astype(np.int64) * 2 + zero_missing
-    distinct, of_node = np.unique(key, return_inverse=True)
+    """The distinct (feature, how it is read) pairs that the forest's nodes test."""
+    categorical = (forest.routing & CATEGORICAL) != 0
+    how = np.where(categorical, forest.routing & _OF_CATEGORIES, forest.routing & ZERO_MISSING)
+    sets = _number_sets(forest, np.flatnonzero(categorical))
+    key = forest.feature.astype(np.int64) << 32 | sets << 6 | how
+    _, first, of_node = np.unique(key, return_index=True, return_inverse=True)
+    n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
+    offsets = np.concatenate([[0], np.cumsum(n_words)])
+    word = np.repeat(forest.category_offsets[:-1][first] - offsets[:-1], n_words) + np.arange(offsets[-1])
     return Columns(
-        feature=(distinct // 2).astype(np.int32),
-        zero_missing=(distinct % 2).astype(np.uint8),
+        feature=forest.feature[first],
+        routing=how[first].astype(np.uint8),
+        set_offsets=offsets,
+        set_words=forest.category_words[word],
         of_node=of_node.astype(np.int32),
+        threshold=np.where(categorical, 0.5, forest.threshold),
     )
+
+
+def _number_sets(forest: Forest, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A number for each category set, the same for equal ones; 0 for the other nodes."""
+    numbers: dict[bytes, int] = {}
+    of_node = np.zeros(forest.n_nodes, np.int64)
+    bounds = forest.category_offsets
+    for node in nodes.tolist():
+        words = forest.category_words[bounds[node] : bounds[node + 1]].tobytes()
+        of_node[node] = numbers.setdefault(words, len(numbers) + 1)
+    return of_node
 
 
 def round_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

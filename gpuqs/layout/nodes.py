@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
+from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
 
@@ -47,25 +47,30 @@ class WalkLayout:
     leaf: npt.NDArray[np.int32]
 
 
+def fits_walk(forest: Forest) -> bool:
+    """Whether links of 32 bits hold the forest's columns and the distances inside its trees."""
+    return (2 * forest.n_leaves).bit_length() + _column_bits(find_columns(forest)) <= 31
+
+
+def _column_bits(columns: Columns) -> int:
+    return max(len(columns) - 1, 0).bit_length()
+
+
 def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
-    """Lay a forest of numeric tests out for a walk, in blocks of ``tree_block`` trees."""
-    if (forest.routing & CATEGORICAL).any():
-        raise ValueError("walk holds numeric tests only")
+    """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
     columns, ranges = find_columns(forest), number_leaves(forest)
     n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
     left, right = _children(forest)
     tree_offsets = forest.node_offsets + forest.leaf_offsets
     place = _places(forest, left, right, tree_offsets)
 
-    column_bits = max(len(columns) - 1, 0).bit_length()
+    column_bits = _column_bits(columns)
     distance = place[left] - place[:n_nodes]
-    if distance.max(initial=0) >> (31 - column_bits):
-        raise ValueError("a tree is too large for the links of a walk")
     nan_left = (forest.routing & NAN_LEFT) != 0
     item64 = np.zeros(n_items, ITEM64)
     item64["threshold"] = np.inf
     item64["link"] = 1 << column_bits
-    item64["threshold"][place[:n_nodes]] = forest.threshold
+    item64["threshold"][place[:n_nodes]] = columns.threshold
     link = distance << (column_bits + 1) | nan_left.astype(np.int64) << column_bits | columns.of_node
     item64["link"][place[:n_nodes]] = link
     item32 = np.zeros(n_items, ITEM32)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
+from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
 
@@ -82,10 +82,9 @@ class QuickScorerLayout:
         return self.tests.mask.dtype.itemsize * 8
 
 
-def numeric_nodes(forest: Forest) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The forest's threshold tests, and those of them that send a missing value right."""
-    numeric = np.flatnonzero((forest.routing & CATEGORICAL) == 0)
-    return numeric, numeric[(forest.routing[numeric] & NAN_LEFT) == 0]
+def nan_right(forest: Forest) -> npt.NDArray[np.int64]:
+    """The nodes that send a missing value right."""
+    return np.flatnonzero((forest.routing & NAN_LEFT) == 0)
 
 
 def sort_tests(
@@ -95,7 +94,7 @@ def sort_tests(
     tree = forest.node_tree[nodes]
     block = np.searchsorted(block_offsets, tree, "right") - 1
     column = columns.of_node[nodes]
-    order = np.lexsort((tree, forest.threshold[nodes], column, block))
+    order = np.lexsort((tree, columns.threshold[nodes], column, block))
     nodes, tree, block, column = nodes[order], tree[order], block[order], column[order]
     n_blocks = len(block_offsets) - 1
     bounds = np.arange(n_blocks * len(columns) + 1)
@@ -119,28 +118,27 @@ def build_quickscorer(forest: Forest, tree_block: int, mask_bits: int) -> QuickS
     Parameters
     ----------
     forest : Forest
-        Numeric tests only, at most ``mask_bits`` leaves a tree.
+        At most ``mask_bits`` leaves a tree.
     tree_block : int
         τ, the number of trees per block.
     mask_bits : {8, 16, 32, 64}
     """
     columns, ranges = find_columns(forest), number_leaves(forest)
     block_offsets = np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
-    numeric, nan_right = numeric_nodes(forest)
 
     def tuples(nodes: np.ndarray) -> Tuples:
         tests = sort_tests(forest, columns, block_offsets, nodes)
         mask = _masks(ranges.first[tests.node], ranges.middle[tests.node], mask_bits)
         return Tuples(offsets=tests.offsets, node=tests.node, tree=tests.tree, mask=mask)
 
-    tests = tuples(numeric)
-    threshold = np.ascontiguousarray(forest.threshold[tests.node])
+    tests = tuples(np.arange(forest.n_nodes))
+    threshold = np.ascontiguousarray(columns.threshold[tests.node])
     return QuickScorerLayout(
         columns=columns,
         ranges=ranges,
         block_offsets=block_offsets,
         tests=tests,
-        missing=tuples(nan_right),
+        missing=tuples(nan_right(forest)),
         threshold64=threshold,
         threshold32=round_down(threshold),
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
+from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 
 #: Most thresholds that a column may have: ranks fit 16 bits.
@@ -59,7 +59,9 @@ class RankTables:
 
     def part(self, nodes: slice) -> RankTables:
         """The same tables for a range of the forest's nodes: documents are ranked alike."""
-        columns = replace(self.columns, of_node=self.columns.of_node[nodes])
+        columns = replace(
+            self.columns, of_node=self.columns.of_node[nodes], threshold=self.columns.threshold[nodes]
+        )
         return replace(self, columns=columns, of_node=self.of_node[nodes])
 
     @property
@@ -72,17 +74,15 @@ class RankTables:
 def most_thresholds(forest: Forest) -> int:
     """The largest number of distinct thresholds of one column."""
     columns = find_columns(forest)
-    pairs = np.unique(np.stack([columns.of_node, forest.threshold]), axis=1) if forest.n_nodes else np.zeros((2, 0))
+    pairs = np.unique(np.stack([columns.of_node, columns.threshold]), axis=1) if forest.n_nodes else np.zeros((2, 0))
     return int(np.bincount(pairs[0].astype(np.int64)).max(initial=0))
 
 
 def build_ranks(forest: Forest) -> RankTables:
-    """Rank tables of a forest of numeric tests, at most `MAX_THRESHOLDS` thresholds a column."""
-    if (forest.routing & CATEGORICAL).any():
-        raise ValueError("ranks hold numeric tests only")
+    """Rank tables of a forest, at most `MAX_THRESHOLDS` thresholds a column."""
     columns = find_columns(forest)
-    order = np.lexsort((forest.threshold, columns.of_node))
-    column, threshold = columns.of_node[order], forest.threshold[order]
+    order = np.lexsort((columns.threshold, columns.of_node))
+    column, threshold = columns.of_node[order], columns.threshold[order]
     is_new = np.ones(len(order), bool)
     is_new[1:] = (column[1:] != column[:-1]) | (threshold[1:] != threshold[:-1])
     offsets = np.searchsorted(column[is_new], np.arange(len(columns) + 1)).astype(np.int64)

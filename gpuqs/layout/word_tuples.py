@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.quickscorer import SortedTests, numeric_nodes, sort_tests
+from gpuqs.layout.quickscorer import SortedTests, nan_right, sort_tests
 
 WORD_DTYPES = {32: np.uint32, 64: np.uint64}
 
@@ -128,7 +128,6 @@ def build_word_tuples(
     Parameters
     ----------
     forest : Forest
-        Numeric tests only.
     block_offsets : int32 [B + 1]
         First tree of each tree block, and the number of trees; at most `MAX_SLOTS` words a block.
     word_bits : {32, 64}
@@ -137,21 +136,20 @@ def build_word_tuples(
     slot_offsets = np.concatenate([[0], np.cumsum(words_per_tree(forest, word_bits))]).astype(np.int32)
     if np.diff(slot_offsets[block_offsets]).max(initial=0) > MAX_SLOTS:
         raise ValueError(f"a tree block holds more than {MAX_SLOTS} words; use smaller tree blocks")
-    numeric, nan_right = numeric_nodes(forest)
 
     def tuples(nodes: np.ndarray) -> WordTuples:
         tests = sort_tests(forest, columns, block_offsets, nodes)
         return _split_words(tests, ranges, block_offsets, slot_offsets, word_bits)
 
-    tests = tuples(numeric)
-    threshold = np.ascontiguousarray(forest.threshold[tests.node])
+    tests = tuples(np.arange(forest.n_nodes))
+    threshold = np.ascontiguousarray(columns.threshold[tests.node])
     return WordLayout(
         columns=columns,
         ranges=ranges,
         block_offsets=block_offsets,
         slot_offsets=slot_offsets,
         tests=tests,
-        missing=tuples(nan_right),
+        missing=tuples(nan_right(forest)),
         threshold64=threshold,
         threshold32=round_down(threshold),
     )

@@ -6,9 +6,8 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from trained import LIGHTGBM, documents, lightgbm_trained, rows
+from trained import LIGHTGBM, documents, lightgbm_trained
 
-import gpuqs
 from gpuqs.engines import ENGINES
 from gpuqs.errors import UnsupportedModelError
 
@@ -109,13 +108,3 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
         np.testing.assert_allclose(predict("value"), trained.booster.predict(X, **part), rtol=1e-14)
         leaves = trained.booster.predict(X, pred_leaf=True, **part)
         np.testing.assert_array_equal(predict("leaf"), leaves)
-
-
-def test_categorical_splits_are_refused_by_name() -> None:
-    X, target = rows(np.random.default_rng(0))
-    X[:, 5] += 3
-    data = lgb.Dataset(X, target + 10 * (X[:, 5] % 2), categorical_feature=[5])
-    booster = lgb.train({"verbose": -1, "num_threads": 1, "min_data_per_group": 5, "cat_smooth": 1}, data, 5)
-    assert "num_cat=1" in booster.model_to_string()
-    with pytest.raises(UnsupportedModelError, match="categorical splits"):
-        gpuqs.from_model(booster)

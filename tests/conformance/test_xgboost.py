@@ -6,9 +6,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from trained import XGBOOST, documents, rows, xgboost_trained
+from trained import XGBOOST, documents, xgboost_trained
 
-import gpuqs
 from gpuqs.engines import ENGINES
 from gpuqs.errors import UnsupportedModelError
 
@@ -89,14 +88,3 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
     for engine in ("auto", "qs", "walk"):
         got = trained.model.predict(X, "raw", trees=slice(first * k, (first + n) * k), engine=engine)
         np.testing.assert_array_equal(got, raw)
-
-
-def test_categorical_splits_are_refused_by_name() -> None:
-    X, target = rows(np.random.default_rng(0))
-    X[:, 5] += 3
-    types = ["q"] * 5 + ["c"] + ["q"] * 2
-    data = xgb.DMatrix(X, target + 3 * (X[:, 5] % 2), feature_types=types, enable_categorical=True)
-    booster = xgb.train({"tree_method": "hist", "nthread": 1}, data, 5)
-    assert any(booster.trees_to_dataframe()["Category"].notna())
-    with pytest.raises(UnsupportedModelError, match="categorical splits"):
-        gpuqs.from_model(booster)

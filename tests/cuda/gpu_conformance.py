@@ -61,6 +61,8 @@ CASES = [
     Case("vector leaves, 64-bit", {"n_outputs": 2, "vector_leaves": True}, Settings(form="mask64")),
     Case("float32 forest", {"sum_dtype": "float32", "input_dtype": "float32"}, dtype=np.float32),
     Case("float32 forest, float64 documents", {"sum_dtype": "float32", "input_dtype": "float32"}),
+    Case("category sets", {"categorical": 0.5, "max_leaves": 40}),
+    Case("category sets, float32 documents", {"categorical": 0.5, "max_leaves": 40}, dtype=np.float32),
     Case("base score last, averages", {"base_first": False, "average": True}),
     *(Case(f"{n} documents", {"max_leaves": 33}, n_documents=n) for n in (0, 1, 31, 32)),
 ]

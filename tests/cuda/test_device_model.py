@@ -13,8 +13,8 @@ from gpu_conformance import expected
 
 from gpuqs.device_model import MAX_PROGRAMS, DeviceModel
 from gpuqs.engines.reference import Reference
-from gpuqs.errors import InputError, UnsupportedModelError
-from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
 from gpuqs.links import to_values
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
@@ -137,14 +137,6 @@ def test_wrong_input_is_refused(device: EmulatedDevice) -> None:
         model.predict(documents, precision="half")
     with pytest.raises(ValueError, match="precision='exact'"):
         model.predict(documents, "per_tree", precision="fast")
-
-
-def test_a_forest_with_categories_is_refused_by_name(device: EmulatedDevice) -> None:
-    forest, _ = make()
-    routing = np.full_like(forest.routing, CATEGORICAL)
-    fields = {name: getattr(forest, name) for name in forest.__dataclass_fields__}
-    with pytest.raises(UnsupportedModelError, match="categorical"):
-        DeviceModel(Forest(**(fields | {"routing": routing})), device)
 
 
 def test_the_model_is_copied_to_the_device_once(device: EmulatedDevice) -> None:

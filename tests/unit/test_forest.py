@@ -95,7 +95,7 @@ def int32(*values: int) -> np.ndarray:
         ({"feature": int32(0, 3, 2)}, 1, "feature", r"node 1: feature is not in \[0, 3\)"),
         ({"feature": int32(0, 1, -1)}, 1, "feature", "node 2: feature is not in"),
         ({"threshold": np.array([0.5, np.nan, 2])}, 1, "threshold", "node 1: threshold is NaN"),
-        ({"routing": np.array([0, 0, 32], np.uint8)}, 1, "routing", "node 2: unknown routing bits"),
+        ({"routing": np.array([0, 0, 64], np.uint8)}, 1, "routing", "node 2: unknown routing bits"),
         (
             {"leaf_value": np.array([[0], [1], [np.nan], [3], [4.0]])},
             1,

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from forests import random_forest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpuqs.forest import CATEGORICAL, ZERO_MISSING, Forest
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, ZERO_MISSING
 from gpuqs.layout.columns import find_columns, round_down
 
 
 def test_columns_are_the_distinct_readings_of_tested_features() -> None:
     forest = random_forest(np.random.default_rng(0), n_trees=6, max_leaves=5, n_features=50)
     columns = find_columns(forest)
-    pairs = list(zip(columns.feature.tolist(), columns.zero_missing.tolist(), strict=True))
-    zero_missing = (forest.routing & ZERO_MISSING) != 0
-    of_nodes = list(zip(forest.feature.tolist(), zero_missing.astype(int).tolist(), strict=True))
+    pairs = list(zip(columns.feature.tolist(), columns.routing.tolist(), strict=True))
+    of_nodes = list(zip(forest.feature.tolist(), (forest.routing & ZERO_MISSING).tolist(), strict=True))
     assert pairs == sorted(set(of_nodes)), "once each, and none for features that are not tested"
     assert [pairs[c] for c in columns.of_node] == of_nodes
 
 
-def test_categorical_nodes_have_no_missing_zeros() -> None:
-    forest: Forest = random_forest(np.random.default_rng(0), n_trees=3)
-    routing = np.full(forest.n_nodes, ZERO_MISSING | CATEGORICAL, np.uint8)
-    assert not find_columns(replace(forest, routing=routing)).zero_missing.any()
+def test_nodes_share_the_column_of_their_category_set() -> None:
+    forest = random_forest(np.random.default_rng(3), n_trees=30, max_leaves=12, categorical=0.5)
+    columns = find_columns(forest)
+    readings = {}
+    for node in range(forest.n_nodes):
+        column, categorical = columns.of_node[node], bool(forest.routing[node] & CATEGORICAL)
+        words = forest.category_words[slice(*forest.category_offsets[node : node + 2])].tolist()
+        of_column = columns.set_words[slice(*columns.set_offsets[column : column + 2])].tolist()
+        assert of_column == (words if categorical else [])
+        assert columns.threshold[node] == (0.5 if categorical else forest.threshold[node])
+        how = int(forest.routing[node]) & ~NAN_LEFT & (~ZERO_MISSING if categorical else 0xFF)
+        assert (columns.feature[column], columns.routing[column]) == (forest.feature[node], how)
+        readings[forest.feature[node], how, tuple(words if categorical else [])] = column
+    assert sorted(readings.values()) == list(range(len(columns))), "one column for each reading"
 
 
 def test_no_nodes_no_columns() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from forests import exit_leaf_by_walk, probing_documents, random_forest
 
-from gpuqs.forest import CATEGORICAL, ZERO_THRESHOLD
+from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
 from gpuqs.layout.columns import round_down
 from gpuqs.layout.nodes import WalkLayout, build_walk
 
@@ -42,7 +40,7 @@ def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_feat
     columns = layout.columns
     for document in probing_documents(rng, forest, 20, dtype):
         x = document[columns.feature].astype(np.float64)
-        x[(columns.zero_missing == 1) & (np.abs(x) <= ZERO_THRESHOLD)] = np.nan
+        x[(columns.routing == ZERO_MISSING) & (np.abs(x) <= ZERO_THRESHOLD)] = np.nan
         for tree in range(forest.n_trees):
             leaf = exit_leaf_by_walk(forest, tree, document)
             assert walked(layout, items, tree, x) == layout.ranges.position[leaf]
@@ -52,9 +50,3 @@ def test_thresholds_for_float32_are_rounded_down() -> None:
     layout = build_walk(random_forest(np.random.default_rng(0)), 64)
     np.testing.assert_array_equal(layout.item32["threshold"], round_down(layout.item64["threshold"]))
     np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])
-
-
-def test_categorical_tests_are_refused() -> None:
-    forest = random_forest(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="numeric tests only"):
-        build_walk(replace(forest, routing=np.full(forest.n_nodes, CATEGORICAL, np.uint8)), 64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from forests import exit_leaf_by_walk, probing_documents, random_forest
 
-from gpuqs.forest import NAN_LEFT, ZERO_THRESHOLD, Forest
+from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.layout.columns import round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.quickscorer import QuickScorerLayout, Tuples, build_quickscorer, mask_bits_for
@@ -93,7 +93,7 @@ def test_the_algorithm_over_the_arrays_finds_the_exit_leaves(case: tuple) -> Non
         for block in range(len(layout.block_offsets) - 1):
             for column in range(len(layout.columns)):
                 value = float(x[layout.columns.feature[column]])
-                if layout.columns.zero_missing[column] and abs(value) <= ZERO_THRESHOLD:
+                if layout.columns.routing[column] == ZERO_MISSING and abs(value) <= ZERO_THRESHOLD:
                     value = np.nan
                 for tuples, at in false_tests(layout, block, column, value):
                     tree = layout.block_offsets[block] + tuples.tree[at]

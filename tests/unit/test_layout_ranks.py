@@ -10,7 +10,7 @@ from forests import forest_of_stumps, random_forest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpuqs.forest import CATEGORICAL, NAN_LEFT
+from gpuqs.forest import NAN_LEFT
 from gpuqs.layout.ranks import (
     MAX_THRESHOLDS,
     REGISTER_FLOATS,
@@ -140,12 +140,6 @@ def test_columns_share_thresholds_of_equal_value_only() -> None:
         planes = tables.plane_offsets[column + 1] - tables.plane_offsets[column]
         assert planes == tables.n_bits[column] + tables.marks_missing[column]
     assert most_thresholds(forest) == np.diff(tables.offsets).max()
-
-
-def test_categorical_tests_are_refused() -> None:
-    forest = forest_of_stumps(np.arange(3.0), np.random.default_rng(0))
-    with pytest.raises(ValueError, match="numeric tests only"):
-        build_ranks(replace(forest, routing=np.full(3, CATEGORICAL, np.uint8)))
 
 
 def test_no_nodes() -> None:

@@ -16,7 +16,7 @@ from gpuqs import cpu_fallback
 from gpuqs import model as model_module
 from gpuqs.engines import ENGINES
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
-from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.forest import Forest
 from gpuqs.model import Model
 
 
@@ -229,13 +229,6 @@ def test_auto_is_one_of_the_engines_that_can() -> None:
         for n in (0, 1, 2, 10, 63, 64, 100_000):
             assert model.engines()[model.engine_for(n)] is None
             assert model.engine_for(n) != "reference"
-
-
-def test_categorical_models_are_refused_by_name() -> None:
-    forest = random_forest(np.random.default_rng(0), source="LightGBM 4")
-    routing = forest.routing | np.uint8(CATEGORICAL)
-    with pytest.raises(UnsupportedModelError, match="LightGBM 4 model has categorical splits"):
-        Model(Forest(**{**vars_of(forest), "routing": routing}))
 
 
 def vars_of(forest: Forest) -> dict[str, Any]:
