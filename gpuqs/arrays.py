@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuqs.categories import arrow_codes, pandas_codes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -107,30 +108,59 @@ def _score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
 def _from_frame(X: Any, forest: Forest) -> Documents:
     take = columns_of([str(c) for c in X.columns], all(isinstance(c, str) for c in X.columns), forest)
     frame = X if take is None else X.iloc[:, take]
-    dtypes = [getattr(d, "numpy_dtype", d) for d in frame.dtypes]
-    for name, dtype in zip(frame.columns, dtypes, strict=True):
-        if not isinstance(dtype, np.dtype) or dtype.kind not in "fiub":
+    dtypes, coded = [], {}
+    for feature, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
+        plain = getattr(dtype, "numpy_dtype", dtype)
+        numeric = isinstance(plain, np.dtype) and plain.kind in "fiub"
+        codes = pandas_codes(frame.iloc[:, feature], numeric, forest, feature)
+        if codes is not None:
+            coded[feature] = codes
+        elif numeric:
+            dtypes.append(plain)
+        else:
             raise InputError(f"column {name!r} has dtype {dtype}; documents hold numbers only")
     # As LightGBM does: the type that holds every column and float32.
     dtype = _score_dtype(np.result_type(np.float32, *dtypes), forest)
-    return Documents(
-        len(X), lambda start, stop: frame.iloc[start:stop].to_numpy(dtype=dtype, na_value=np.nan)
-    )
+    uncoded = [feature for feature in range(frame.shape[1]) if feature not in coded]
+    numbers = frame.iloc[:, uncoded] if coded else frame
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        rows = numbers.iloc[start:stop].to_numpy(dtype=dtype, na_value=np.nan)
+        if not coded:
+            return rows
+        out = np.empty((stop - start, frame.shape[1]), dtype)
+        out[:, uncoded] = rows
+        for feature, codes in coded.items():
+            out[:, feature] = codes(start, stop)
+        return out
+
+    return Documents(len(X), chunk)
+
+
+def _is_number(arrow_type: Any) -> bool:
+    return _ARROW_NUMBER.fullmatch(str(arrow_type)) is not None
 
 
 def _from_table(X: Any, forest: Forest) -> Documents:
     names = list(X.column_names)
     take = columns_of(names, True, forest)
     indices = range(len(names)) if take is None else take
-    for index in indices:
+    coded = {}
+    for feature, index in enumerate(indices):
         kind = X.schema.field(index).type
-        if not _ARROW_NUMBER.fullmatch(str(kind)):
+        codes = arrow_codes(X.column(index), _is_number, forest, feature)
+        if codes is not None:
+            coded[feature] = codes
+        elif not _is_number(kind):
             raise InputError(f"column {names[index]!r} has type {kind}, not a number")
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X.slice(start, stop - start)
         out = np.empty((stop - start, forest.n_features), np.float64)
         for to, index in enumerate(indices):
+            if to in coded:
+                out[:, to] = coded[to](start, stop)
+                continue
             column = rows.column(index)
             out[:, to] = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(False)
         return out

@@ -13,6 +13,7 @@ import xgboost as xgb
 from forests import probing_documents, threshold_documents
 
 import gpuqs
+from gpuqs.forest import CATEGORICAL
 from gpuqs.model import Model
 
 N_ROWS = 1000
@@ -67,6 +68,28 @@ def of_odd_scales_within_float32(rng: np.random.Generator) -> Rows:
     return X * np.array([1, 1, 1, 1, 1, 1, 1, 1e-290]), target
 
 
+def with_categories(rng: np.random.Generator) -> Rows:
+    """Features 1 and 5 hold codes: 40 of them and 7, some missing."""
+    X, _ = rows(rng)
+    X[:, 1], X[:, 5] = rng.integers(0, 40, len(X)), rng.integers(0, 7, len(X))
+    target = X[:, 0] + rng.normal(size=40)[X[:, 1].astype(int)] + 2 * (X[:, 5] % 3 == 1)
+    X[rng.random(len(X)) < 0.1, 1] = np.nan
+    return X, target
+
+
+def category_frame(kind: str) -> tuple[Any, np.ndarray]:
+    """A pandas frame whose columns c1 and c5 are categorical, of texts or of numbers, and a target."""
+    import pandas as pd
+
+    X, target = with_categories(np.random.default_rng(4))
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    for name in ("c1", "c5"):
+        codes = frame[name].fillna(-1).astype(int)
+        known = [f"shade {10 * i}" if kind == "text" else 10 * i + 3 for i in range(40)]
+        frame[name] = pd.Categorical.from_codes(codes, categories=known).remove_unused_categories()
+    return frame, target
+
+
 def two_features(rng: np.random.Generator) -> Rows:
     X, target = rows(rng, 3000)
     return X[:, [0, 7]], target
@@ -80,6 +103,8 @@ class Recipe:
     rows: Callable[[np.random.Generator], Rows] = rows
     label: str = "value"
     n_trees: int = 20
+    #: Features whose values are category codes.
+    categorical: tuple[int, ...] = ()
     #: What the model must show for its test to mean something: a minimum of each.
     at_least: dict[str, int] = field(default_factory=dict)
 
@@ -129,6 +154,25 @@ LIGHTGBM = {
     ),
     "monotone": Recipe({"monotone_constraints": [1, 0, 0, 0, 0, 0, 0, -1]}),
     "extra_trees": Recipe({"extra_trees": True}),
+    "categories": Recipe(
+        {"min_data_per_group": 5, "cat_smooth": 1, "max_cat_to_onehot": 1},
+        with_categories,
+        categorical=(1, 5),
+        at_least={"categorical nodes": 40},
+    ),
+    "categories one-hot": Recipe(
+        {"max_cat_to_onehot": 64, "min_data_per_group": 5},
+        with_categories,
+        categorical=(1, 5),
+        at_least={"categorical nodes": 40},
+    ),
+    "categories, 300 leaves": Recipe(
+        {"num_leaves": 300, "min_data_in_leaf": 1, "min_data_per_group": 1, "cat_smooth": 1, "cat_l2": 0},
+        with_categories,
+        n_trees=8,
+        categorical=(1, 5),
+        at_least={"leaves": 257, "categorical nodes": 40},
+    ),
 }
 
 XGBOOST = {
@@ -166,6 +210,19 @@ XGBOOST = {
         at_least={"thresholds": 258},
     ),
     "approx": Recipe({"tree_method": "approx"}),
+    "categories": Recipe(
+        {"max_cat_to_onehot": 1}, with_categories, categorical=(1, 5), at_least={"categorical nodes": 40}
+    ),
+    "categories one-hot": Recipe(
+        {"max_cat_to_onehot": 64}, with_categories, categorical=(1, 5), at_least={"categorical nodes": 40}
+    ),
+    "categories of classes": Recipe(
+        {"objective": "multi:softprob", "num_class": 3},
+        with_categories,
+        label="class",
+        categorical=(1, 5),
+        at_least={"categorical nodes": 40},
+    ),
 }
 
 
@@ -179,16 +236,25 @@ def lightgbm_trained(name: str) -> Trained:
     X, target = recipe.rows(np.random.default_rng(17))
     defaults = {"verbose": -1, "num_threads": 1, "seed": 1, "deterministic": True, "min_data_in_leaf": 5}
     group = _of_lambdarank_groups(len(X)) if recipe.label == "grade" else None
-    data = lgb.Dataset(X, labels(recipe.label, target), group=group)
+    data = lgb.Dataset(
+        X, labels(recipe.label, target), group=group, categorical_feature=list(recipe.categorical)
+    )
     booster = lgb.train({**defaults, **recipe.params}, data, recipe.n_trees)
     return _checked(booster, recipe, X)
+
+
+def xgb_matrix(X: np.ndarray, recipe: Recipe, **fields: Any) -> xgb.DMatrix:
+    if recipe.categorical:
+        kinds = ["c" if i in recipe.categorical else "q" for i in range(X.shape[1])]
+        fields |= {"feature_types": kinds, "enable_categorical": True}
+    return xgb.DMatrix(X, **fields)
 
 
 @cache
 def xgboost_trained(name: str) -> Trained:
     recipe = XGBOOST[name]
     X, target = recipe.rows(np.random.default_rng(17))
-    data = xgb.DMatrix(X, labels(recipe.label, target))
+    data = xgb_matrix(X, recipe, label=labels(recipe.label, target))
     if recipe.label == "grade":
         data.set_group(_of_lambdarank_groups(len(X)))
     booster = xgb.train({"nthread": 1, "seed": 1, **recipe.params}, data, recipe.n_trees)
@@ -200,6 +266,7 @@ def _checked(booster: Any, recipe: Recipe, X: np.ndarray) -> Trained:
     forest = model.forest
     shown = {
         "leaves": model.n_leaves,
+        "categorical nodes": int(((forest.routing & CATEGORICAL) != 0).sum()),
         "thresholds": max(
             (len(np.unique(forest.threshold[forest.feature == f])) for f in range(forest.n_features)),
             default=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -37,6 +38,9 @@ _MAX_LINES: Final = 1000
 
 #: Lines that end the trees; the first from 2.2 on, the second before.
 _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
+
+#: The last line of a model that was trained on a data frame with categories.
+_PANDAS: Final = b"\npandas_categorical:"
 
 _TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
 
@@ -106,7 +110,7 @@ def _read(data: bytes) -> Forest:
     end = next((place for place in ends if place != -1), -1)
     if end == -1:
         raise ModelFormatError("the file is cut short: no line 'end of trees'; save or copy the model anew")
-    header = _Header(data[: first if first != -1 else end])
+    header = _Header(data[: first if first != -1 else end], data[end:].partition(_PANDAS)[2])
     trees = _Trees()
     if first != -1:
         trees.read(data, first, end)
@@ -115,10 +119,11 @@ def _read(data: bytes) -> Forest:
 
 
 class _Header:
-    """The lines before the first tree."""
+    """The lines before the first tree, and the one on the categories of a data frame."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, pandas: bytes) -> None:
         self.fields = _fields(text)
+        self.pandas = pandas
         self.n_features = self._count("max_feature_idx", 0, _INT32_MAX - 1) + 1
         n_classes = self._count("num_class", 1, _MAX_OUTPUTS)
         self.n_outputs = n_classes
@@ -140,6 +145,22 @@ class _Header:
             )
         names = tuple(text.decode(errors="replace").split(" ")) if text else ()
         return () if all(name == f"Column_{i}" for i, name in enumerate(names)) else names
+
+    @property
+    def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
+        """The categories of the data frame that the model was trained on, as in `Forest`.
+
+        The file lists them for the frame's categorical columns in turn, and tells which columns these
+        were by feature_infos alone: "[low:high]" is numeric, "none" a constant of either kind.
+        """
+        lists = _category_lists(self.pandas)
+        infos = _squeezed(self.fields.get(b"feature_infos", b"")).split(b" ")
+        for other in ((b"[", b"none"), (b"[",)):
+            features = [i for i, info in enumerate(infos) if not info.startswith(other)]
+            if lists and len(features) == len(lists) and len(infos) == self.n_features:
+                found = dict(zip(features, lists, strict=True))
+                return tuple(found.get(i) for i in range(self.n_features))
+        return ()
 
     def check_tree_sizes(self, starts: list[int]) -> None:
         """Refuse files whose trees are not where the line tree_sizes (absent before 2.1) says."""
@@ -302,6 +323,7 @@ class _Trees:
             category_offsets=category_offsets,
             category_words=category_words,
             feature_names=header.feature_names,
+            categories=header.categories,
             source=header.source,
             objective=header.objective,
         )
@@ -378,6 +400,18 @@ def _link(objective: str) -> tuple[str, float]:
     if not 0.0 < scale < np.inf:
         raise ModelFormatError("sigmoid: is missing or not a positive number", field="objective")
     return link, scale
+
+
+def _category_lists(text: bytes) -> list[tuple[Any, ...]]:
+    """The lists of the line pandas_categorical, a JSON array of arrays, or null."""
+    try:
+        lists = json.loads(text.partition(b"\n")[0] or b"null") or []
+        lists = [tuple(values) for values in lists]
+    except (ValueError, TypeError, RecursionError):
+        lists = [(None,)]
+    if not all(isinstance(value, (str, int, float)) for values in lists for value in values):
+        raise ModelFormatError("is not a JSON array of arrays of values", field="pandas_categorical")
+    return lists
 
 
 def _fields(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:

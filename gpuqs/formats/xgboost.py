@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -72,7 +73,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     ModelFormatError
         The model is damaged or hostile.
     UnsupportedModelError
-        The model is sound but is no ensemble of trees, or holds string categories.
+        The model is sound but is no ensemble of trees.
     """
     return _read(data, source)[0]
 
@@ -163,11 +164,6 @@ def _forest(document: Any, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
         )
     trees = get(model, "trees", list)
     nodes = read_nodes(list(trees), n_outputs)
-    if nodes.categorical.any() and any(map(_encodes, get(get(model, "cats", dict, {}), "enc", list, []))):
-        raise UnsupportedModelError(
-            f"{source}: the model recodes the categories of a data frame, which is not evaluated; "
-            "train it on integer codes (a NumPy array, with feature_types 'c' for the categorical columns)"
-        )
     weight = booster.get("weight_drop", model.get("weight_drop"))
     weight = np.ones(len(trees), np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
@@ -196,6 +192,7 @@ def _forest(document: Any, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
         base_first=True,
         link=_OBJECTIVES[objective][0],
         feature_names=tuple(names),
+        categories=_categories(get(model, "cats", dict, {}), n_features),
         source=".".join(["XGBoost", *map(str, version[:2])]).replace(".", " ", 1),
         objective=objective,
     )
@@ -209,10 +206,26 @@ def _version(document: dict[str, Any]) -> tuple[int, ...]:
     return tuple(numbers(version, "version", np.int64).tolist())
 
 
-def _encodes(column: Any) -> bool:
-    """Whether a column of ``cats.enc`` holds categories."""
-    values = column.get("values") if isinstance(column, dict) else None
-    return isinstance(values, (list, np.ndarray)) and len(values) > 0
+def _categories(cats: dict[str, Any], n_features: int) -> tuple[tuple[Any, ...] | None, ...]:
+    """The categories of the data frame that the model was trained on, from 3.1 on, as in `Forest`."""
+    columns = get(cats, "enc", list, [])
+    if len(columns) not in (0, n_features):
+        raise ModelFormatError(f"{len(columns)} columns for {n_features} features", field="cats.enc")
+    found = [_column_categories(column) for column in columns]
+    return tuple(found) if any(found) else ()
+
+
+def _column_categories(column: Any) -> tuple[Any, ...] | None:
+    """The categories of one column: whole numbers, or texts as UTF-8 bytes one after another."""
+    values = numbers(get(column, "values", list), "cats.enc.values", np.int64)
+    offsets = numbers(get(column, "offsets", list, []), "cats.enc.offsets", np.int64)
+    if len(offsets) == 0:
+        return tuple(values.tolist()) or None
+    if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
+        raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
+    text = (values & 0xFF).astype(np.uint8).tobytes()
+    bounds = offsets.tolist()
+    return tuple(text[a:b].decode(errors="replace") for a, b in pairwise(bounds))
 
 
 def _iterations(model: dict[str, Any], forest: Forest) -> npt.NDArray[np.int64]:

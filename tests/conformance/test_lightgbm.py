@@ -6,10 +6,11 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from trained import LIGHTGBM, documents, lightgbm_trained
+from trained import LIGHTGBM, category_frame, documents, lightgbm_trained
 
+import gpuqs
 from gpuqs.engines import ENGINES
-from gpuqs.errors import UnsupportedModelError
+from gpuqs.errors import InputError, UnsupportedModelError
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -108,3 +109,30 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
         np.testing.assert_allclose(predict("value"), trained.booster.predict(X, **part), rtol=1e-14)
         leaves = trained.booster.predict(X, pred_leaf=True, **part)
         np.testing.assert_array_equal(predict("leaf"), leaves)
+
+
+@pytest.mark.parametrize("kind", ["text", "number"])
+def test_frames_with_categories(kind: str) -> None:
+    pd = pytest.importorskip("pandas")
+    frame, target = category_frame(kind)
+    params = {"verbose": -1, "num_threads": 1, "min_data_per_group": 5, "cat_smooth": 1}
+    booster = lgb.train(params, lgb.Dataset(frame, target), 10)
+    model = gpuqs.from_model(booster)
+    assert model.forest.has_categories
+    raw = booster.predict(frame, raw_score=True, num_threads=1)
+    np.testing.assert_array_equal(model.predict(frame, "raw"), raw)
+    # Other categories in another order, some that the model has never seen.
+    other, new = frame.copy(), ["new", "newer"] if kind == "text" else [-1, 999]
+    known = frame["c1"].cat.categories[::-1]
+    other["c1"] = frame["c1"].cat.add_categories(new).cat.reorder_categories([new[0], *known, new[1]])
+    other.loc[other.index[:50], "c1"] = new[0]
+    raw = booster.predict(other, raw_score=True, num_threads=1)
+    np.testing.assert_array_equal(model.predict(other, "raw"), raw)
+    table = pytest.importorskip("pyarrow").Table.from_pandas(other)
+    np.testing.assert_array_equal(model.predict(table, "raw"), raw)
+    if kind == "text":  # columns of plain text are coded, too
+        texts = other.assign(c1=other["c1"].astype(object))
+        np.testing.assert_array_equal(model.predict(texts, "raw"), raw)
+        np.testing.assert_array_equal(model.predict(table.set_column(1, "c1", table["c1"].cast("string")), "raw"), raw)
+    with pytest.raises(InputError, match="'c5' is categorical in the model"):
+        model.predict(frame.assign(c5=pd.Series(1.0, frame.index)))

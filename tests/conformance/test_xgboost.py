@@ -6,10 +6,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from trained import XGBOOST, documents, xgboost_trained
+from trained import XGBOOST, category_frame, documents, xgb_matrix, xgboost_trained
 
+import gpuqs
 from gpuqs.engines import ENGINES
-from gpuqs.errors import UnsupportedModelError
+from gpuqs.errors import InputError, UnsupportedModelError
 
 xgb = pytest.importorskip("xgboost")
 
@@ -22,7 +23,7 @@ def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """Documents; XGBoost's margins, values and exit leaves."""
     trained = xgboost_trained(name)
     X = documents(trained, dtype, infinite=False)
-    booster, data = trained.booster, xgb.DMatrix(X)
+    booster, data = trained.booster, xgb_matrix(X, XGBOOST[name])
     leaves = booster.predict(data, pred_leaf=True).reshape(len(X), -1)
     return X, booster.predict(data, output_margin=True), booster.predict(data), leaves
 
@@ -88,3 +89,24 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
     for engine in ("auto", "qs", "walk"):
         got = trained.model.predict(X, "raw", trees=slice(first * k, (first + n) * k), engine=engine)
         np.testing.assert_array_equal(got, raw)
+
+
+@pytest.mark.parametrize("kind", ["text", "number"])
+def test_frames_with_categories(kind: str) -> None:
+    pd = pytest.importorskip("pandas")
+    frame, target = category_frame(kind)
+    data = xgb.DMatrix(frame, target, enable_categorical=True)
+    booster = xgb.train({"tree_method": "hist", "nthread": 1, "max_cat_to_onehot": 1}, data, 10)
+    model = gpuqs.from_model(booster)
+    if not model.forest.categories:
+        pytest.skip("this XGBoost keeps no categories in the model")
+    raw = booster.predict(data, output_margin=True)
+    np.testing.assert_array_equal(model.predict(frame, "raw"), raw)
+    fewer = frame[frame["c1"].isin(frame["c1"].cat.categories[3:9])].copy()
+    fewer["c1"] = fewer["c1"].cat.remove_unused_categories()
+    raw = booster.predict(xgb.DMatrix(fewer, enable_categorical=True), output_margin=True)
+    np.testing.assert_array_equal(model.predict(fewer, "raw"), raw)
+    table = pytest.importorskip("pyarrow").Table.from_pandas(fewer)
+    np.testing.assert_array_equal(model.predict(table, "raw"), raw)
+    with pytest.raises(InputError, match="'c1' is categorical in the model"):
+        model.predict(fewer.assign(c1=pd.Series(1.0, fewer.index)))

@@ -550,3 +550,28 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no sample data in {path}")
     return path
+
+
+@pytest.mark.parametrize(
+    ("infos", "line", "expected"),
+    [
+        ("[0:1] 0:1 -1:2:0", '[["a", "b"], [3, 4.5, true]]', (None, ("a", "b"), (3, 4.5, True))),
+        ("[0:1] none 0:1", '[["a"], ["b", "c"]]', (None, ("a",), ("b", "c"))),  # a constant category
+        ("[0:1] none 0:1", '[["b", "c"]]', (None, None, ("b", "c"))),  # a constant number
+        ("none none 0:1", '[["a"], ["b", "c"]]', ()),  # which of the two is not said
+        ("[0:1] 0:1 -1:2:0", "null", ()),
+    ],
+)
+def test_categories_of_a_frame(infos: str, line: str, expected: tuple) -> None:
+    text = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=2\nobjective=regression\n"
+    text += f"feature_infos={infos}\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
+    forest = reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")
+    assert forest.categories == expected
+
+
+@pytest.mark.parametrize("line", ["[[1], 2]", '[["a"', "{}x", "[[null]]", "[[[1]]]", "[" * 100_000])
+def test_damaged_categories_of_a_frame(line: str) -> None:
+    text = "tree\nnum_class=1\nmax_feature_idx=0\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
+    with pytest.raises(ModelFormatError) as caught:
+        reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")
+    assert caught.value.field == "pandas_categorical"

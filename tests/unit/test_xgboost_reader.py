@@ -415,17 +415,22 @@ def test_unknown_objective_is_refused_by_name() -> None:
         reader.read(json.dumps(model).encode(), "model")
 
 
-def test_recoded_string_categories_are_refused_by_name() -> None:
-    pandas = pytest.importorskip("pandas")
-    words = np.array(["red", "green", "blue"])[np.arange(N_ROWS) % 3]
-    frame = pandas.DataFrame({"colour": pandas.Categorical(words), "size": ROWS[:, 0]})
-    matrix = xgb.DMatrix(frame, (words == "red") + 0.0, enable_categorical=True)
-    booster = xgb.train({"max_depth": 3}, matrix, 2)
-    if (
-        not json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]
-        .get("cats", {})
-        .get("enc")
+def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
+    document = json.loads(xgb.train({}, xgb.DMatrix(ROWS, np.arange(len(ROWS))), 1).save_raw("json"))
+    model = document["learner"]["gradient_booster"]["model"]
+    plain = [{"offsets": [], "values": []}] * (ROWS.shape[1] - 1)
+    for column, field in (
+        ({"offsets": [0, 3], "values": [97, 98]}, "cats.enc.offsets"),
+        ({"offsets": [0, 2, 1, 2], "values": [97, 98]}, "cats.enc.offsets"),
+        ({"offsets": [0, 1], "values": ["a"]}, "cats.enc.values"),
+        ({"offsets": [0, 1]}, "values"),
     ):
-        pytest.skip("this XGBoost keeps no categories in the model")
-    with pytest.raises(UnsupportedModelError, match=r"recodes the categories of a data frame"):
-        reader.from_object(booster)
+        model["cats"] = {"enc": [column, *plain]}
+        with pytest.raises(ModelFormatError) as caught:
+            reader.read(json.dumps(document).encode(), "file")
+        assert caught.value.field == field
+    model["cats"] = {"enc": [{"offsets": [0, 1, 3], "values": [97, 98, 99]}, *plain[1:]]}
+    with pytest.raises(ModelFormatError, match="columns for"):
+        reader.read(json.dumps(document).encode(), "file")
+    model["cats"] = {"enc": [{"offsets": [0, 1, 3], "values": [97, 98, 99]}, *plain]}
+    assert reader.read(json.dumps(document).encode(), "file").categories[0] == ("a", "bc")
