@@ -70,15 +70,20 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, s
 
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
-              int n_threads) {
+              int n_threads, bool started) {
     const int stride = stride_for(engine, documents);
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
+    // Where the sum of a block's document for an output stands while trees are added.
+    const auto place = [=](int output, int d) { return static_cast<int64_t>(output) * stride + (order ? order[d] : d); };
     for_document_blocks(
         engine, documents, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
             Sum* sums = static_cast<Sum*>(thread.sums.get());
-            for (int k = 0; k < n_outputs; k++) std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
+            for (int k = 0; k < n_outputs; k++) {
+                std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
+                for (int d = 0; started && d < n; d++) sums[place(k, d)] = out[(first + d) * n_outputs + k];
+            }
             engine.load(documents, first, n, stride, thread.scratch.get());
             for (int b = 0; b < engine.n_tree_blocks(); b++) {
                 engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
@@ -87,8 +92,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
                                    order ? stride : n, stride, sums);
             }
             for (int d = 0; d < n; d++)
-                for (int k = 0; k < n_outputs; k++)
-                    out[(first + d) * n_outputs + k] = sums[static_cast<int64_t>(k) * stride + (order ? order[d] : d)];
+                for (int k = 0; k < n_outputs; k++) out[(first + d) * n_outputs + k] = sums[place(k, d)];
         });
 }
 
@@ -111,11 +115,11 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
 }  // namespace
 
 void score(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
-           int n_threads) {
+           int n_threads, bool started) {
     switch (values.kind) {
-        case ValueKind::float64: return score_as(engine, kernels, documents, values, static_cast<double*>(sums), n_threads);
-        case ValueKind::float32: return score_as(engine, kernels, documents, values, static_cast<float*>(sums), n_threads);
-        case ValueKind::fixed: return score_as(engine, kernels, documents, values, static_cast<int64_t*>(sums), n_threads);
+        case ValueKind::float64: return score_as(engine, kernels, documents, values, static_cast<double*>(sums), n_threads, started);
+        case ValueKind::float32: return score_as(engine, kernels, documents, values, static_cast<float*>(sums), n_threads, started);
+        case ValueKind::fixed: return score_as(engine, kernels, documents, values, static_cast<int64_t*>(sums), n_threads, started);
     }
 }
 

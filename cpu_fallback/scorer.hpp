@@ -2,7 +2,7 @@
 //
 //   for each document block (threads share these out):
 //       engine.load(documents)                  rank or transpose them into scratch
-//       sums = start
+//       sums = start, or what the caller began them with
 //       for each tree block, in tree order:
 //           engine.find(tree block) -> leaf     exit leaf of every (tree, document)
 //           add_values(leaf) -> sums            or: store the leaves' own numbers
@@ -52,8 +52,8 @@ struct LeafValues {
     int32_t table_leaves;        // largest leaf that the tables are asked for, plus one
 };
 
-// sums: [documents][n_outputs] of double, float or int64.
-void score(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues&, void* sums, int n_threads);
+// sums: [documents][n_outputs] of double, float or int64; started: they begin with what is there, not with start.
+void score(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues&, void* sums, int n_threads, bool started);
 
 // leaves: [documents][n_trees] of the source library's leaf numbers.
 void exit_leaves(const ExitLeaves&, const Documents&, const LeafValues&, int32_t* leaves, int n_threads);

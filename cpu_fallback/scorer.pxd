@@ -112,7 +112,7 @@ cdef extern from "scorer.hpp" namespace "gpuqs" nogil:
         const uint16_t* tables
         int32_t table_leaves
 
-    void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int) except +
+    void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int, cbool) except +
     void c_exit_leaves "gpuqs::exit_leaves"(const ExitLeaves&, const Documents&, const CLeafValues&, int32_t*, int) except +
 
 

@@ -94,15 +94,16 @@ cdef class Scorer:
         c.planes = NULL
         return c
 
-    def score(self, Values values, documents, sums, int n_threads):
-        """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`."""
-        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False)
+    def score(self, Values values, documents, sums, int n_threads, bint started=False):
+        """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`; started: add to what it holds."""
+        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False, started)
 
     def leaves(self, Values values, documents, out, int n_threads):
         """Fill `out`, int32 C order [documents, trees], with the source library's leaf numbers."""
-        self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True)
+        self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True, False)
 
-    cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves):
+    cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves,
+              bint started):
         cdef Py_buffer read, write
         cdef Documents docs
         coded = isinstance(documents, Coded)
@@ -121,7 +122,7 @@ cdef class Scorer:
                     if leaves:
                         c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
                     else:
-                        c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads)
+                        c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads, started)
             finally:
                 PyBuffer_Release(&write)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from gpuqs.engines.qs_gpu import GpuProgram, QsGpu
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.links import to_values
-
-OUTPUTS = ("value", "raw", "leaf", "per_tree")
+from gpuqs.outputs import answer_form, check_options, class_labels, class_numbers
 
 #: Bytes of documents on the host that are converted at a time, where they must be.
 HOST_CHUNK_BYTES = 256 << 20
@@ -72,8 +72,8 @@ class DeviceModel:
         X : array-like [D, n_features]
             On the device: a CuPy, PyTorch, JAX or Numba array (float32, float64 or integers; any
             strides). On the host: as for `Model.predict`.
-        output : {"value", "raw", "leaf", "per_tree"}
-            As for `Model.predict`; "per_tree" gives the exit leaves' values.
+        output : {"value", "raw", "class", "leaf", "per_tree"}
+            As for `Model.predict`.
         out : array, optional
             Where the answer goes: C order, on X's side, the shape and type given below.
         precision : {"exact", "fast"}
@@ -86,21 +86,15 @@ class DeviceModel:
         Returns
         -------
         array
-            Of X's library where it lies on the device, else NumPy's. "value", "raw": [D], or
-            [D, n_outputs]. "leaf": int32 [D, n_trees]. "per_tree": [D, n_trees], or
-            [D, n_trees, n_outputs] for vector leaves.
+            Of X's library where it lies on the device, else NumPy's; shapes and types as from
+            `Model.predict`.
 
         Raises
         ------
         InputError
             ``X`` or ``out`` has the wrong shape or type, or lies on another device.
         """
-        if output not in OUTPUTS:
-            raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, not {output!r}")
-        if precision not in ("exact", "fast"):
-            raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
-        if output == "per_tree" and precision == "fast":
-            raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
+        check_options(self.forest, output, precision)
         program = self._program(precision, trees)
         with self.device.active():
             documents = self.device.adopt(X)
@@ -110,7 +104,7 @@ class DeviceModel:
 
     def _predict_device(self, program: GpuProgram, X: Any, documents: Any, output: str, out: Any) -> Any:
         documents = self._check(documents)
-        shape, dtype = self._answer(documents.shape[0], output, program)
+        shape, dtype = answer_form(self.forest, program.values, output, documents.shape[0])
         if out is None:
             answer = self.device.empty(shape, dtype)
         else:
@@ -129,13 +123,15 @@ class DeviceModel:
             forest.leaves(documents, answer)
         elif output == "per_tree":
             forest.per_tree(documents, answer)
+        elif output == "class":
+            self._classify(forest, documents, answer)
         else:
             self._score(forest, documents, answer.reshape(documents.shape[0], self.forest.n_outputs), output)
         return out if out is not None else self.device.hand_back(answer, X)
 
     def _predict_host(self, program: GpuProgram, X: Any, output: str, out: Any) -> np.ndarray:
         documents = as_documents(X, self.forest)
-        shape, dtype = self._answer(documents.n, output, program)
+        shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         if out is None:
             out = np.empty(shape, dtype)
         elif (
@@ -147,7 +143,7 @@ class DeviceModel:
             raise InputError(f"out must be a C-contiguous {dtype} array of shape {shape}")
         table = out.reshape(documents.n, self.forest.n_outputs) if output in ("value", "raw") else out
         # Runs on the copies on the device, chunk by chunk, so that links are applied there too.
-        step = {"leaf": GpuForest.leaves, "per_tree": GpuForest.per_tree}.get(
+        step = {"leaf": GpuForest.leaves, "per_tree": GpuForest.per_tree, "class": self._classify}.get(
             output, lambda forest, d, r: self._score(forest, d, r, output)
         )
         rows = max(1, HOST_CHUNK_BYTES // (8 * max(self.forest.n_features, 1)))
@@ -171,6 +167,22 @@ class DeviceModel:
             if linked is not answer:
                 answer[...] = linked
 
+    def _classify(self, forest: GpuForest, documents: Any, answer: Any) -> None:
+        """Fill ``answer`` [D] with class labels."""
+        values = self.device.empty((answer.shape[0], self.forest.n_outputs), np.dtype(forest.values.score_dtype))
+        self._score(forest, documents, values, "value")
+        if answer.shape[0]:
+            answer[...] = self._labels[class_numbers(values)]
+
+    @cached_property
+    def _labels(self) -> Any:
+        labels = class_labels(self.forest)
+        if labels.dtype.kind not in "biuf":
+            raise InputError(
+                "the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'"
+            )
+        return self.device.upload(labels)
+
     def _check(self, documents: Any) -> Any:
         if documents.ndim != 2 or documents.shape[1] != self.forest.n_features:
             raise InputError(
@@ -183,15 +195,6 @@ class DeviceModel:
                 f"X has dtype {documents.dtype}; documents are floating-point or integer numbers"
             )
         return documents
-
-    def _answer(self, n: int, output: str, program: GpuProgram) -> tuple[tuple[int, ...], np.dtype]:
-        values = program.values
-        if output == "leaf":
-            return (n, program.forest.n_trees), np.dtype(np.int32)
-        if output == "per_tree":
-            width = values.value.shape[1]
-            return (n, program.forest.n_trees, width)[: 3 if width > 1 else 2], values.value.dtype
-        return (n,) if values.n_outputs == 1 else (n, values.n_outputs), np.dtype(values.score_dtype)
 
     def _program(self, precision: str, trees: slice | None) -> GpuProgram:
         start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)

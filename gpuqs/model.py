@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,20 @@ from gpuqs.arrays import Documents, as_documents
 from gpuqs.arrays_cuda import cuda_device, device_of, is_on_device
 from gpuqs.costs import Choice, Explanation, predicted_microseconds
 from gpuqs.device_model import DeviceModel
-from gpuqs.engines import BITSLICE, ENGINES, Program
+from gpuqs.engines import BITSLICE, ENGINES, Engine, Program
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables, build_ranks
 from gpuqs.links import to_values
-
-Output = Literal["value", "raw", "leaf"]
-Precision = Literal["exact", "fast"]
+from gpuqs.outputs import (
+    Output,
+    Precision,
+    answer_form,
+    check_options,
+    class_labels,
+    class_numbers,
+    values_of_leaves,
+)
 
 #: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
@@ -76,11 +82,6 @@ class Model:
         self._on_devices: dict[Any, DeviceModel] = {}
         self._lock = threading.Lock()
         self._reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
-        if all(reason is not None for name, reason in self._reasons.items() if name != "reference"):
-            raise UnsupportedModelError(
-                f"this {forest.source} model has categorical splits, which are not evaluated yet; "
-                "train with the categories one-hot encoded"
-            )
 
     def __repr__(self) -> str:
         f = self.forest
@@ -147,6 +148,7 @@ class Model:
         engine: str = "auto",
         precision: Precision = "exact",
         trees: slice | None = None,
+        base_margin: Any = None,
         device: int | str | None = None,
     ) -> Any:
         """Score documents.
@@ -158,9 +160,10 @@ class Model:
             pandas frame or Arrow table (columns by name); never copied beyond one chunk. Or what
             `encode` made of one. Or an array on a GPU (CuPy, PyTorch, JAX, Numba): it is scored there
             and the answer comes back as the same library's array.
-        output : {"value", "raw", "leaf"}
+        output : {"value", "raw", "class", "leaf", "per_tree"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
-            "raw": sums before the link. "leaf": the source library's exit leaf numbers.
+            "raw": sums before the link. "class": the likeliest class's label. "leaf": the source
+            library's exit leaf numbers. "per_tree": the exit leaves' values, tree by tree.
         n_threads : int, optional
             Threads to use; all processors by default.
         out : ndarray, optional
@@ -173,6 +176,9 @@ class Model:
             instruction set, number of threads and split of the batch.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction.
+        base_margin : array-like [D] or [D, n_outputs], optional
+            What each document's sums begin with in place of the model's base score, in raw-score
+            units, as XGBoost's ``base_margin``.
         device : int or str, optional
             "cuda", "cuda:1" or 1: score documents of the host on that GPU, as ``to(device)`` does.
             By default documents are scored where they lie.
@@ -180,13 +186,15 @@ class Model:
         Returns
         -------
         ndarray
-            "value" and "raw": [D], or [D, n_outputs] where the model has several; float64 for
-            LightGBM, float32 for XGBoost, as there. "leaf": int32 [D, n_trees].
+            "value" and "raw": [D], or [D, n_outputs] where the model has several; of the type in
+            which the source library sums (float32 for XGBoost, float64 for most others). "class":
+            [D], of the labels' type. "leaf": int32 [D, n_trees]. "per_tree": [D, n_trees], or
+            [D, n_trees, n_outputs] where leaves hold vectors.
 
         Raises
         ------
         InputError
-            ``X`` or ``out`` has the wrong shape or type.
+            ``X``, ``out`` or ``base_margin`` has the wrong shape or type.
         DeviceError
             A GPU was asked for, and a package, a driver or the device is missing.
         """
@@ -195,10 +203,11 @@ class Model:
         if device not in (None, "cpu") or (type(X) is not np.ndarray and is_on_device(X)):
             if engine not in ("auto", QS_GPU):
                 raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {QS_GPU!r}")
+            if base_margin is not None:
+                raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
             there = self.to(device_of(X) if device is None else device)
             return there.predict(X, output, out=out, precision=precision, trees=trees)
-        if output not in ("value", "raw", "leaf"):
-            raise ValueError(f"output must be 'value', 'raw' or 'leaf', not {output!r}")
+        check_options(self.forest, output, precision)
         if trees is not None and not isinstance(trees, slice):
             raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
         if isinstance(X, EncodedDocuments):
@@ -208,24 +217,26 @@ class Model:
             name = self.engine_for(documents.n) if engine == "auto" else engine
         n_threads = self._threads(n_threads, documents.n)
         program = self._program(name, precision, trees)
-        if output == "leaf":
-            width, dtype = len(program.values.tree_output), np.int32
-        else:
-            width, dtype = self.forest.n_outputs, self.forest.sum_dtype
-        shape = (documents.n,) if output != "leaf" and width == 1 else (documents.n, width)
+        shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         if out is None:
             out = np.empty(shape, dtype)
         elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.carray:
-            raise InputError(f"out must be a writable, aligned, C-contiguous {np.dtype(dtype)} array of shape {shape}")
-        table = out.reshape(documents.n, width)
-        step = documents.n if isinstance(X, EncodedDocuments) else self._chunk_rows
+            raise InputError(f"out must be a writable, aligned, C-contiguous {dtype} array of shape {shape}")
+        margin = None if base_margin is None else self._margin(base_margin, documents.n)
+        engine, whole = ENGINES[name], isinstance(X, EncodedDocuments)
+        step = documents.n if whole else self._chunk_rows
         for start in range(0, documents.n, step or 1):
             stop = min(start + step, documents.n)
-            chunk = documents.chunk(start, stop)
+            chunk, to = documents.chunk(start, stop), out[start:stop]
             if output == "leaf":
-                ENGINES[name].leaves(program, chunk, table[start:stop], n_threads)
+                engine.leaves(program, chunk, to, n_threads)
+            elif output == "per_tree":
+                leaves = np.empty((stop - start, len(program.values.tree_output)), np.int32)
+                engine.leaves(program, chunk, leaves, n_threads)
+                values_of_leaves(self._part(trees), leaves, to)
             else:
-                self._score_chunk(name, program, chunk, table[start:stop], output, n_threads)
+                own = None if margin is None else margin[start:stop]
+                self._score_chunk(engine, program, chunk, to, output, n_threads, own)
         return out
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
@@ -293,17 +304,44 @@ class Model:
         return n_threads
 
     def _score_chunk(
-        self, name: str, program: Program, chunk: Any, out: np.ndarray, output: Output, n_threads: int
+        self,
+        engine: Engine,
+        program: Program,
+        chunk: Any,
+        out: np.ndarray,
+        output: Output,
+        n_threads: int,
+        margin: np.ndarray | None,
     ) -> None:
         values = program.values
-        direct = values.sum_dtype == out.dtype
-        sums = out if direct else np.empty(out.shape, values.sum_dtype)
-        ENGINES[name].score(program, chunk, sums, n_threads)
-        scores = values.finish(sums)
-        if output == "value":
+        direct = values.sum_dtype == out.dtype and output != "class"
+        shape = len(out), self.forest.n_outputs
+        sums = out.reshape(shape) if direct else np.empty(shape, values.sum_dtype)
+        if margin is None:
+            engine.score(program, chunk, sums, n_threads)
+            scores = values.finish(sums)
+        else:
+            sums[:] = margin if values.starts_at_base else 0
+            engine.score(program, chunk, sums, n_threads, started=True)
+            scores = values.finish(sums, None if values.starts_at_base else margin)
+        if output != "raw":
             scores = to_values(self.forest, scores, len(values.tree_output))
-        if scores is not out:
-            out[:] = scores
+        if output == "class":
+            out[:] = class_labels(self.forest)[class_numbers(scores)]
+        elif scores is not sums or not direct:
+            out[:] = scores.reshape(out.shape)
+
+    def _margin(self, base_margin: Any, n: int) -> np.ndarray:
+        """``base_margin`` as [n, n_outputs], in the type of the sums."""
+        try:
+            margin = np.asarray(base_margin).astype(self.forest.sum_dtype, casting="same_kind")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"base_margin must hold numbers: {error}") from error
+        if margin.ndim == 1 and self.n_outputs == 1:
+            margin = margin[:, None]
+        if margin.shape != (n, self.n_outputs):
+            raise InputError(f"base_margin has shape {margin.shape}, not {(n, self.n_outputs)}")
+        return margin
 
     @cached_property
     def _chosen(self) -> dict[tuple[int, str], str]:
@@ -319,6 +357,9 @@ class Model:
     def _ranks(self) -> RankTables:
         return build_ranks(self.forest)
 
+    def _part(self, trees: slice | None) -> Forest:
+        return self.forest if trees is None else self.forest.select(trees)
+
     def _program(self, name: str, precision: str, trees: slice | None) -> Program:
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
         key = (name, precision, cpu_fallback.isa(), bounds)
@@ -327,8 +368,6 @@ class Model:
             return program
         if name not in ENGINES:
             raise ValueError(f"engine must be 'auto' or one of {', '.join((*ENGINES, QS_GPU))}, not {name!r}")
-        if precision not in ("exact", "fast"):
-            raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
         reason = self._reasons[name]
         if reason is not None:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
@@ -341,8 +380,7 @@ class Model:
             return self._programs[key]
 
     def _prepare(self, name: str, precision: str, trees: slice | None) -> Program:
-        engine = ENGINES[name]
-        forest = self.forest if trees is None else self.forest.select(trees)
+        engine, forest = ENGINES[name], self._part(trees)
         if name != BITSLICE:
             return engine.prepare(forest, precision)
         # Parts rank documents as the whole does, so that what `encode` made serves them too.

@@ -50,10 +50,13 @@ class Engine(ABC):
         """Lay the forest out; ``precision`` is "exact" or "fast"."""
 
     @abstractmethod
-    def score(self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int) -> None:
+    def score(
+        self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int, started: bool = False
+    ) -> None:
         """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order).
 
-        ``documents`` is [D, n_features], float32 or float64, any strides.
+        ``documents`` is [D, n_features], float32 or float64, any strides. ``started``: the sums
+        begin with what ``sums`` holds, not with `LeafValues.start`.
         """
 
     @abstractmethod

@@ -23,9 +23,11 @@ class CpuProgram(Program):
 class CpuEngine(Engine):
     """An engine whose program is a `CpuProgram`."""
 
-    def score(self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int) -> None:
+    def score(
+        self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int, started: bool = False
+    ) -> None:
         assert isinstance(program, CpuProgram)
-        program.scorer.score(program.bound, documents, sums, n_threads)
+        program.scorer.score(program.bound, documents, sums, n_threads, started)
 
     def leaves(self, program: Program, documents: np.ndarray, out: np.ndarray, n_threads: int) -> None:
         assert isinstance(program, CpuProgram)

@@ -69,10 +69,13 @@ class Reference(Engine):
         ranges = number_leaves(forest)
         return ReferenceProgram(leaf_values(forest, ranges, precision), forest, ranges)
 
-    def score(self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int) -> None:
+    def score(
+        self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int, started: bool = False
+    ) -> None:
         values = program.values
         vector = values.value.shape[1] == values.n_outputs
-        sums[:] = values.start
+        if not started:
+            sums[:] = values.start
         for tree, leaf in enumerate(self._exit_leaves(program, documents)):
             value = values.value[values.offsets[tree] + leaf].astype(sums.dtype)
             if vector:

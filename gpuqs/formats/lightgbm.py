@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -71,11 +71,14 @@ def from_object(obj: Any) -> Forest | None:
     As ``Booster.predict`` does by default, it stops at the best iteration where there is one.
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
+    labels: tuple[Any, ...] = ()
     if ("lightgbm", "LGBMModel") in kinds:
+        labels = tuple(getattr(obj, "classes_", np.zeros(0)).tolist())
         obj = obj.booster_
     elif ("lightgbm", "Booster") not in kinds:
         return None
-    return read(obj.model_to_string().encode(), "lightgbm.Booster")
+    forest = read(obj.model_to_string().encode(), "lightgbm.Booster")
+    return replace(forest, classes=labels) if labels else forest
 
 
 def read(data: bytes | memoryview, source: str) -> Forest:

@@ -93,6 +93,8 @@ class LeafValues:
         0.0: the sums are the scores. Otherwise the scores are ``step`` times the sums.
     score_dtype : str
         Type of the finished scores.
+    starts_at_base : bool
+        Whether `start` is the base score, else `add_last` is.
     """
 
     value: np.ndarray
@@ -104,6 +106,7 @@ class LeafValues:
     add_last: npt.NDArray[np.float64]
     step: float
     score_dtype: str
+    starts_at_base: bool
 
     @cached_property
     def _adds_last(self) -> bool:
@@ -118,12 +121,19 @@ class LeafValues:
         """Type of the running sums: int64 for fixed-point values, else the values' own."""
         return np.dtype(np.int64) if self.value.dtype == np.int32 else self.value.dtype
 
-    def finish(self, sums: np.ndarray) -> np.ndarray:
-        """Turn sums [D, K] into raw scores [D, K] of `score_dtype`."""
+    def finish(self, sums: np.ndarray, add_last: np.ndarray | None = None) -> np.ndarray:
+        """Turn sums [D, K] into raw scores [D, K] of `score_dtype`; ``add_last`` [D, K] in place of its own."""
         scores = sums if not self.step else sums * self.step
-        if self._adds_last:
-            scores = scores + self.add_last.astype(scores.dtype)
+        if add_last is not None or self._adds_last:
+            scores = scores + (self.add_last if add_last is None else add_last).astype(scores.dtype)
         return scores if scores.dtype is self._score_type else scores.astype(self.score_dtype)
+
+
+def weighted_leaves(forest: Forest) -> np.ndarray:
+    """What each of the forest's leaves adds to the sums, of `Forest.sum_dtype` [L, width]."""
+    dtype = np.dtype(forest.sum_dtype)
+    weight = np.repeat(forest.tree_weight.astype(dtype), np.diff(forest.leaf_offsets))
+    return forest.leaf_value.astype(dtype) * weight[:, None]
 
 
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
@@ -132,8 +142,7 @@ def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValue
     order = np.empty(len(leaf_tree), np.int64)
     order[forest.leaf_offsets[leaf_tree] + ranges.position] = np.arange(len(leaf_tree))
     dtype = np.dtype(forest.sum_dtype)
-    weight = forest.tree_weight.astype(dtype)[leaf_tree]
-    value = forest.leaf_value.astype(dtype)[order] * weight[:, None]
+    value = weighted_leaves(forest)[order]
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":
@@ -151,6 +160,7 @@ def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValue
         add_last=add_last,
         step=step,
         score_dtype=forest.sum_dtype,
+        starts_at_base=precision == "exact" and forest.base_first,
     )
 
 

@@ -6,7 +6,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from trained import LIGHTGBM, category_frame, documents, lightgbm_trained
+from trained import LIGHTGBM, category_frame, documents, lightgbm_trained, rows
 
 import gpuqs
 from gpuqs.engines import ENGINES
@@ -136,3 +136,14 @@ def test_frames_with_categories(kind: str) -> None:
         np.testing.assert_array_equal(model.predict(table.set_column(1, "c1", table["c1"].cast("string")), "raw"), raw)
     with pytest.raises(InputError, match="'c5' is categorical in the model"):
         model.predict(frame.assign(c5=pd.Series(1.0, frame.index)))
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [3, 1, 7]])
+def test_class_labels(labels: list) -> None:
+    X, target = rows(np.random.default_rng(3))
+    y = np.array(labels)[np.searchsorted(np.quantile(target, np.arange(1, len(labels)) / len(labels)), target)]
+    classifier = lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(X, y)
+    got = gpuqs.from_model(classifier).predict(X, "class")
+    expected = classifier.predict(X)
+    assert got.dtype.kind == expected.dtype.kind
+    np.testing.assert_array_equal(got, expected)

@@ -91,6 +91,19 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
         np.testing.assert_array_equal(got, raw)
 
 
+@pytest.mark.parametrize("name", ["base_score", "binary", "softprob", "dart"])
+def test_base_margins(name: str) -> None:
+    trained = xgboost_trained(name)
+    X, *_ = expected(name, np.float32)
+    margin = np.random.default_rng(1).normal(size=(len(X), trained.model.n_outputs)).astype(np.float32)
+    data = xgb.DMatrix(X, base_margin=margin)
+    raw = trained.booster.predict(data, output_margin=True)
+    for engine in ("auto", "qs", "walk"):
+        np.testing.assert_array_equal(trained.model.predict(X, "raw", base_margin=margin, engine=engine), raw)
+    values = trained.model.predict(X, base_margin=margin)
+    np.testing.assert_allclose(values, trained.booster.predict(data), rtol=2e-6, atol=1e-37)
+
+
 @pytest.mark.parametrize("kind", ["text", "number"])
 def test_frames_with_categories(kind: str) -> None:
     pd = pytest.importorskip("pandas")

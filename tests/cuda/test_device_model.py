@@ -16,6 +16,7 @@ from gpuqs.engines.reference import Reference
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.links import to_values
+from gpuqs.model import Model
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -80,6 +81,19 @@ def test_leaves_and_values_of_each_tree(device: EmulatedDevice, on_device: bool)
         np.testing.assert_array_equal(leaves, want)
         at = forest.leaf_value[forest.leaf_offsets[:-1] + want]
         np.testing.assert_array_equal(values, at if forest.vector_leaves else at[:, :, 0])
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_classes(device: EmulatedDevice, on_device: bool) -> None:
+    for fields in ({"link": "sigmoid"}, {"link": "softmax", "n_outputs": 3, "classes": (7, 5, 9)}):
+        forest, documents = make(**fields)
+        X = device.from_host(documents) if on_device else documents
+        got = DeviceModel(forest, device).predict(X, "class")
+        assert isinstance(got, DeviceArray) == on_device
+        np.testing.assert_array_equal(got, Model(forest).predict(documents, "class"))
+    forest, documents = make(link="sigmoid", classes=("no", "yes"))
+    with pytest.raises(InputError, match="class labels are texts"):
+        DeviceModel(forest, device).predict(documents, "class")
 
 
 @pytest.mark.parametrize("on_device", [True, False])

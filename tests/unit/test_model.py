@@ -96,6 +96,69 @@ def test_values_are_the_links_of_raw_scores_or_of_their_averages(
         np.testing.assert_allclose(values, expected, rtol=1e-5 if precision == "fast" else 1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"n_outputs": 3, "sum_dtype": "float32"}, {"n_outputs": 3, "vector_leaves": True}], ids=str
+)
+def test_values_of_each_tree_add_up(fields: dict[str, Any]) -> None:
+    rng = np.random.default_rng(5)
+    model = make(tree_weight=rng.normal(size=20), **fields)
+    forest = model.forest
+    for engine in model.engines():
+        each = model.predict(X, "per_tree", engine=engine)
+        assert each.dtype == forest.sum_dtype
+        assert each.shape == ((200, 20, 3) if forest.vector_leaves else (200, 20))
+        sums = np.tile(forest.base_score.astype(forest.sum_dtype), (200, 1))
+        for tree in range(20):
+            if forest.vector_leaves:
+                sums += each[:, tree]
+            else:
+                sums[:, forest.tree_output[tree]] += each[:, tree]
+        np.testing.assert_array_equal(sums.reshape(model.predict(X, "raw").shape), model.predict(X, "raw"))
+    np.testing.assert_array_equal(model.predict(X, "per_tree", trees=slice(3, 9)), each[:, 3:9])
+    with pytest.raises(ValueError, match="precision='exact'"):
+        model.predict(X, "per_tree", precision="fast")
+
+
+def test_classes() -> None:
+    binary = make(link="sigmoid")
+    np.testing.assert_array_equal(binary.predict(X, "class"), (binary.predict(X) > 0.5).astype(int))
+    named = make(link="sigmoid", classes=("no", "yes"))
+    assert set(named.predict(X, "class")) == {"no", "yes"}
+    np.testing.assert_array_equal(named.predict(X, "class") == "yes", binary.predict(X, "class") == 1)
+    several = make(link="softmax", n_outputs=3, classes=(7, 5, 9), average=True)
+    likeliest = several.predict(X).argmax(axis=1)
+    np.testing.assert_array_equal(several.predict(X, "class"), np.array([7, 5, 9])[likeliest])
+    out = np.empty(200, int)
+    assert several.predict(X, "class", out=out) is out
+    assert several.predict(X[:0], "class").shape == (0,)
+    with pytest.raises(ValueError, match="for classifiers; this model's objective is 'lambdarank'"):
+        make(objective="lambdarank").predict(X, "class")
+
+
+@pytest.mark.parametrize("base_first", [True, False])
+@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "sum_dtype": "float32"}], ids=str)
+def test_base_margins_take_the_place_of_the_base_score(fields: dict[str, Any], base_first: bool) -> None:
+    model = make(base_first=base_first, **fields)
+    forest = model.forest
+    margin = np.random.default_rng(6).normal(size=(200, forest.n_outputs)).astype(forest.sum_dtype)
+    each = model.predict(X, "per_tree")
+    expected = margin.copy() if base_first else np.zeros_like(margin)
+    for tree in range(20):
+        expected[:, forest.tree_output[tree]] += each[:, tree]
+    expected = expected if base_first else expected + margin
+    shaped = expected.reshape(model.predict(X, "raw").shape)
+    for engine in model.engines():
+        got = model.predict(X, "raw", base_margin=margin, engine=engine)
+        np.testing.assert_array_equal(got, shaped)
+    fast = model.predict(X, "raw", base_margin=margin, precision="fast")
+    np.testing.assert_allclose(fast, shaped, rtol=1e-4, atol=1e-4)
+    if forest.n_outputs == 1:
+        np.testing.assert_array_equal(model.predict(X, "raw", base_margin=margin[:, 0].tolist()), shaped)
+    for wrong in (margin[:3], margin[0, 0], np.array(["x"] * 200), margin.astype(complex)):
+        with pytest.raises(InputError, match="base_margin"):
+            model.predict(X, base_margin=wrong)
+
+
 def test_leaves_are_the_source_librarys_numbers() -> None:
     ids = np.random.default_rng(2).permutation(10_000)
     forest = random_forest(np.random.default_rng(0), max_leaves=16, shape="complete")
@@ -198,7 +261,7 @@ def test_any_number_of_threads(n_threads: int) -> None:
     [
         ({"engine": "quickscorer"}, "engine must be 'auto' or one of .*bitslice.*'quickscorer'"),
         ({"precision": "double"}, "precision must be 'exact' or 'fast', not 'double'"),
-        ({"output": "proba"}, "output must be 'value', 'raw' or 'leaf', not 'proba'"),
+        ({"output": "proba"}, "output must be one of .* 'per_tree', not 'proba'"),
         ({"n_threads": 0}, "n_threads must be at least 1, not 0"),
         ({"n_threads": -2}, "n_threads must be at least 1, not -2"),
     ],

@@ -1,0 +1,68 @@
+"""What `predict` can give, in which shape and type, and class labels from values."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from gpuqs.forest import Forest
+from gpuqs.layout.leaves import LeafValues, weighted_leaves
+
+Output = Literal["value", "raw", "class", "leaf", "per_tree"]
+Precision = Literal["exact", "fast"]
+OUTPUTS: Final = get_args(Output)
+PRECISIONS: Final = get_args(Precision)
+
+#: Links whose values are probabilities of classes, or the classes themselves.
+_OF_CLASSIFIERS = ("sigmoid", "ova_sigmoid", "softmax", "hinge")
+
+
+def check_options(forest: Forest, output: str, precision: str) -> None:
+    """Refuse outputs and precisions that are not there, or not for this forest."""
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
+    if output == "per_tree" and precision == "fast":
+        raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
+    if output == "class" and not (forest.classes or forest.link in _OF_CLASSIFIERS):
+        raise ValueError(
+            f"output='class' is for classifiers; this model's objective is {forest.objective or 'not known'!r}"
+        )
+
+
+def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of the answer for ``n`` documents, from the programs' leaf values."""
+    n_trees = len(values.tree_output)
+    if output == "leaf":
+        return (n, n_trees), np.dtype(np.int32)
+    if output == "per_tree":
+        width = values.value.shape[1]
+        return (n, n_trees) if width == 1 else (n, n_trees, width), values.value.dtype
+    if output == "class":
+        return (n,), class_labels(forest).dtype
+    return (n,) if forest.n_outputs == 1 else (n, forest.n_outputs), np.dtype(values.score_dtype)
+
+
+def class_labels(forest: Forest) -> np.ndarray:
+    """The labels, in the order of the outputs: the model's own, or 0, 1, ..."""
+    return np.array(forest.classes) if forest.classes else np.arange(max(forest.n_outputs, 2))
+
+
+def class_numbers(values: np.ndarray) -> np.ndarray:
+    """The class of each document, from values [D, K]: the likeliest, or the second of two above one half."""
+    if values.shape[1] == 1:
+        return (values[:, 0] > 0.5).astype(np.int64)
+    return values.argmax(axis=1)
+
+
+def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> None:
+    """Fill ``out`` (as `answer_form` says of "per_tree") from the source library's leaf numbers [D, T]."""
+    values = weighted_leaves(forest)
+    for tree in range(forest.n_trees):
+        of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
+        ids = forest.leaf_id[of_tree]
+        by_id = np.zeros((int(ids.max()) + 1, values.shape[1]), values.dtype)
+        by_id[ids] = values[of_tree]
+        out[:, tree] = by_id[leaves[:, tree]].reshape(out[:, tree].shape)
