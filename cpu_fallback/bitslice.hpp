@@ -50,6 +50,8 @@ struct BitsliceModel {
     const Run* runs;
     const int64_t* group_treelets;
     const Treelet* treelets;
+    const int64_t* level_offsets;  // of oblivious trees; no levels of others
+    const uint16_t* levels;        // predicates, the deepest first
     const uint16_t* tree_slot;
     const uint16_t* tree_leaves;
     int32_t n_slots;

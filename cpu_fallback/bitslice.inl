@@ -4,6 +4,7 @@
 //   programs:   for each tree: for each node, parents first: S[slot] = S[end] | (S[first] & word)
 //               (a treelet, a node with up to two children, at a time)
 //               plane[k] = XOR of S_j, j an odd multiple of 2^k              (the exit leaf, in Gray code)
+//               of an oblivious tree: plane[k] = word of its k-th level from below
 //   leaves:     planes of bits to bytes, leaf[tree][document]
 //
 // or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m): see words.inl.
@@ -162,7 +163,10 @@ template <class Word> static void programs(const BitsliceModel& model, int batch
         run_group(model, t / model.trees_merged, static_cast<const Word*>(words), s);
         for (int i = t; i < end; i++, leaf += model.leaf_bytes * documents) {
             Word bits[16];
-            const int n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
+            const int64_t level = model.level_offsets[i];
+            int n_bits = static_cast<int>(model.level_offsets[i + 1] - level);
+            for (int k = 0; k < n_bits; k++) bits[k] = static_cast<const Word*>(words)[model.levels[level + k]];
+            if (n_bits == 0) n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
             if (model.leaf_bytes == 1) {
                 to_bytes(bits, n_bits, reinterpret_cast<Word*>(leaf));
             } else {

@@ -85,6 +85,8 @@ cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
         const Run* runs
         const int64_t* group_treelets
         const Treelet* treelets
+        const int64_t* level_offsets
+        const uint16_t* levels
         const uint16_t* tree_slot
         const uint16_t* tree_leaves
         int32_t n_slots, leaf_bytes

@@ -214,6 +214,8 @@ cdef class Bitslice(Scorer):
         model.runs = <const Run*>data_of(layout.runs, layout.runs.dtype, self.keep)
         model.group_treelets = <const int64_t*>data_of(layout.group_treelets, np.int64, self.keep)
         model.treelets = <const Treelet*>data_of(layout.treelets, layout.treelets.dtype, self.keep)
+        model.level_offsets = <const int64_t*>data_of(layout.level_offsets, np.int64, self.keep)
+        model.levels = <const uint16_t*>data_of(layout.levels, np.uint16, self.keep)
         model.tree_slot = <const uint16_t*>data_of(layout.tree_slot, np.uint16, self.keep)
         model.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
         model.n_slots = layout.n_slots

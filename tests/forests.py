@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from gpuqs.forest import (
@@ -33,6 +35,7 @@ def random_forest(
 ) -> Forest:
     """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete").
 
+    "oblivious": complete trees that test the same at every node of a level.
     A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes.
     """
     node_offsets, leaf_offsets = [0], [0]
@@ -40,7 +43,9 @@ def random_forest(
     right: list[int] = []
     for _ in range(n_trees):
         n_leaves = int(rng.integers(1, max_leaves + 1)) if shape == "random" else max_leaves
-        tree_left, tree_right = _grow(rng, n_leaves, shape)
+        if shape == "oblivious":
+            n_leaves = 1 << int(rng.integers(0, max_leaves.bit_length()))
+        tree_left, tree_right = _grow(rng, n_leaves, "complete" if shape == "oblivious" else shape)
         left += tree_left
         right += tree_right
         node_offsets.append(len(left))
@@ -59,6 +64,13 @@ def random_forest(
     routing = rng.choice(np.array([0, NAN_LEFT, ZERO_MISSING, NAN_LEFT | ZERO_MISSING], np.uint8), n_nodes)
     if categorical:
         fields |= _category_sets(rng, rng.random(n_nodes) < categorical, routing)
+    if shape == "oblivious":
+        of_level = np.concatenate(
+            [start + (1 << np.frexp(np.arange(stop - start) + 1)[1] - 1) - 1 for start, stop in pairwise(node_offsets)]
+            + [np.zeros(0, np.int64)]
+        )
+        feature, threshold, routing = feature[of_level], threshold[of_level], routing[of_level]
+        fields |= _of_nodes(fields, of_level) if categorical else {}
     return Forest(
         n_features=n_features,
         node_offsets=np.array(node_offsets, np.int64),
@@ -87,6 +99,16 @@ def _category_sets(rng: np.random.Generator, nodes: np.ndarray, routing: np.ndar
     return {
         "category_offsets": np.cumsum([0, *(len(words) for words in sets)]),
         "category_words": np.concatenate([*sets, np.zeros(0, np.uint32)]),
+    }
+
+
+def _of_nodes(sets: dict[str, np.ndarray], nodes: np.ndarray) -> dict[str, np.ndarray]:
+    """The category sets of these nodes in turn."""
+    bounds = sets["category_offsets"]
+    words = [sets["category_words"][bounds[node] : bounds[node + 1]] for node in nodes]
+    return {
+        "category_offsets": np.cumsum([0, *map(len, words)]),
+        "category_words": np.concatenate([*words, np.zeros(0, np.uint32)]),
     }
 
 

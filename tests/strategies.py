@@ -46,7 +46,7 @@ def forests(draw: st.DrawFn, max_nodes: int = 2500) -> Drawn:
         fields={
             "n_trees": draw(st.integers(0, few)),
             "max_leaves": max_leaves,
-            "shape": draw(st.sampled_from(["random", "chain", "complete"])),
+            "shape": draw(st.sampled_from(["random", "chain", "complete", "oblivious"])),
             "n_features": draw(st.sampled_from([1, 2, 7, 40])),
             "n_thresholds": draw(st.sampled_from([1, 2, 15, 16, 17, 40, 255, 256, 257, 2000])),
             "n_outputs": n_outputs,

@@ -49,6 +49,7 @@ class Bitslice(CpuEngine):
             trees_merged=TREES_MERGED,
             isa=cpu_fallback.isa(),
         )
-        values = gray_values(leaf_values(forest, layout.ranges, precision), np.diff(forest.leaf_offsets))
+        values = leaf_values(forest, layout.ranges, precision)
+        values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         bound = cpu_fallback.Values(values, word_tables(values), 32 if forest.n_leaves <= 32 else 64)
         return CpuProgram(values, scorer, bound)

@@ -8,6 +8,9 @@ and S_L = zeros: one operation per node for all documents of the group.
 
 The exit leaf's number falls out in Gray code: bit k of it is the XOR of the S_j with j an odd
 multiple of 2^k, so that each S_j enters one bit alone.
+
+An oblivious tree, which tests the same at every node of a level, needs no program: its predicates
+are the bits of the exit leaf's number, the root's the highest.
 """
 
 from __future__ import annotations
@@ -68,6 +71,10 @@ class BitsliceLayout:
     treelets : TREELET [...]
         In the order of the runs.
     group_treelets : int64 [G + 1]
+    level_offsets : int64 [T + 1]
+        Levels of each tree; none of a tree that is not oblivious.
+    levels : uint16 [...]
+        Predicate of each level of the oblivious trees, the deepest first.
     tree_slot : uint16 [T]
         Slot of each tree's S_0; its S_j follow.
     tree_leaves : uint16 [T]
@@ -87,9 +94,16 @@ class BitsliceLayout:
     runs: np.ndarray
     treelets: np.ndarray
     group_treelets: npt.NDArray[np.int64]
+    level_offsets: npt.NDArray[np.int64]
+    levels: npt.NDArray[np.uint16]
     tree_slot: npt.NDArray[np.uint16]
     tree_leaves: npt.NDArray[np.uint16]
     n_slots: int
+
+    @property
+    def oblivious(self) -> npt.NDArray[np.bool_]:
+        """Which trees are laid out by level; their leaves are numbered in binary, not in Gray code."""
+        return np.diff(self.level_offsets) > 0
 
 
 def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = None) -> BitsliceLayout:
@@ -126,7 +140,8 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
         batch_segments += [batch_segments[-1] + len(block_segments)] * (last - batch)
         batch_low += [batch_low[-1] + len(low)] * (last - batch)
         batch = last
-    programs = _programs(forest, ranges, word)
+    level_offsets, levels = _levels(forest, word)
+    programs = _programs(forest, ranges, word, np.diff(level_offsets) == 0)
     return BitsliceLayout(
         ranks=ranks,
         ranges=ranges,
@@ -136,6 +151,8 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
         low=np.concatenate([*lows, np.zeros(0, np.uint8)]),
         batch_low=np.array(batch_low, np.int64),
         n_words=n_words,
+        level_offsets=level_offsets,
+        levels=levels,
         tree_leaves=np.diff(forest.leaf_offsets).astype(np.uint16),
         **programs,
     )
@@ -172,7 +189,28 @@ def _segments(distinct: npt.NDArray[np.int64], ranks: RankTables) -> tuple[np.nd
     return segments, (distinct & 15).astype(np.uint8)
 
 
-def _programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _levels(
+    forest: Forest, word: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
+    """Predicates of the oblivious trees' levels, the deepest first, and where each tree's start."""
+    by_level = np.lexsort((forest.depth, forest.node_tree))
+    tree, depth, word = forest.node_tree[by_level], forest.depth[by_level], word[by_level]
+    is_first = np.ones(len(by_level), bool)
+    is_first[1:] = (tree[1:] != tree[:-1]) | (depth[1:] != depth[:-1])
+    first = np.flatnonzero(is_first)
+    whole = np.diff(np.append(first, len(by_level))) == 1 << np.minimum(depth[first], 62)
+    alike = np.minimum.reduceat(word, first) == np.maximum.reduceat(word, first) if len(first) else whole
+    # Two classes of trees only: those whose levels are all whole and alike, and the others.
+    bad = np.bincount(tree[first], ~(whole & alike), minlength=forest.n_trees) > 0
+    first = first[~bad[tree[first]]]
+    n_levels = np.bincount(tree[first], minlength=forest.n_trees)
+    deepest_first = first[np.lexsort((-depth[first], tree[first]))]
+    return np.concatenate([[0], np.cumsum(n_levels)]), word[deepest_first].astype(np.uint16)
+
+
+def _programs(
+    forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64], by_program: npt.NDArray[np.bool_]
+) -> dict[str, Any]:
     """Treelets of each group of trees, parents before children, trees interleaved level by level."""
     n_leaves = np.diff(forest.leaf_offsets)
     group_of_tree = np.arange(forest.n_trees) // TREES_MERGED
@@ -184,6 +222,7 @@ def _programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64]) -
 
     tiles = tile_trees(forest)
     order = np.lexsort((tiles.kind, tiles.level, group_of_tree[forest.node_tree[tiles.root]]))
+    order = order[by_program[forest.node_tree[tiles.root[order]]]]
     root, kind, level = tiles.root[order], tiles.kind[order], tiles.level[order]
     group = group_of_tree[forest.node_tree[root]]
     treelets = np.zeros(len(root), TREELET)
@@ -210,8 +249,10 @@ def _programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64]) -
     }
 
 
-def gray_values(values: LeafValues, n_leaves: npt.NDArray[np.int64]) -> LeafValues:
-    """Leaf values where leaf e stands at ``e ^ (e >> 1)``, each tree padded to a power of two.
+def gray_values(
+    values: LeafValues, n_leaves: npt.NDArray[np.int64], oblivious: npt.NDArray[np.bool_]
+) -> LeafValues:
+    """Leaf values where leaf e stands at ``e ^ (e >> 1)`` (at e in oblivious trees), padded to a power of two.
 
     Trees of up to 256 leaves are padded to at least 64, so that whole registers can be loaded.
     """
@@ -220,7 +261,7 @@ def gray_values(values: LeafValues, n_leaves: npt.NDArray[np.int64]) -> LeafValu
     offsets = np.concatenate([[0], np.cumsum(size)])
     tree = np.repeat(np.arange(len(n_leaves)), n_leaves)
     leaf = np.arange(len(tree)) - np.repeat(values.offsets[:-1], n_leaves)
-    place = offsets[tree] + (leaf ^ (leaf >> 1))
+    place = offsets[tree] + (leaf ^ np.where(oblivious[tree], 0, leaf >> 1))
     value = np.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
     value[place] = values.value
     leaf_id = np.zeros(offsets[-1], np.int32)
