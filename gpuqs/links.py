@@ -49,4 +49,8 @@ def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:
             return np.sign(raw) * raw * raw
         if name == "hinge":
             return (raw > 0).astype(raw.dtype)
+        if name == "mean_variance":  # CatBoost's RMSEWithUncertainty: the mean, the logarithm of the deviation
+            values = raw.copy()
+            values[:, 1] = np.exp(2 * raw[:, 1])
+            return values
     raise ValueError(f"unknown link {name!r}")

@@ -1,0 +1,319 @@
+"""CatBoost's JSON models (``save_model(path, format="json")``) and its live objects.
+
+CatBoost casts documents to float32 and goes right where ``x > border``. It sums float64 leaf
+values in tree order, for one document as for many, multiplies by the scale and adds the bias
+last. A scale other than 1 (``set_scale_and_bias``) is put on the leaf values instead: raw scores of
+T trees then differ from CatBoost's by rounding, at most by
+``2 (T + 1) 2^-53 (sum of |scale * leaf value| + |bias|)``; nothing is rounded where it is a power
+of two.
+
+A categorical feature is compared by the hash of its text. The categories of a model are numbered
+here; a whole number and its text (7 and "7") are one category, as they are there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats.catboost_trees import (
+    FLOAT,
+    ONE_HOT,
+    Tests,
+    border,
+    forest_arrays,
+    nested_trees,
+    symmetric_trees,
+)
+from gpuqs.formats.fields import get, numbers, whole
+
+NAME: Final = "CatBoost JSON"
+
+_LINKS: Final = {
+    **dict.fromkeys(
+        (
+            *("RMSE", "MAE", "Quantile", "GroupQuantile", "MultiQuantile", "Expectile", "LogLinQuantile"),
+            *("MAPE", "Lq", "Huber", "LogCosh", "MultiRMSE", "MultiRMSEWithMissingValues", "Cox", "SurvivalAft"),
+            *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "LambdaMart", "StochasticRank"),
+            *("StochasticFilter", "QueryRMSE", "QuerySoftMax", "QueryCrossEntropy"),
+            *("PythonUserDefinedPerObject", "PythonUserDefinedMultiTarget", "UserPerObjMetric"),
+        ),
+        "identity",
+    ),
+    **dict.fromkeys(("Logloss", "CrossEntropy", "Focal", "MultiLogloss", "MultiCrossEntropy"), "sigmoid"),
+    "MultiClass": "softmax",
+    "MultiClassOneVsAll": "ova_sigmoid",
+    **dict.fromkeys(("Poisson", "Tweedie"), "exp"),
+    "RMSEWithUncertainty": "mean_variance",
+}
+
+#: Losses of several labels that a document may bear at once: their outputs are no classes.
+_MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")
+
+#: Far above any real model; a file may not make us allocate for more.
+_MAX_FEATURES: Final = 1 << 24
+_INT32_MAX: Final = int(np.iinfo(np.int32).max)
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is a CatBoost model (its binary form included)."""
+    if head.startswith(b"CBM1"):
+        return True
+    keys = rb"ctr_data|features_info|model_info|oblivious_trees|scale_and_bias|trees"
+    return re.match(rb"\s*\{\s*\"(%s)\"\s*:" % keys, head) is not None
+
+
+def read(data: bytes | memoryview, source: str) -> Forest:
+    """Read CatBoost's JSON.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    source : str
+        What to call the model in errors, a path for example.
+
+    Raises
+    ------
+    ModelFormatError
+        The model is damaged or hostile.
+    UnsupportedModelError
+        The model is sound but is in CatBoost's binary form, or tests what is not evaluated.
+    """
+    if bytes(data[:4]) == b"CBM1":
+        raise UnsupportedModelError(
+            f"{source}: CatBoost's binary format is not read; convert it to JSON:\n"
+            f'    model = catboost.CatBoost().load_model("model.cbm")\n'
+            f'    model.save_model("model.json", format="json")'
+        )
+    try:
+        return _forest(_parse(data), source)
+    except ModelFormatError as error:
+        raise error.at(source) from error.__cause__
+
+
+def from_object(obj: Any) -> Forest | None:
+    """The Forest of a ``catboost.CatBoost`` or of one of its kinds; None for anything else.
+
+    "value" is what ``predict`` of a CatBoostRegressor or CatBoostRanker gives, and
+    ``predict_proba`` of a CatBoostClassifier (of two classes: the second's probability).
+    """
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
+    if ("catboost", "CatBoost") not in kinds:
+        return None
+    source = f"catboost.{type(obj).__name__}"
+    if not obj.is_fitted():
+        raise ModelFormatError("the model is not fitted; call fit first", source=source)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        try:
+            obj.save_model(str(path), format="json")
+        except Exception as error:  # models of texts and embeddings, which CatBoost writes as .cbm only
+            raise UnsupportedModelError(
+                f"{source}: CatBoost cannot write this model as JSON, and so it is not read: {str(error)[:300]}"
+            ) from error
+        forest = read(path.read_bytes(), source)
+    return replace(forest, leaf_id=_live_leaf_ids(forest, np.asarray(obj.get_leaf_values(), np.float64)))
+
+
+def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    """The object's own leaf numbers, of two possible ones those in whose order it lists its ``values``.
+
+    What was loaded from JSON numbers a tree's leaves from left to right, as the file does. What was trained
+    numbers them parents first: a node's leaf comes before the leaves of the subtree at its side.
+    """
+    children = np.stack([forest.left, forest.right], axis=1).ravel()
+    at = np.flatnonzero(children < 0)
+    tree = forest.node_tree[at // 2]
+    leaf = forest.leaf_offsets[tree] + ~children[at].astype(np.int64)
+    trained = forest.leaf_id.copy()
+    trained[leaf] = np.arange(len(at)) - np.searchsorted(tree, tree)
+    start = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
+    for ids in (trained, forest.leaf_id):
+        listed = np.empty_like(forest.leaf_value)
+        listed[start + ids] = forest.leaf_value
+        if np.array_equal(listed.ravel(), values):
+            return ids
+    return forest.leaf_id
+
+
+def _parse(data: bytes | memoryview | str) -> Any:
+    try:
+        text = data if isinstance(data, str) else str(memoryview(data), "utf-8")
+        return json.loads(text, object_pairs_hook=_distinct)
+    except RecursionError:
+        raise ModelFormatError("JSON is nested too deep") from None
+    except ModelFormatError:
+        raise
+    except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
+        raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ModelFormatError(f"key {twice[:100]!r} appears twice in one object")
+    return items
+
+
+# -- the whole model ---------------------------------------------------------------------------
+
+
+def _forest(document: Any, source: str) -> Forest:
+    info = get(document, "model_info", dict, {})
+    loss = _loss(info)
+    if loss and loss not in _LINKS:
+        raise UnsupportedModelError(
+            f"{source}: loss {loss[:100]!r} is not known, and so not what its scores mean; "
+            f"known are {', '.join(sorted(_LINKS))}"
+        )
+    if str(info.get("binclass_probability_threshold", "0.5")) != "0.5":
+        raise UnsupportedModelError(
+            f"{source}: a probability threshold of its own is not evaluated; call "
+            "model.set_probability_threshold(0.5) first, and compare the probabilities with yours"
+        )
+    tests, n_features, names = _features(get(document, "features_info", dict), source)
+    symmetric = "trees" not in document
+    if not symmetric and "oblivious_trees" in document:
+        raise ModelFormatError("stands beside oblivious_trees: the file is damaged", field="trees")
+    trees = get(document, "oblivious_trees" if symmetric else "trees", list)
+    scale, bias = _scale_and_bias(document, trees)
+    read_trees = symmetric_trees if symmetric else nested_trees
+    parts = read_trees(trees, tests, len(bias))
+    for number, part in enumerate(parts):
+        if abs(scale) > 1 and np.abs(part.value).max() > np.finfo(np.float64).max / abs(scale):
+            raise ModelFormatError("leaf values times the scale are not finite", tree=number, field="scale_and_bias")
+    if loss == "RMSEWithUncertainty" and len(bias) != 2:
+        raise ModelFormatError(f"{len(bias)} outputs, but {loss} has 2", field="scale_and_bias")
+    return Forest(
+        n_features=n_features,
+        **forest_arrays(parts, tests, len(bias)),
+        input_dtype="float32",
+        integer_dtype="float32",
+        n_outputs=len(bias),
+        tree_weight=np.full(len(parts), scale),
+        base_score=bias,
+        base_first=False,
+        link=_LINKS.get(loss, "identity"),
+        feature_names=names,
+        categories=tests.categories(n_features),
+        classes=() if loss in _MULTI_LABEL else _classes(info),
+        source=_version(info),
+        objective=loss,
+    )
+
+
+def _loss(info: dict[str, Any]) -> str:
+    """Name of the loss; empty where the model does not tell."""
+    params = _object(info, "params")  # models made by sum_models have the loss alone
+    return get(_object(params if "loss_function" in params else info, "loss_function"), "type", str, "")
+
+
+def _object(obj: dict[str, Any], key: str) -> dict[str, Any]:
+    """An object of the file, or the text of one; empty where it is absent."""
+    value = obj.get(key, {})
+    return get({key: _parse(value) if isinstance(value, str) else value}, key, dict)
+
+
+def _version(info: dict[str, Any]) -> str:
+    found = re.search(r"\bv(\d+\.\d+)", str(info.get("catboost_version_info", "")), re.ASCII)
+    return f"CatBoost {found[1]}" if found else "CatBoost"
+
+
+def _classes(info: dict[str, Any]) -> tuple[Any, ...]:
+    params = get(info, "class_params", dict, {})
+    labels = get(params, "class_names", list, [])
+    if not all(isinstance(label, (str, int, float)) for label in labels):
+        raise ModelFormatError("is not an array of labels", field="class_names")
+    if params.get("class_label_type") == "Float":
+        return tuple(numbers(labels, "class_names", np.float64).tolist())
+    return tuple(labels)
+
+
+def _scale_and_bias(document: dict[str, Any], trees: list[Any]) -> tuple[float, npt.NDArray[np.float64]]:
+    """The scale, and the bias of each output."""
+    name = "scale_and_bias"
+    pair = get(document, name, list, [1, 0])
+    if len(pair) != 2:
+        raise ModelFormatError(f"has {len(pair)} elements, not 2", field=name)
+    (scale,) = numbers([pair[0]], name, np.float64)
+    if isinstance(pair[1], list):
+        bias = numbers(pair[1], name, np.float64)
+    else:  # one number for all outputs, in files of before 0.24
+        first = trees[0] if trees and isinstance(trees[0], dict) and "splits" in trees[0] else {}
+        n_values, depth = (len(get(first, key, list, [], tree=0)) for key in ("leaf_values", "splits"))
+        bias = np.repeat(numbers([pair[1]], name, np.float64), max(1, n_values >> depth))
+        if len(bias) > 1 and bias.any():
+            raise ModelFormatError(f"one bias for {len(bias)} outputs", field=name)
+    if len(bias) == 0 or not np.isfinite([scale, *bias]).all():
+        raise ModelFormatError("must be a finite scale and a finite bias for each output", field=name)
+    return float(scale), bias
+
+
+def _features(info: dict[str, Any], source: str) -> tuple[Tests, int, tuple[str, ...]]:
+    """What tests may name, the number of columns and their names."""
+    for kind in ("text", "embedding"):
+        if get(info, f"{kind}_features", list, []):
+            raise UnsupportedModelError(
+                f"{source}: {kind} features are not evaluated; turn them into numbers beforehand"
+            )
+    if get(info, "ctrs", list, []):
+        raise UnsupportedModelError(
+            f"{source}: splits on statistics of categories (OnlineCtr) are not evaluated; train with "
+            "one_hot_max_size no smaller than any feature's number of categories, or encode them as numbers beforehand"
+        )
+    tests, name_of = Tests(source), {}
+    for kind in ("float_features", "categorical_features"):
+        known: dict[int, Any] = tests.floats if kind == "float_features" else tests.columns
+        for feature in get(info, kind, list, []):
+            index = whole(_feature(feature, kind), "feature_index", 0, _INT32_MAX)
+            column = whole(feature, "flat_feature_index", 0, _MAX_FEATURES - 1)
+            if index in known or column in name_of:
+                raise ModelFormatError(f"feature {index}, column {column} appears twice", field=kind)
+            name_of[column] = get(feature, "feature_name", str, "") or get(feature, "feature_id", str, "")
+            if kind == "float_features":
+                tests.floats[index] = column, _nan_right(feature)
+                borders = get(feature, "borders", list, [])
+                tests.table += [(FLOAT, index, border(value, "borders")) for value in borders]
+            else:
+                tests.columns[index] = column
+                values = numbers(get(feature, "values", list, []), "values", np.int64) % (1 << 32)
+                tests.values[index] = values.tolist()
+                tests.table += [(ONE_HOT, index, value) for value in tests.values[index]]
+    seen: set[str] = set()
+    for entry in get(info, "cat_features_hash", list, []):
+        code = whole(_feature(entry, "cat_features_hash"), "hash", -_INT32_MAX - 1, 2 * _INT32_MAX + 1)
+        text = get(entry, "value", str)
+        if text in seen:
+            raise ModelFormatError(f"{text[:100]!r} appears twice", field="cat_features_hash")
+        seen.add(text)
+        tests.texts.setdefault(code % (1 << 32), []).append(text)
+    n_features = max(name_of, default=-1) + 1
+    names = tuple(name_of.get(column) or str(column) for column in range(n_features))
+    made_up = all(name == str(column) for column, name in enumerate(names))
+    return tests, n_features, () if made_up else names
+
+
+def _feature(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ModelFormatError("is not an array of objects", field=field)
+    return value
+
+
+def _nan_right(feature: dict[str, Any]) -> bool:
+    """Whether NaN goes right, which it does not as it is: NaN is above no border."""
+    treatment = get(feature, "nan_value_treatment", str, "AsIs")
+    if treatment not in ("AsIs", "AsFalse", "AsTrue"):
+        raise ModelFormatError(f"{treatment[:100]!r} is not known", field="nan_value_treatment")
+    # CatBoost looks for NaN only where there were some in training.
+    return treatment == "AsTrue" and feature.get("has_nans") is True

@@ -1,0 +1,256 @@
+"""CatBoost's trees, as its JSON holds them -> the canonical arrays of a `Forest`.
+
+A symmetric tree is one list of tests, the lowest bit of the leaf index first: it becomes a
+complete binary tree with the test of the highest bit at its root, so that its leaves stand from
+left to right in index order. The tests of a forest repeat, so each is read once and then named
+by its number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
+from gpuqs.formats.fields import get, numbers, whole
+
+FLOAT: Final = "FloatFeature"
+ONE_HOT: Final = "OneHotFeature"
+
+_INT32_MAX: Final = int(np.iinfo(np.int32).max)
+_HASHES: Final = 1 << 32
+#: Most tests of a symmetric tree; CatBoost itself stops at 16.
+_MAX_DEPTH: Final = 30
+#: Most 32-bit words of category sets (64 MiB): huge codes in every node of a small file are an attack.
+_MAX_CATEGORY_WORDS: Final = 1 << 24
+#: A text that CatBoost takes for the same category as the whole number.
+_WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
+
+#: A test as the file names it: kind, feature_index among its kind, border or hash.
+Key = tuple[str, int, float]
+
+
+@dataclass
+class Tests:
+    """The distinct tests of a forest, numbered as they are met; `test` reads one.
+
+    Parameters
+    ----------
+    source : str
+        What errors call the model.
+    floats : dict
+        feature_index of a numeric feature -> (column, whether NaN goes right).
+    columns : dict
+        feature_index of a categorical feature -> column.
+    values : dict
+        feature_index of a categorical feature -> the hashes that tests compare it with.
+    texts : dict
+        Hash -> the texts of that category.
+    table : list
+        What each "split_index" of the file stands for.
+    """
+
+    source: str
+    floats: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    columns: dict[int, int] = field(default_factory=dict)
+    values: dict[int, list[int]] = field(default_factory=dict)
+    texts: dict[int, list[str]] = field(default_factory=dict)
+    table: list[Key] = field(default_factory=list)
+    _number: dict[Key, int] = field(default_factory=dict)
+    _feature: list[int] = field(default_factory=list)
+    _threshold: list[float] = field(default_factory=list)
+    _routing: list[int] = field(default_factory=list)
+    _words: list[npt.NDArray[np.uint32]] = field(default_factory=list)
+    _coded: dict[int, tuple[tuple[Any, ...], dict[int, list[int]]]] = field(default_factory=dict)
+
+    def test(self, split: Any, tree: int) -> int:
+        """Number of the test that a split of the file names."""
+        kind = get(split, "split_type", str, tree=tree)
+        if kind == FLOAT:
+            index = whole(split, "float_feature_index", 0, _INT32_MAX, tree=tree)
+            key: Key = (kind, index, border(split.get("border"), "border", tree))
+        elif kind == ONE_HOT:
+            index = whole(split, "cat_feature_index", 0, _INT32_MAX, tree=tree)
+            key = (kind, index, whole(split, "value", -_HASHES, _HASHES - 1, tree=tree) % _HASHES)
+        else:
+            raise UnsupportedModelError(
+                f"{self.source}, tree {tree}: splits of type {kind[:100]!r} are not evaluated; "
+                "train on numeric features, and on categorical ones with one_hot_max_size"
+            )
+        if "split_index" in split:  # which CatBoost itself goes by
+            at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)
+            if at >= len(self.table) or self.table[at] != key:
+                raise ModelFormatError(
+                    "names another test than the split itself: the file is damaged", tree=tree, field="split_index"
+                )
+        if key not in self._number:
+            self._add(key, tree)
+        return self._number[key]
+
+    def _add(self, key: Key, tree: int) -> None:
+        kind, index, value = key
+        if index not in (self.floats if kind == FLOAT else self.columns):
+            name = "float_feature_index" if kind == FLOAT else "cat_feature_index"
+            raise ModelFormatError(f"feature {index} is not in features_info", tree=tree, field=name)
+        words = np.zeros(0, np.uint32)
+        if kind == FLOAT:
+            column, nan_right = self.floats[index]
+            routing = 0 if nan_right else NAN_LEFT
+        else:
+            column, routing = self.columns[index], CATEGORICAL | SET_RIGHT | NAN_LEFT | WHOLE_CODES
+            codes = self._categories(index)[1].get(int(value))
+            if codes is None:
+                raise ModelFormatError("is not among the feature's values", tree=tree, field="value")
+            words = np.zeros(max(codes) // 32 + 1, np.uint32)
+            for code in codes:
+                words[code // 32] |= np.uint32(1 << code % 32)
+        self._number[key] = len(self._feature)
+        self._feature.append(column)
+        self._threshold.append(value if kind == FLOAT else 0.0)
+        self._routing.append(routing)
+        self._words.append(words)
+
+    def _categories(self, index: int) -> tuple[tuple[Any, ...], dict[int, list[int]]]:
+        """The categories of a feature in code order, and the codes of each hash."""
+        if index not in self._coded:
+            order: list[Any] = []
+            codes: dict[int, list[int]] = {}
+            for value in dict.fromkeys(self.values.get(index, [])):
+                if value not in self.texts:
+                    raise UnsupportedModelError(
+                        f"{self.source}: categories of column {self.columns[index]} stand in the model as hashes "
+                        "only, their texts are missing; save it together with all of its training data, "
+                        'model.save_model("model.json", format="json", pool=catboost.Pool(X, cat_features=...)), '
+                        "and load that file"
+                    )
+                codes[value] = []
+                for text in self.texts[value]:
+                    spellings = [text, int(text)] if _WHOLE_NUMBER.fullmatch(text) else [text]
+                    codes[value] += range(len(order), len(order) + len(spellings))
+                    order += spellings
+            self._coded[index] = tuple(order), codes
+        return self._coded[index]
+
+    def categories(self, n_features: int) -> tuple[tuple[Any, ...] | None, ...]:
+        """`Forest.categories`: what tests compare categorical features with; empty where there are none."""
+        of: list[tuple[Any, ...] | None] = [None] * n_features
+        for index, column in self.columns.items():
+            of[column] = self._categories(index)[0]
+        return tuple(of) if self.columns else ()
+
+    def node_arrays(self, test: npt.NDArray[np.int64]) -> dict[str, np.ndarray]:
+        """The arrays of a `Forest` over nodes, given each node's test."""
+        size = np.array([len(words) for words in self._words], np.int64)
+        offsets = np.concatenate([[0], np.cumsum(size[test])]).astype(np.int64)
+        if offsets[-1] > _MAX_CATEGORY_WORDS:
+            raise ModelFormatError(f"category sets take {offsets[-1] >> 18} MiB", field="categorical_features")
+        sets = [self._words[t] for t in test[size[test] > 0]] if offsets[-1] else []
+        return {
+            "feature": np.array(self._feature, np.int32)[test],
+            "threshold": np.array(self._threshold, np.float64)[test],
+            "routing": np.array(self._routing, np.uint8)[test],
+            "category_offsets": offsets,
+            "category_words": np.concatenate([np.zeros(0, np.uint32), *sets]),
+        }
+
+
+def border(value: Any, name: str, tree: int | None = None) -> float:
+    """A border, as the float32 that CatBoost compares with."""
+    if not isinstance(value, (int, float)):
+        raise ModelFormatError("is missing, or is no number", tree=tree, field=name)
+    (rounded,) = numbers([value], name, np.float32, tree=tree)
+    if not np.isfinite(rounded):
+        raise ModelFormatError("border is not a finite float32", tree=tree, field=name)
+    return float(rounded)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree: test, left and right child of its nodes (leaves as ``~i``), values [L, K] of its leaves."""
+
+    test: npt.NDArray[np.int64]
+    left: npt.NDArray[np.int64]
+    right: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
+
+
+def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> list[Tree]:
+    """The file's ``oblivious_trees``, as complete binary trees; leaf i is CatBoost's leaf i."""
+    shapes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+    out = []
+    for number, tree in enumerate(trees):
+        splits = get(tree, "splits", list, tree=number)
+        if len(splits) > _MAX_DEPTH:
+            raise ModelFormatError(f"tree is deeper than {_MAX_DEPTH}", tree=number, field="splits")
+        value = numbers(get(tree, "leaf_values", list, tree=number), "leaf_values", np.float64, tree=number)
+        if len(value) != n_outputs << len(splits):
+            problem = f"{len(value)} values for {len(splits)} splits and {n_outputs} outputs"
+            raise ModelFormatError(problem, tree=number, field="leaf_values")
+        test = np.array([tests.test(split, number) for split in reversed(splits)], np.int64)
+        if len(splits) not in shapes:
+            shapes[len(splits)] = _complete(len(splits))
+        level, left, right = shapes[len(splits)]
+        out.append(Tree(test[level], left, right, value.reshape(-1, n_outputs)))
+    return out
+
+
+def _complete(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Level, left and right child of the nodes of a complete tree, numbered level by level."""
+    n_nodes = (1 << depth) - 1
+    level = np.repeat(np.arange(depth), 1 << np.arange(depth))
+    left = 2 * np.arange(n_nodes) + 1
+    return level, *(np.where(child < n_nodes, child, ~(child - n_nodes)) for child in (left, left + 1))
+
+
+def nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> list[Tree]:
+    """The file's ``trees``: nodes numbered parents first, left before right; leaves from left to right."""
+    return [_nested(tree, number, tests, n_outputs) for number, tree in enumerate(trees)]
+
+
+def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
+    test: list[int] = []
+    child: tuple[list[int], list[int]] = ([], [])
+    values: list[Any] = []
+    stack = [(root, -1, 0)]  # what is still to be read, and the node and side that it hangs from
+    while stack:
+        item, parent, side = stack.pop()
+        if isinstance(item, dict) and "split" in item:
+            place = len(test)
+            test.append(tests.test(item["split"], number))
+            child[0].append(0)
+            child[1].append(0)
+            stack += [(get(item, key, dict, tree=number), place, s) for s, key in ((1, "right"), (0, "left"))]
+        else:
+            place = ~(len(values) // n_outputs)
+            value = get(item, "value", object, tree=number)
+            value = value if isinstance(value, list) else [value]
+            if len(value) != n_outputs:
+                problem = f"leaf {~place}: {len(value)} values for {n_outputs} outputs"
+                raise ModelFormatError(problem, tree=number, field="value")
+            values += value
+        if parent >= 0:
+            child[side][parent] = place
+    left, right = (np.array(c, np.int64) for c in child)
+    value = numbers(values, "value", np.float64, tree=number).reshape(-1, n_outputs)
+    return Tree(np.array(test, np.int64), left, right, value)
+
+
+def forest_arrays(trees: list[Tree], tests: Tests, n_outputs: int) -> dict[str, np.ndarray]:
+    """The arrays of a `Forest` over nodes and leaves."""
+
+    def joined(name: str) -> np.ndarray:
+        return np.concatenate([np.zeros(0, np.int64), *(getattr(tree, name) for tree in trees)])
+
+    return {
+        "node_offsets": np.cumsum([0, *(len(tree.test) for tree in trees)], dtype=np.int64),
+        "leaf_offsets": np.cumsum([0, *(len(tree.value) for tree in trees)], dtype=np.int64),
+        **tests.node_arrays(joined("test")),
+        "left": joined("left").astype(np.int32),
+        "right": joined("right").astype(np.int32),
+        "leaf_value": np.concatenate([np.zeros((0, n_outputs)), *(tree.value for tree in trees)]),
+    }

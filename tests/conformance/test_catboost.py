@@ -1,0 +1,259 @@
+"""Every engine on every instruction set against the installed CatBoost, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trained import Rows, Trained, documents, labels, of_odd_scales_within_float32, rows, with_nan
+
+import gpuqs
+from gpuqs.engines import ENGINES
+
+catboost = pytest.importorskip("catboost")
+
+ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
+DTYPES = [np.float64, np.float32]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: the kind of model, its parameters beyond the defaults here, rows and labels."""
+
+    kind: str = "Regressor"
+    params: dict[str, Any] = field(default_factory=dict)
+    rows: Callable[[np.random.Generator], Rows] = rows
+    label: str = "value"
+    #: What CatBoost calls the prediction that is our "value".
+    value: str = "RawFormulaVal"
+
+
+def several(target: np.ndarray) -> np.ndarray:
+    return np.column_stack([target, -target, target**2])
+
+
+RECIPES = {
+    **{f"depth {depth}": Recipe(params={"depth": depth}) for depth in range(1, 9)},
+    "MAE": Recipe(params={"loss_function": "MAE"}),
+    "Quantile": Recipe(params={"loss_function": "Quantile:alpha=0.3"}),
+    "MultiRMSE": Recipe(params={"loss_function": "MultiRMSE"}, label="several"),
+    "uncertainty": Recipe(params={"loss_function": "RMSEWithUncertainty"}, value="RMSEWithUncertainty"),
+    "Poisson": Recipe(params={"loss_function": "Poisson"}, label="count", value="Exponent"),
+    "Tweedie": Recipe(params={"loss_function": "Tweedie:variance_power=1.5"}, label="count", value="Exponent"),
+    "Logloss": Recipe("Classifier", label="binary", value="Probability"),
+    "MultiClass": Recipe("Classifier", label="class", value="Probability"),
+    "MultiClassOneVsAll": Recipe(
+        "Classifier", {"loss_function": "MultiClassOneVsAll"}, label="class", value="Probability"
+    ),
+    "MultiLogloss": Recipe("Classifier", {"loss_function": "MultiLogloss"}, label="tags", value="Probability"),
+    "YetiRank": Recipe("Ranker", {"loss_function": "YetiRank"}, label="grade"),
+    "QuerySoftMax": Recipe("Ranker", {"loss_function": "QuerySoftMax"}, label="binary"),
+    "nan Min": Recipe(params={"nan_mode": "Min"}, rows=with_nan),
+    "nan Max": Recipe(params={"nan_mode": "Max"}, rows=with_nan),
+    "nan Forbidden": Recipe(params={"nan_mode": "Forbidden"}),
+    "nan Max without nan": Recipe(params={"nan_mode": "Max"}),
+    "odd scales": Recipe(rows=of_odd_scales_within_float32),
+    "254 borders": Recipe(params={"border_count": 254, "depth": 8}, rows=with_nan),
+    "Depthwise": Recipe(params={"grow_policy": "Depthwise", "depth": 7, "nan_mode": "Max"}, rows=with_nan),
+    "Lossguide": Recipe(params={"grow_policy": "Lossguide", "max_leaves": 100, "depth": 12}, rows=with_nan),
+    "Depthwise MultiClass": Recipe(
+        "Classifier", {"grow_policy": "Depthwise", "depth": 4}, label="class", value="Probability"
+    ),
+    "one leaf": Recipe(params={"grow_policy": "Depthwise", "min_data_in_leaf": 10**6}),
+}
+
+
+def fit(kind: str, X: Any, target: np.ndarray, **params: Any) -> Any:
+    defaults = {"iterations": 12, "depth": 5, "learning_rate": 0.2, "border_count": 60, "random_seed": 1}
+    quiet = {"thread_count": 1, "allow_writing_files": False, "verbose": False}
+    model = getattr(catboost, f"CatBoost{kind}")(**defaults | quiet | params)
+    groups = {"group_id": np.arange(len(X)) // 25} if kind == "Ranker" else {}
+    return model.fit(X, target, **groups)
+
+
+@cache
+def catboost_trained(name: str) -> Trained:
+    recipe = RECIPES[name]
+    X, target = recipe.rows(np.random.default_rng(17))
+    if recipe.label == "several":
+        target = several(target)
+    elif recipe.label == "tags":
+        target = np.column_stack([target > 0, target > 1]).astype(int)
+    else:
+        target = labels(recipe.label, target)
+    model = fit(recipe.kind, X, target, **recipe.params)
+    return Trained(model, gpuqs.from_model(model), X)
+
+
+def predict(model: Any, X: np.ndarray, kind: str) -> np.ndarray:
+    """CatBoost's prediction, of two classes the second's probability."""
+    answer = catboost.CatBoost.predict(model, X, prediction_type=kind, thread_count=1)
+    two = kind == "Probability" and model.get_all_params()["loss_function"] == "Logloss"
+    return answer[:, 1] if two else answer
+
+
+@cache
+def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Documents; CatBoost's raw scores, values and exit leaves."""
+    trained = catboost_trained(name)
+    X = documents(trained, dtype, infinite=True)
+    model = trained.booster
+    leaves = model.calc_leaf_indexes(X, thread_count=1)
+    return X, predict(model, X, "RawFormulaVal"), predict(model, X, RECIPES[name].value), leaves
+
+
+def check(name: str, engine: str, dtype: type) -> None:
+    model = catboost_trained(name).model
+    X, raw, values, leaves = expected(name, dtype)
+    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
+    got = model.predict(X, "raw", engine=engine)
+    assert got.dtype == raw.dtype == np.float64
+    np.testing.assert_array_equal(got.view(np.int64), raw.view(np.int64))
+    np.testing.assert_allclose(model.predict(X, engine=engine), values, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RECIPES)
+def test_reference(name: str, dtype: type) -> None:
+    check(name, "reference", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
+    model = catboost_trained(name).model
+    reason = model.engines()[engine]
+    if reason is None:
+        check(name, engine, dtype)
+    else:
+        assert f"{model.n_leaves} leaves" in reason
+        check(name, "auto", dtype)
+
+
+@pytest.mark.parametrize("name", ["depth 6", "nan Min", "MultiClass", "Lossguide"])
+@pytest.mark.parametrize("n", [1, 7])
+def test_few_documents_at_a_time(name: str, n: int) -> None:
+    trained = catboost_trained(name)
+    X, raw, *_ = expected(name, np.float32)
+    for start in range(0, 60, n):
+        part = X[start : start + n]
+        theirs = predict(trained.booster, part, "RawFormulaVal")
+        np.testing.assert_array_equal(theirs, raw[start : start + n])
+        np.testing.assert_array_equal(trained.model.predict(part, "raw"), theirs)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_files_score_as_their_models(name: str, tmp_path: Path) -> None:
+    trained = catboost_trained(name)
+    X, raw, *_ = expected(name, np.float64)
+    path = tmp_path / "a model"
+    trained.booster.save_model(str(path), format="json")
+    reloaded = catboost.CatBoost().load_model(str(path), format="json")
+    # CatBoost itself reads some leaf values of its file one unit in the last place off.
+    off = catboost.CatBoost.predict(reloaded, X, prediction_type="RawFormulaVal")
+    from_bytes = gpuqs.from_model(path.read_bytes())
+    for model, scores in ((gpuqs.load(path), raw), (from_bytes, raw), (gpuqs.from_model(reloaded), off)):
+        np.testing.assert_array_equal(model.predict(X, "raw"), scores)
+        # CatBoost numbers the leaves of the file anew, where its trees are not symmetric.
+        np.testing.assert_array_equal(model.predict(X, "leaf"), reloaded.calc_leaf_indexes(X))
+
+
+def test_the_two_leaf_numberings_differ() -> None:
+    for name in ("Depthwise", "Lossguide"):
+        forest = catboost_trained(name).model.forest
+        assert (forest.leaf_id != replace(forest, leaf_id=np.zeros(0, np.int32)).leaf_id).any()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64, np.float16, bool])
+@pytest.mark.parametrize("name", ["depth 6", "Depthwise"])
+def test_other_types_of_documents(name: str, dtype: type) -> None:
+    trained = catboost_trained(name)
+    X = np.random.default_rng(0).integers(-1000, 1000, (200, trained.model.n_features))
+    X[0] = 2**31 - 1 if dtype is not np.float16 else 65_504
+    X = X.astype(dtype)
+    theirs = X.astype(np.float32) if dtype is np.float16 else X  # which CatBoost refuses
+    np.testing.assert_array_equal(
+        trained.model.predict(X, "raw"), predict(trained.booster, theirs, "RawFormulaVal")
+    )
+
+
+@pytest.mark.parametrize("name", ["depth 6", "MultiClass", "Lossguide"])
+@pytest.mark.parametrize("n", [1, 5])
+def test_part_of_the_trees(name: str, n: int) -> None:
+    trained = catboost_trained(name)
+    X, *_ = expected(name, np.float64)
+    raw = trained.booster.predict(X, prediction_type="RawFormulaVal", ntree_end=n)
+    np.testing.assert_array_equal(trained.model.predict(X, "raw", trees=slice(0, n)), raw)
+
+
+@pytest.mark.parametrize(("scale", "bias", "exact"), [(0.5, 3.0, True), (0.3, 0.1, False), (-7.7, 0.0, False)])
+def test_scale(scale: float, bias: float, exact: bool) -> None:
+    trained = catboost_trained("depth 6")
+    X, *_ = expected("depth 6", np.float64)
+    scaled = trained.booster.copy()
+    scaled.set_scale_and_bias(scale, bias)
+    raw, got = scaled.predict(X), gpuqs.from_model(scaled).predict(X, "raw")
+    if exact:
+        np.testing.assert_array_equal(got, raw)
+        return
+    forest = trained.model.forest
+    largest = np.maximum.reduceat(np.abs(forest.leaf_value[:, 0]), forest.leaf_offsets[:-1])
+    bound = 2 * (forest.n_trees + 1) * 2.0**-53 * (abs(scale) * largest.sum() + abs(bias))
+    assert np.abs(got - raw).max() <= bound
+
+
+def categorical_frame(pd: Any) -> tuple[Any, np.ndarray]:
+    rng = np.random.default_rng(5)
+    n = 600
+    code = rng.integers(0, 5, (n, 4))
+    frame = pd.DataFrame(
+        {
+            "x": rng.normal(size=n),
+            "text": np.array(["red", "green", "blé", "7", ""])[code[:, 0]],
+            "number": code[:, 1] - 1,
+            "flag": code[:, 2] > 2,
+            "coded": pd.Categorical.from_codes(code[:, 3], [10, 20, 30, 40, 50]),
+        }
+    )
+    target = frame["x"] + (code[:, 0] == 2) + 2 * (code[:, 1] == 0) + 3 * frame["flag"] - 2 * (code[:, 3] > 2)
+    return frame, target.to_numpy()
+
+
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise"])
+def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame, target = categorical_frame(pd)
+    names = list(frame.columns[1:])
+    params = {"cat_features": names, "one_hot_max_size": 10, "iterations": 30, "grow_policy": grow_policy}
+    booster = fit("Regressor", frame, target, **params)
+    path = tmp_path / "model.json"
+    booster.save_model(str(path), format="json", pool=catboost.Pool(frame, cat_features=names))
+    forest = gpuqs.formats.read_model(path)
+    assert forest.feature_names == tuple(frame.columns)
+    assert forest.categories[0] is None
+    assert all(forest.categories[i] for i in range(1, 5))
+
+    other = frame.sample(300, random_state=1)
+    other.loc[other.index[:50], "text"] = "never seen"
+    other.loc[other.index[50:90], "number"] = 99
+    other.loc[other.index[90:120], "x"] = np.nan
+    reloaded = catboost.CatBoost().load_model(str(path), format="json")
+    model = gpuqs.load(path)
+    for kind in (object, str):
+        asked = other.assign(number=other["number"].astype(kind))
+        raw, leaves = booster.predict(asked), reloaded.calc_leaf_indexes(asked)
+        codes = np.empty((len(asked), 5))
+        codes[:, 0] = asked["x"]
+        for i in range(1, 5):
+            code = {value: code for code, value in enumerate(forest.categories[i])}
+            codes[:, i] = [code.get(value, np.nan) for value in asked.iloc[:, i]]
+        for engine in [name for name in ENGINE_NAMES if model.engines()[name] is None]:
+            for X in (codes, asked.assign(flag=asked["flag"].astype(object))):
+                np.testing.assert_array_equal(model.predict(X, "raw", engine=engine), raw)
+                np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)

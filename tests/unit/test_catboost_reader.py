@@ -1,0 +1,366 @@
+"""CatBoost JSON: what each field means, and damaged or hostile files refused by tree and field."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuqs
+from gpuqs.engines.reference import Reference
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats import catboost as reader
+from gpuqs.formats import xgboost as xgboost_reader
+from gpuqs.links import to_values
+
+Document = dict[str, Any]
+
+
+def on_float(index: int, border: float, at: int) -> Document:
+    return {"split_type": "FloatFeature", "float_feature_index": index, "border": border, "split_index": at}
+
+
+def one_hot(value: int, at: int) -> Document:
+    return {"split_type": "OneHotFeature", "cat_feature_index": 0, "value": value, "split_index": at}
+
+
+def small_model() -> Document:
+    """Columns: a number, a category of blue (hash 7), 12 (hash 2^32 - 5) and red (hash 9), a number."""
+    return {
+        "features_info": {
+            "float_features": [
+                {
+                    "feature_index": 0,
+                    "flat_feature_index": 0,
+                    "feature_id": "size",
+                    "borders": [0.5, 1.5],
+                    "has_nans": True,
+                    "nan_value_treatment": "AsTrue",
+                },
+                {"feature_index": 1, "flat_feature_index": 2, "feature_id": "", "borders": [-1]},
+            ],
+            "categorical_features": [
+                {"feature_index": 0, "flat_feature_index": 1, "feature_id": "colour", "values": [7, -5]}
+            ],
+            "cat_features_hash": [
+                {"hash": 7, "value": "blue"},
+                {"hash": 2**32 - 5, "value": "12"},
+                {"hash": 9, "value": "red"},
+            ],
+        },
+        "model_info": {
+            "params": {"loss_function": {"type": "RMSE"}},
+            "catboost_version_info": "Git info:\n Branch: tags/v1.2.10",
+            "unknown": [1, {}],
+        },
+        "oblivious_trees": [
+            {"splits": [on_float(0, 0.5, 0), on_float(1, -1, 2)], "leaf_values": [1, 2, 3, 4], "leaf_weights": []},
+            {"splits": [one_hot(-5, 4)], "leaf_values": [10, 20]},
+            {"splits": [], "leaf_values": [0.25]},
+        ],
+        "scale_and_bias": [2, [100]],
+    }
+
+
+def nested_model() -> Document:
+    model = small_model()
+    del model["oblivious_trees"]
+    inner = {"split": one_hot(7, 3), "left": {"value": 2}, "right": {"value": 3}}
+    model["trees"] = [
+        {"split": on_float(0, 1.5, 1), "left": inner, "right": {"value": 1, "weight": 5}},
+        {"value": 8},
+    ]
+    return model
+
+
+def read(model: Any) -> Forest:
+    return reader.read(json.dumps(model).encode(), "model")
+
+
+def score(forest: Forest, X: Any) -> tuple[list[float], list[list[int]]]:
+    """Raw scores of the first output and exit leaves, by the reference engine."""
+    documents = np.array(X, np.float32)
+    engine = Reference()
+    program = engine.prepare(forest, "exact")
+    sums = np.empty((len(documents), forest.n_outputs))
+    engine.score(program, documents, sums, 1)
+    leaves = np.empty((len(documents), forest.n_trees), np.int32)
+    engine.leaves(program, documents, leaves, 1)
+    return program.values.finish(sums)[:, 0].tolist(), leaves.tolist()
+
+
+def test_symmetric_trees() -> None:
+    forest = read(small_model())
+    assert forest.feature_names == ("size", "colour", "2")
+    assert forest.categories == (None, ("blue", "12", 12), None)
+    assert (forest.source, forest.objective, forest.n_outputs) == ("CatBoost 1.2", "RMSE", 1)
+    nan = np.nan
+    X = [[0.5, 0, -1], [0.6, 1, -1], [0.5, 2, 0], [nan, nan, nan], [nan, 99, 0], [0, 1.5, 0], [-9, -1, -9]]
+    raw, leaves = score(forest, X)
+    assert leaves == [[0, 0, 0], [1, 1, 0], [2, 1, 0], [1, 0, 0], [3, 0, 0], [2, 0, 0], [0, 0, 0]]
+    assert raw == [2 * s + 100 for s in (11.25, 22.25, 23.25, 12.25, 14.25, 13.25, 11.25)]
+
+
+def test_symmetric_trees_stay_symmetric() -> None:
+    model = small_model()
+    model["oblivious_trees"] = [{"splits": [on_float(0, b, i) for i, b in enumerate((0.5, 1.5))] * 2}]
+    model["oblivious_trees"][0]["leaf_values"] = list(range(16))
+    forest = read(model)
+    assert forest.threshold.tolist() == [1.5] * 1 + [0.5] * 2 + [1.5] * 4 + [0.5] * 8
+    assert forest.depth.tolist() == [0] + [1] * 2 + [2] * 4 + [3] * 8
+    assert score(forest, [[0.2, 0, 0], [1, 0, 0], [2, 0, 0]])[1] == [[0], [5], [15]]
+
+
+def test_nested_trees() -> None:
+    forest = read(nested_model())
+    raw, leaves = score(forest, [[1.5, 0, 0], [1.5, 1, 0], [2, 0, 0], [np.nan, 0, 0]])
+    assert leaves == [[1, 0], [0, 0], [2, 0], [2, 0]]
+    assert raw == [2 * s + 100 for s in (11, 10, 9, 9)]
+
+
+@pytest.mark.parametrize(
+    ("treatment", "has_nans", "leaf"),
+    [("AsTrue", True, 1), ("AsTrue", False, 0), ("AsFalse", True, 0), ("AsIs", False, 0), ("AsIs", True, 0)],
+)
+def test_nan(treatment: str, has_nans: bool, leaf: int) -> None:
+    model = small_model()
+    model["features_info"]["float_features"][0] |= {"nan_value_treatment": treatment, "has_nans": has_nans}
+    model["oblivious_trees"] = [{"splits": [on_float(0, 0.5, 0)], "leaf_values": [1, 2]}]
+    assert score(read(model), [[np.nan, 0, 0]])[1] == [[leaf]]
+
+
+def test_borders_are_float32() -> None:
+    model = small_model()
+    model["features_info"]["float_features"][0]["borders"] = [0.1, 1.5]
+    model["oblivious_trees"] = [{"splits": [on_float(0, 0.1, 0)], "leaf_values": [1, 2]}]
+    assert read(model).threshold.tolist() == [float(np.float32(0.1))]
+
+
+def test_vector_leaves_and_classes() -> None:
+    model = small_model()
+    model["oblivious_trees"] = [{"splits": [on_float(0, 0.5, 0)], "leaf_values": [1, 2, 3, 4, 5, 6]}]
+    model["scale_and_bias"] = [1, [0, 0, 0]]
+    model["model_info"]["params"] = json.dumps({"loss_function": {"type": "MultiClass"}})
+    for kind, names in (("String", ["a", "b", "c"]), ("Integer", [3, 1, 2]), ("Float", [0, 2.5, 5])):
+        model["model_info"]["class_params"] = {"class_label_type": kind, "class_names": names}
+        forest = read(model)
+        assert forest.classes == tuple(names)
+        assert [type(c) for c in forest.classes] == [{"String": str, "Integer": int, "Float": float}[kind]] * 3
+    assert forest.link == "softmax"
+    assert forest.leaf_value.tolist() == [[1, 2, 3], [4, 5, 6]]
+    model["model_info"]["params"] = {"loss_function": {"type": "MultiLogloss"}}
+    assert read(model).classes == ()
+
+
+def test_mean_and_variance() -> None:
+    model = small_model()
+    model["oblivious_trees"] = [{"splits": [], "leaf_values": [1, 2]}]
+    model["scale_and_bias"] = [1, [0, 0]]
+    model["model_info"]["params"] = {"loss_function": {"type": "RMSEWithUncertainty"}}
+    values = to_values(read(model), np.array([[1.0, 2.0], [0.0, -1.0]]))
+    np.testing.assert_allclose(values, [[1, np.exp(4)], [0, np.exp(-2)]], rtol=1e-15)
+
+
+def test_old_files() -> None:
+    model = small_model()
+    model["scale_and_bias"] = [1, 0.5]
+    assert read(model).base_score.tolist() == [0.5]
+    del model["scale_and_bias"], model["model_info"]
+    assert read(model).base_score.tolist() == [0]
+    model["oblivious_trees"] = [{"splits": [on_float(0, 0.5, 0)], "leaf_values": [1, 2, 3, 4, 5, 6]}]
+    model["scale_and_bias"] = [1, 0]
+    assert read(model).leaf_value.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_summed_models_tell_their_loss_elsewhere() -> None:
+    model = small_model()
+    model["model_info"] = {"loss_function": '{"type":"Logloss","params":{}}'}
+    assert (read(model).link, read(model).objective) == ("sigmoid", "Logloss")
+
+
+def test_a_model_without_trees_scores_its_bias() -> None:
+    model = small_model()
+    model["oblivious_trees"] = []
+    assert score(read(model), [[0, 0, 0]]) == ([100], [[]])
+
+
+@pytest.mark.parametrize("first", ["features_info", "model_info", "trees", "ctr_data"])
+def test_recognised_by_content(first: str) -> None:
+    head = json.dumps({first: {}, "learner": {}}, indent=2).encode()
+    assert reader.recognises(head)
+    assert not xgboost_reader.recognises(head[:20])
+
+
+def test_others_are_not_recognised() -> None:
+    for head in (b'{"learner":{"gradient_booster":{}}}', b"tree\nversion=v4", b"", b"[]", b'{"name":"trees"}'):
+        assert not reader.recognises(head)
+
+
+def test_binary_models_say_how_to_convert_them() -> None:
+    with pytest.raises(UnsupportedModelError, match=r'save_model\("model.json", format="json"\)'):
+        gpuqs.from_model(b"CBM1" + bytes(100))
+
+
+Edit = Callable[[Document], Any]
+
+
+def at(*path: str | int, value: Any) -> Edit:
+    def edit(model: Document) -> None:
+        for key in path[:-1]:
+            model = model[key]
+        model[path[-1]] = value
+
+    return edit
+
+
+def without(*path: str | int) -> Edit:
+    def edit(model: Document) -> None:
+        for key in path[:-1]:
+            model = model[key]
+        del model[path[-1]]
+
+    return edit
+
+
+FLOATS = ("features_info", "float_features")
+CATS = ("features_info", "categorical_features", 0)
+TREE = ("oblivious_trees", 0)
+SPLIT = (*TREE, "splits", 0)
+
+BAD: dict[str, tuple[Edit, str]] = {
+    "no features": (without("features_info"), "field 'features_info': is missing"),
+    "features are a list": (at("features_info", value=[]), "field 'features_info': is not an object"),
+    "a feature is a number": (at(*FLOATS, value=[1]), "field 'float_features': is not an array of objects"),
+    "feature twice": (at(*FLOATS, 1, "feature_index", value=0), "field 'float_features': .* appears twice"),
+    "column twice": (at(*FLOATS, 1, "flat_feature_index", value=1), "field 'categorical_features': .* twice"),
+    "huge column": (at(*FLOATS, 1, "flat_feature_index", value=2**31), "field 'flat_feature_index'"),
+    "borders are text": (at(*FLOATS, 0, "borders", value=["0"]), "field 'borders': is missing, or is no number"),
+    "nan treatment": (at(*FLOATS, 0, "nan_value_treatment", value="AsMax"), "'AsMax' is not known"),
+    "no trees": (without("oblivious_trees"), "field 'oblivious_trees': is missing"),
+    "trees twice": (at("trees", value=[]), "field 'trees': stands beside oblivious_trees"),
+    "a tree is a number": (at(*TREE, value=1), "tree 0, field 'splits'"),
+    "values missing": (at(*TREE, "leaf_values", value=[1, 2]), "tree 0, field 'leaf_values': 2 values for 2 splits"),
+    "a value is text": (at(*TREE, "leaf_values", value=["1"] * 4), "tree 0, field 'leaf_values'"),
+    "a value is NaN": (at(*TREE, "leaf_values", value=[1, np.nan, 1, 1]), "tree 0, field 'leaf_value'"),
+    "a value is huge": (at(*TREE, "leaf_values", value=[10**400] * 4), "tree 0, field 'leaf_values'"),
+    "deep": (at(*TREE, "splits", value=[on_float(0, 0.5, 0)] * 31), "tree 0, field 'splits': .* deeper than 30"),
+    "a split is a number": (at(*SPLIT, value=1), "tree 0, field 'split_type'"),
+    "no border": (without(*SPLIT, "border"), "tree 0, field 'border': is missing"),
+    "infinite border": (at(*SPLIT, "border", value=1e39), "tree 0, field 'border': border is not a finite"),
+    "another border": (at(*SPLIT, "border", value=0.75), "tree 0, field 'split_index': names another test"),
+    "split_index outside": (at(*SPLIT, "split_index", value=5), "tree 0, field 'split_index'"),
+    "no such feature": (
+        at(*SPLIT, value={"split_type": "FloatFeature", "float_feature_index": 9, "border": 1}),
+        "tree 0, field 'float_feature_index': feature 9 is not in features_info",
+    ),
+    "no such category": (
+        at(*SPLIT, value={"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 8}),
+        "tree 0, field 'value': is not among the feature's values",
+    ),
+    "a text twice": (at("features_info", "cat_features_hash", 2, "value", value="blue"), "'blue' appears twice"),
+    "scale alone": (at("scale_and_bias", value=[1]), "field 'scale_and_bias': has 1 elements"),
+    "no bias": (at("scale_and_bias", value=[1, []]), "field 'scale_and_bias': must be"),
+    "scale is huge": (at("scale_and_bias", value=[1e308, [0]]), "tree 0, field .scale_and_bias.: leaf values times"),
+    "scale is NaN": (at("scale_and_bias", value=[np.nan, [0]]), "field 'scale_and_bias': must be"),
+    "params are damaged": (at("model_info", "params", value="{"), "is no JSON"),
+    "labels of too many": (at("model_info", "class_params", value={"class_names": [1, 2, 3]}), "field 'classes'"),
+    "a label is a list": (at("model_info", "class_params", value={"class_names": [[]] * 2}), "field 'class_names'"),
+}
+BAD_NESTED: dict[str, tuple[Edit, str]] = {
+    "no left": (without("trees", 0, "left"), "tree 0, field 'left': is missing"),
+    "right is a number": (at("trees", 0, "right", value=1), "tree 0, field 'right': is not an object"),
+    "no value": (at("trees", 0, "right", value={}), "tree 0, field 'value': is missing"),
+    "a value is text": (at("trees", 1, "value", value="8"), "tree 1, field 'value'"),
+    "too many values": (at("trees", 1, "value", value=[8, 9]), "tree 1, field 'value': leaf 0: 2 values for 1"),
+    "a tree is text": (at("trees", 1, value="leaf"), "tree 1, field 'value'"),
+}
+
+
+@pytest.mark.parametrize("name", [*BAD, *(f"nested {name}" for name in BAD_NESTED)])
+def test_damaged_models_are_refused(name: str) -> None:
+    make, bad = (nested_model, BAD_NESTED) if name.startswith("nested ") else (small_model, BAD)
+    edit, message = bad[name.removeprefix("nested ")]
+    model = make()
+    edit(model)
+    with pytest.raises(ModelFormatError, match=message) as caught:
+        read(model)
+    assert str(caught.value).startswith("model")
+
+
+UNSUPPORTED: dict[str, tuple[Edit, str]] = {
+    "ctr": (at("features_info", "ctrs", value=[{}]), "OnlineCtr.*one_hot_max_size"),
+    "a new split": (at(*SPLIT, "split_type", value="NewFeature"), "tree 0: splits of type 'NewFeature'"),
+    "text": (at("features_info", "text_features", value=[{}]), "text features are not evaluated"),
+    "embedding": (at("features_info", "embedding_features", value=[{}]), "embedding features are not"),
+    "loss": (at("model_info", "params", "loss_function", "type", value="NewLoss"), "loss 'NewLoss' is not known"),
+    "threshold": (at("model_info", "binclass_probability_threshold", value="0.3"), "probability threshold"),
+    "hashes alone": (without("features_info", "cat_features_hash"), r"column 1 .*pool=catboost.Pool"),
+    "one hash alone": (without("features_info", "cat_features_hash", 0), r"column 1 .*pool=catboost.Pool"),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_what_is_not_evaluated_is_refused_by_name(name: str) -> None:
+    edit, message = UNSUPPORTED[name]
+    model = small_model()
+    edit(model)
+    with pytest.raises(UnsupportedModelError, match=f"^model.*{message}"):
+        read(model)
+
+
+@pytest.mark.parametrize("make", [small_model, nested_model])
+def test_truncated_models_are_refused(make: Callable[[], Document]) -> None:
+    data = json.dumps(make()).encode()
+    for length in range(len(data)):
+        with pytest.raises(ModelFormatError, match=r"^model: is no JSON"):
+            reader.read(data[:length], "model")
+
+
+def test_a_key_twice_is_refused() -> None:
+    with pytest.raises(ModelFormatError, match="key 'trees' appears twice"):
+        reader.read(b'{"features_info":{},"trees":[],"trees":[]}', "model")
+
+
+def test_deep_nesting_is_refused() -> None:
+    tree = '{"left":' * 100_000 + "1" + "}" * 100_000
+    with pytest.raises(ModelFormatError, match="nested too deep"):
+        reader.read(f'{{"features_info":{{}},"trees":[{tree}]}}'.encode(), "model")
+
+
+def test_many_huge_category_sets_are_refused() -> None:
+    model = small_model()
+    n = 60_000
+    values = list(range(n))
+    model["features_info"]["categorical_features"][0]["values"] = values
+    model["features_info"]["cat_features_hash"] = [{"hash": v, "value": f"c{v}"} for v in values]
+    split = {"split_type": "OneHotFeature", "cat_feature_index": 0, "value": n - 1}
+    model["oblivious_trees"] = [{"splits": [split] * 14, "leaf_values": [0] * 2**14}]
+    with pytest.raises(ModelFormatError, match="category sets take"):
+        read(model)
+
+
+def test_every_edit_changes_the_model() -> None:
+    for make, bad in ((small_model, BAD), (nested_model, BAD_NESTED), (small_model, UNSUPPORTED)):
+        read(make())
+        for edit, _ in bad.values():
+            model = make()
+            before = copy.deepcopy(model)
+            edit(model)
+            assert repr(model) != repr(before)
+
+
+def test_live_objects() -> None:
+    catboost = pytest.importorskip("catboost")
+    with pytest.raises(ModelFormatError, match=r"catboost.CatBoostRegressor: the model is not fitted"):
+        gpuqs.from_model(catboost.CatBoostRegressor())
+    texts = [["good film"], ["bad film"]] * 50
+    model = catboost.CatBoostClassifier(iterations=2, thread_count=1, allow_writing_files=False, verbose=False)
+    model.fit(texts, [1, 0] * 50, text_features=[0])
+    with pytest.raises(UnsupportedModelError, match="text features"):
+        gpuqs.from_model(model)
+    assert reader.from_object(object()) is None
