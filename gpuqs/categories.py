@@ -20,7 +20,7 @@ def pandas_codes(column: Any, numeric: bool, forest: Forest, feature: int) -> Co
     Raises
     ------
     InputError
-        The model's feature is categorical and the column is numeric.
+        The model's categories are texts and the column is numeric.
     """
     known = _known(forest, feature, numeric, column.name)
     if hasattr(column, "cat") and (known or column.cat.categories.dtype.kind in "fiub"):
@@ -59,10 +59,10 @@ def arrow_codes(column: Any, numeric: Callable[[Any], bool], forest: Forest, fea
 def _known(forest: Forest, feature: int, numeric: bool, name: Any) -> tuple[Any, ...] | None:
     """The categories by which a column is coded."""
     known = forest.categories[feature] if forest.categories else None
-    if known is not None and numeric:
+    if known is not None and numeric and all(isinstance(value, str) for value in known):
         raise InputError(
-            f"column {name!r} is categorical in the model, but holds numbers; "
-            f"pass it as categories (in pandas: X[{name!r}].astype('category')), or pass an array of codes"
+            f"column {name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "
+            "pass those, or pass an array of codes"
         )
     return known
 

@@ -172,7 +172,7 @@ class DeviceModel:
         values = self.device.empty((answer.shape[0], self.forest.n_outputs), np.dtype(forest.values.score_dtype))
         self._score(forest, documents, values, "value")
         if answer.shape[0]:
-            answer[...] = self._labels[class_numbers(values)]
+            answer[...] = self._labels[class_numbers(self.forest, values)]
 
     @cached_property
     def _labels(self) -> Any:

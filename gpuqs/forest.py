@@ -43,6 +43,7 @@ LINKS: Final = (
     "log1p_exp",
     "sqrt_signed",
     "hinge",
+    "mean_variance",
 )
 
 #: Deepest tree accepted: learners stop far earlier, and a chain costs time in its depth.

@@ -162,8 +162,9 @@ class Model:
             and the answer comes back as the same library's array.
         output : {"value", "raw", "class", "leaf", "per_tree"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
-            "raw": sums before the link. "class": the likeliest class's label. "leaf": the source
-            library's exit leaf numbers. "per_tree": the exit leaves' values, tree by tree.
+            "raw": sums before the link. "class": the likeliest class's label (of multi-label models 0
+            or 1 for each output). "leaf": the source library's exit leaf numbers. "per_tree": the exit
+            leaves' values, tree by tree.
         n_threads : int, optional
             Threads to use; all processors by default.
         out : ndarray, optional
@@ -327,7 +328,7 @@ class Model:
         if output != "raw":
             scores = to_values(self.forest, scores, len(values.tree_output))
         if output == "class":
-            out[:] = class_labels(self.forest)[class_numbers(scores)]
+            out[:] = class_labels(self.forest)[class_numbers(self.forest, scores)]
         elif scores is not sums or not direct:
             out[:] = scores.reshape(out.shape)
 

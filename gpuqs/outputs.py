@@ -41,7 +41,8 @@ def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tupl
         width = values.value.shape[1]
         return (n, n_trees) if width == 1 else (n, n_trees, width), values.value.dtype
     if output == "class":
-        return (n,), class_labels(forest).dtype
+        labels = class_labels(forest)
+        return (n, forest.n_outputs) if _multi_label(forest) else (n,), labels.dtype
     return (n,) if forest.n_outputs == 1 else (n, forest.n_outputs), np.dtype(values.score_dtype)
 
 
@@ -50,11 +51,20 @@ def class_labels(forest: Forest) -> np.ndarray:
     return np.array(forest.classes) if forest.classes else np.arange(max(forest.n_outputs, 2))
 
 
-def class_numbers(values: np.ndarray) -> np.ndarray:
-    """The class of each document, from values [D, K]: the likeliest, or the second of two above one half."""
+def class_numbers(forest: Forest, values: np.ndarray) -> np.ndarray:
+    """The class of each document, from values [D, K]: the likeliest, or the second of two above one half.
+
+    Several probabilities that do not exclude each other (multi-label models) give a class each, [D, K].
+    """
     if values.shape[1] == 1:
         return (values[:, 0] > 0.5).astype(np.int64)
+    if _multi_label(forest):
+        return (values > 0.5).astype(np.int64)
     return values.argmax(axis=1)
+
+
+def _multi_label(forest: Forest) -> bool:
+    return forest.link in ("sigmoid", "hinge") and forest.n_outputs > 1
 
 
 def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> None:

@@ -13,7 +13,6 @@ here; a whole number and its text (7 and "7") are one category, as they are ther
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from dataclasses import replace
@@ -34,7 +33,7 @@ from gpuqs.formats.catboost_trees import (
     nested_trees,
     symmetric_trees,
 )
-from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.fields import get, numbers, parse_json, whole
 
 NAME: Final = "CatBoost JSON"
 
@@ -95,7 +94,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
             f'    model.save_model("model.json", format="json")'
         )
     try:
-        return _forest(_parse(data), source)
+        return _forest(parse_json(data), source)
     except ModelFormatError as error:
         raise error.at(source) from error.__cause__
 
@@ -143,30 +142,6 @@ def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArr
         if np.array_equal(listed.ravel(), values):
             return ids
     return forest.leaf_id
-
-
-def _parse(data: bytes | memoryview | str) -> Any:
-    try:
-        text = data if isinstance(data, str) else str(memoryview(data), "utf-8")
-        return json.loads(text, object_pairs_hook=_distinct)
-    except RecursionError:
-        raise ModelFormatError("JSON is nested too deep") from None
-    except ModelFormatError:
-        raise
-    except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
-        raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    items = dict(pairs)
-    if len(items) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ModelFormatError(f"key {twice[:100]!r} appears twice in one object")
-    return items
-
-
-# -- the whole model ---------------------------------------------------------------------------
 
 
 def _forest(document: Any, source: str) -> Forest:
@@ -222,7 +197,7 @@ def _loss(info: dict[str, Any]) -> str:
 def _object(obj: dict[str, Any], key: str) -> dict[str, Any]:
     """An object of the file, or the text of one; empty where it is absent."""
     value = obj.get(key, {})
-    return get({key: _parse(value) if isinstance(value, str) else value}, key, dict)
+    return get({key: parse_json(value) if isinstance(value, str) else value}, key, dict)
 
 
 def _version(info: dict[str, Any]) -> str:

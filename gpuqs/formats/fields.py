@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from typing import Any, Final
 
@@ -12,6 +13,28 @@ from gpuqs.errors import ModelFormatError
 
 _REQUIRED: Final = object()
 _KINDS: Final = {dict: "an object", list: "an array", str: "a text"}
+
+
+def parse_json(data: bytes | memoryview | str) -> Any:
+    """JSON text (UTF-8) to Python objects; no key may appear twice in one object."""
+    try:
+        text = data if isinstance(data, str) else str(memoryview(data), "utf-8")
+        return json.loads(text, object_pairs_hook=_distinct)
+    except RecursionError:
+        raise ModelFormatError("JSON is nested too deep") from None
+    except ModelFormatError:
+        raise
+    except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
+        raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ModelFormatError(f"key {twice[:100]!r} appears twice in one object")
+    return items
 
 
 def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats import ubjson
-from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.xgboost_trees import canonical_arrays, read_nodes
 
 NAME: Final = "XGBoost JSON or UBJSON"
@@ -121,23 +121,7 @@ def _parse(data: bytes | memoryview) -> Any:
     """JSON or UBJSON to Python objects."""
     if re.match(rb"\{[iUIlL#$]", data):
         return ubjson.decode(data)
-    try:
-        return json.loads(str(memoryview(data), "utf-8"), object_pairs_hook=_distinct)
-    except RecursionError:
-        raise ModelFormatError("JSON is nested too deep") from None
-    except ModelFormatError:
-        raise
-    except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
-        raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    items = dict(pairs)
-    if len(items) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ModelFormatError(f"key {twice[:100]!r} appears twice in one object")
-    return items
+    return parse_json(data)
 
 
 # -- the whole model ---------------------------------------------------------------------------

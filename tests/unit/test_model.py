@@ -128,6 +128,8 @@ def test_classes() -> None:
     several = make(link="softmax", n_outputs=3, classes=(7, 5, 9), average=True)
     likeliest = several.predict(X).argmax(axis=1)
     np.testing.assert_array_equal(several.predict(X, "class"), np.array([7, 5, 9])[likeliest])
+    labels = make(link="sigmoid", n_outputs=3)
+    np.testing.assert_array_equal(labels.predict(X, "class"), labels.predict(X) > 0.5)
     out = np.empty(200, int)
     assert several.predict(X, "class", out=out) is out
     assert several.predict(X[:0], "class").shape == (0,)
