@@ -21,12 +21,9 @@ public:
     const uint16_t* order(int) const override { return nullptr; }
     size_t scratch_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride) + bits_bytes(); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
-        Head* head = static_cast<Head*>(scratch);
-        head->is_double = documents.is_double && !single_;
-        if (head->is_double)
-            head->has_missing = kernels_.load_double(documents, first, n, columns_, stride, x<double>(scratch));
-        else
-            head->has_missing = kernels_.load_float(documents, first, n, columns_, stride, x<float>(scratch));
+        Head& head = head_for(documents, scratch);
+        head.has_missing = head.is_double ? kernels_.load_double(documents, first, n, columns_, stride, x<double>(scratch))
+                                          : kernels_.load_float(documents, first, n, columns_, stride, x<float>(scratch));
     }
 
 protected:
@@ -37,6 +34,11 @@ protected:
     virtual size_t bits_bytes() const { return 0; }
     // At least one column: a walk reads column 0 at leaves, also where no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
+    Head& head_for(const Documents& documents, void* scratch) const {
+        Head& head = *static_cast<Head*>(scratch);
+        head.is_double = documents.is_double && !single_;
+        return head;
+    }
     static const Head& head(const void* scratch) { return *static_cast<const Head*>(scratch); }
     template <class Value> static Value* x(void* scratch) {
         return reinterpret_cast<Value*>(static_cast<char*>(scratch) + whole_lines(sizeof(Head)));
@@ -88,6 +90,14 @@ public:
     int leaf_bytes() const override { return 4; }
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
+        Head& head = head_for(documents, scratch);
+        void* block = bits(scratch, stride);
+        if (head.is_double)
+            head.has_missing = kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(block), x<double>(scratch));
+        else
+            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(block), x<float>(scratch));
+    }
     void find(int block, int n, int stride, void* scratch, void* leaf) const override {
         int32_t* to = static_cast<int32_t*>(leaf);
         if (head(scratch).is_double)
@@ -97,6 +107,7 @@ public:
     }
 
 private:
+    size_t bits_bytes() const override { return sizeof(double) * columns_.n * kRowBlock; }
     const WalkModel model_;
 };
 

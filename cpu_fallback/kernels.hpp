@@ -23,6 +23,9 @@ struct Kernels {
     // Documents [first, first + n) to feature-major x[column][stride]; whether some value is missing.
     bool (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
     bool (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
+    // The same to x[document][column]; block is scratch, [columns][kRowBlock].
+    bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* block, float* x);
+    bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* block, double* x);
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n,
@@ -34,6 +37,7 @@ struct Kernels {
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
     void (*vqs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
     void (*vqs_double)(const QuickScorerModel&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    // walk's x is [document][column].
     void (*walk_float)(const WalkModel&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_double)(const WalkModel&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 

@@ -40,15 +40,27 @@ int largest_tree_block(const ExitLeaves& engine) {
     return largest;
 }
 
-int stride_for(const ExitLeaves& engine, const Documents& documents) {
-    return engine.stride(static_cast<int>(std::min<int64_t>(documents.n, engine.document_block())));
+// How a batch is cut: `block` documents at a time, laid out in `stride` places.
+struct Blocks {
+    int64_t size;
+    int stride;
+};
+
+Blocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
+    const int64_t most = engine.document_block();
+    if (documents.planes || documents.n >= most * n_threads)  // coded documents keep the blocks they were coded in
+        return {most, engine.stride(static_cast<int>(std::min(documents.n, most)))};
+    const int64_t each = std::max<int64_t>((documents.n + n_threads - 1) / n_threads, 1);
+    const int stride = engine.stride(static_cast<int>(std::min(each, most)));
+    return {std::min<int64_t>(stride, most), stride};
 }
 
 // Runs work(thread, first document, documents) for every document block; memory is taken before any thread starts.
 template <class Work>
-void for_document_blocks(const ExitLeaves& engine, const Documents& documents, size_t sum_bytes, int n_threads, Work work) {
-    const int64_t block = engine.document_block();
-    const int stride = stride_for(engine, documents);
+void for_document_blocks(const ExitLeaves& engine, const Documents& documents, Blocks blocks, size_t sum_bytes, int n_threads,
+                         Work work) {
+    const int64_t block = blocks.size;
+    const int stride = blocks.stride;
     const int64_t n_blocks = (documents.n + block - 1) / block;
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_blocks)));
     const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * stride * engine.leaf_bytes();
@@ -71,14 +83,15 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, s
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads, bool started) {
-    const int stride = stride_for(engine, documents);
+    const Blocks blocks = blocks_of(engine, documents, n_threads);
+    const int stride = blocks.stride;
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     // Where the sum of a block's document for an output stands while trees are added.
     const auto place = [=](int output, int d) { return static_cast<int64_t>(output) * stride + (order ? order[d] : d); };
     for_document_blocks(
-        engine, documents, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
+        engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
             Sum* sums = static_cast<Sum*>(thread.sums.get());
             for (int k = 0; k < n_outputs; k++) {
                 std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
@@ -98,9 +111,10 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
 
 template <class Leaf>
 void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
-    const int stride = stride_for(engine, documents);
+    const Blocks blocks = blocks_of(engine, documents, n_threads);
+    const int stride = blocks.stride;
     const uint16_t* order = engine.order(stride);
-    for_document_blocks(engine, documents, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
+    for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
         engine.load(documents, first, n, stride, thread.scratch.get());
         for (int b = 0; b < engine.n_tree_blocks(); b++) {
             engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
@@ -137,9 +151,10 @@ int64_t coded_bytes(const Bitslice& engine, int64_t n) {
 }
 
 void encode(const Bitslice& engine, const Documents& documents, uint8_t* planes, int n_threads) {
-    const int stride = stride_for(engine, documents);
+    const Blocks blocks = blocks_of(engine, documents, 1);  // the same for any number of threads
+    const int stride = blocks.stride;
     const int64_t bytes = engine.planes_bytes(stride);
-    for_document_blocks(engine, documents, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
+    for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
         engine.load(documents, first, n, stride, thread.scratch.get());
         std::memcpy(planes + first / engine.document_block() * bytes, thread.scratch.get(), bytes);
     });

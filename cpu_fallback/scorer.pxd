@@ -46,7 +46,6 @@ cdef extern from "walk.hpp" namespace "gpuqs" nogil:
         int32_t column_bits, n_blocks
         const int32_t* block_offsets
         const int64_t* tree_offsets
-        const int32_t* leaf
         const Item[float]* item32
         const Item[double]* item64
 

@@ -174,7 +174,6 @@ cdef class Walk(Scorer):
         model.n_blocks = len(layout.block_offsets) - 1
         model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
         model.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
-        model.leaf = <const int32_t*>data_of(layout.leaf, np.int32, self.keep)
         model.item32 = <const Item[float]*>data_of(layout.item32, layout.item32.dtype, self.keep)
         model.item64 = <const Item[double]*>data_of(layout.item64, layout.item64.dtype, self.keep)
         self.engine.reset(new CWalk(self.kernels[0], model, document_block))

@@ -82,6 +82,19 @@ static bool load(const Documents& documents, int64_t first, int n, const Columns
     return missing;
 }
 
+// load_rows: as load, x[row][column]; block is scratch, [columns][kRowBlock]
+template <class Out>
+static bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* block, Out* x) {
+    bool missing = false;
+    for (int d = 0; d < n; d += kRowBlock) {
+        const int rows = n - d < kRowBlock ? n - d : kRowBlock;
+        missing |= load(documents, first + d, rows, columns, kRowBlock, block);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < columns.n; c++) *x++ = block[static_cast<int64_t>(c) * kRowBlock + r];
+    }
+    return missing;
+}
+
 // add_values, one output, no tables: for eight documents at a time: for each tree: sum += value[leaf]
 template <class Value, class Sum, class Leaf>
 static void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,

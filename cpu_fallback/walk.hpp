@@ -6,13 +6,18 @@
 
 namespace gpuqs {
 
-// Inner nodes and leaves of a tree in one array, level by level: a node's right child follows its left one.
-// A leaf is its own left child, and no value exceeds its threshold.
+// Inner nodes and leaves of a tree in one array: a node's right child follows its left one. A leaf is its own left
+// child; its threshold is a NaN that holds its position among the tree's leaves, below kWalkLeaves.
 template <class Value>
 struct Item {
     Value threshold;
     uint32_t link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
 };
+
+// Documents that are turned feature-major, and back, at a time.
+constexpr int kRowBlock = 16;
+
+constexpr uint32_t kWalkLeaves = 1 << 22;
 
 struct WalkModel {
     Columns columns;
@@ -21,7 +26,6 @@ struct WalkModel {
     int32_t n_blocks;
     const int32_t* block_offsets;
     const int64_t* tree_offsets;  // first item of each tree
-    const int32_t* leaf;          // position of each item that is a leaf
     const Item<float>* item32;
     const Item<double>* item64;
 };

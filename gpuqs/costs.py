@@ -41,7 +41,7 @@ def predicted_microseconds(engine: str, forest: Forest, n_documents: int) -> flo
         return CALL + rows * nodes * VQS_NODE[forest.n_leaves <= 32] * NARROW.get(isa, 1.0)
     if engine == "walk":
         visits = forest.n_trees * (1.5 * math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
-        return CALL + n_documents * visits * WALK_VISIT * (2 if n_documents < 8 else 1)
+        return CALL + n_documents * visits * WALK_VISIT * (2 if n_documents < 16 else 1)
     if engine == "bitslice":
         widest = WIDEST_WORD[isa]
         whole, rest = divmod(n_documents, widest)

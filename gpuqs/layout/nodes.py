@@ -11,6 +11,8 @@ from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
 
+#: Most leaves of a tree: the payload of a float32 NaN.
+MAX_LEAVES = 1 << 22
 #: The C++ `Item<float>` and `Item<double>`.
 ITEM32 = np.dtype([("threshold", "f4"), ("link", "u4")], align=True)
 ITEM64 = np.dtype([("threshold", "f8"), ("link", "u4")], align=True)
@@ -18,7 +20,8 @@ ITEM64 = np.dtype([("threshold", "f8"), ("link", "u4")], align=True)
 
 @dataclass(frozen=True)
 class WalkLayout:
-    """Inner nodes and leaves of each tree in one array, level by level; right children follow left ones.
+    """Inner nodes and leaves of each tree in one array: pairs of siblings in the order in which a walk that
+    turns left first meets their parents, so that a subtree's items lie together.
 
     Parameters
     ----------
@@ -32,9 +35,8 @@ class WalkLayout:
         Bits of a link that hold the column.
     item32, item64 : ITEM32 and ITEM64 [N + L]
         A link is ``distance to the left child << (column_bits + 1) | nan left << column_bits |
-        column``. A leaf has distance 0 and threshold +inf: a walk stays there.
-    leaf : int32 [N + L]
-        Leaf position of each item that is a leaf, else 0.
+        column``. A leaf has distance 0, sends missing values left, and its threshold is a NaN whose
+        lowest bits are its position among the tree's leaves: a walk stays there.
     """
 
     columns: Columns
@@ -44,12 +46,12 @@ class WalkLayout:
     column_bits: int
     item32: np.ndarray
     item64: np.ndarray
-    leaf: npt.NDArray[np.int32]
 
 
 def fits_walk(forest: Forest) -> bool:
-    """Whether links of 32 bits hold the forest's columns and the distances inside its trees."""
-    return (2 * forest.n_leaves).bit_length() + _column_bits(find_columns(forest)) <= 31
+    """Whether links of 32 bits hold the forest's columns and the distances inside its trees, and NaNs its leaves."""
+    link_bits = (2 * forest.n_leaves).bit_length() + _column_bits(find_columns(forest))
+    return link_bits <= 31 and forest.n_leaves <= MAX_LEAVES
 
 
 def _column_bits(columns: Columns) -> int:
@@ -62,22 +64,22 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
     n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
     left, right = _children(forest)
     tree_offsets = forest.node_offsets + forest.leaf_offsets
-    place = _places(forest, left, right, tree_offsets)
+    place = _places(forest, ranges, left, right, tree_offsets)
 
     column_bits = _column_bits(columns)
     distance = place[left] - place[:n_nodes]
     nan_left = (forest.routing & NAN_LEFT) != 0
-    item64 = np.zeros(n_items, ITEM64)
-    item64["threshold"] = np.inf
-    item64["link"] = 1 << column_bits
-    item64["threshold"][place[:n_nodes]] = columns.threshold
-    link = distance << (column_bits + 1) | nan_left.astype(np.int64) << column_bits | columns.of_node
-    item64["link"][place[:n_nodes]] = link
-    item32 = np.zeros(n_items, ITEM32)
-    item32["link"] = item64["link"]
-    item32["threshold"] = round_down(item64["threshold"])
-    leaf = np.zeros(n_items, np.int32)
-    leaf[place[n_nodes:]] = ranges.position
+    link = np.full(n_items, 1 << column_bits, np.uint32)
+    link[place[:n_nodes]] = (
+        distance << (column_bits + 1) | nan_left.astype(np.int64) << column_bits | columns.of_node
+    )
+    item32, item64 = np.zeros(n_items, ITEM32), np.zeros(n_items, ITEM64)
+    for item, threshold in ((item32, round_down(columns.threshold)), (item64, columns.threshold)):
+        kind = item["threshold"].dtype
+        bits = np.array(np.nan, kind).view(f"u{kind.itemsize}") | ranges.position.astype(f"u{kind.itemsize}")
+        item["link"] = link
+        item["threshold"][place[:n_nodes]] = threshold
+        item["threshold"][place[n_nodes:]] = bits.view(kind)
     return WalkLayout(
         columns=columns,
         ranges=ranges,
@@ -86,7 +88,6 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
         column_bits=column_bits,
         item32=item32,
         item64=item64,
-        leaf=leaf,
     )
 
 
@@ -99,20 +100,21 @@ def _children(forest: Forest) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
 
 
 def _places(
-    forest: Forest, left: np.ndarray, right: np.ndarray, tree_offsets: np.ndarray
+    forest: Forest, ranges: LeafRanges, left: np.ndarray, right: np.ndarray, tree_offsets: np.ndarray
 ) -> npt.NDArray[np.int64]:
-    """Where each item stands: tree by tree, level by level, siblings side by side in their parents' order."""
-    leaf_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
-    tree = np.concatenate([forest.node_tree, leaf_tree])
-    place = tree_offsets[tree]  # right for roots; the others follow from their parents
-    depth = forest.depth
-    by_depth = np.argsort(depth, kind="stable")
-    level_start = tree_offsets[:-1] + 1  # first free place of the next level, per tree
-    for nodes in np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1):
-        nodes = nodes[np.argsort(place[nodes], kind="stable")]
-        trees = forest.node_tree[nodes]
-        first = np.searchsorted(trees, trees)  # nodes are sorted by tree, as places are
-        start = level_start[trees] + 2 * (np.arange(len(nodes)) - first)
-        place[left[nodes]], place[right[nodes]] = start, start + 1
-        level_start = level_start + 2 * np.bincount(trees, minlength=forest.n_trees)
+    """Where each item stands: roots first, then the pairs of siblings in preorder of their parents."""
+    n_nodes = forest.n_nodes
+    preorder = np.zeros(n_nodes, np.int64)  # of each node among its tree's
+    by_depth = np.argsort(forest.depth, kind="stable")
+    for nodes in np.split(by_depth, np.flatnonzero(np.diff(forest.depth[by_depth])) + 1):
+        n_before = preorder[nodes] + 1
+        n_left = ranges.middle[nodes] - ranges.first[nodes] - 1  # nodes below the left child, itself included
+        for child, number in ((left[nodes], n_before), (right[nodes], n_before + n_left)):
+            inner = child < n_nodes
+            preorder[child[inner]] = number[inner]
+    place = np.empty(n_nodes + len(forest.leaf_value), np.int64)
+    first = tree_offsets[forest.node_tree] + 1 + 2 * preorder
+    place[left], place[right] = first, first + 1
+    has_nodes = np.diff(forest.node_offsets) > 0
+    place[np.where(has_nodes, forest.node_offsets[:-1], n_nodes + forest.leaf_offsets[:-1])] = tree_offsets[:-1]
     return place

@@ -8,7 +8,7 @@ from forests import exit_leaf_by_walk, probing_documents, random_forest
 
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
 from gpuqs.layout.columns import round_down
-from gpuqs.layout.nodes import WalkLayout, build_walk
+from gpuqs.layout.nodes import MAX_LEAVES, WalkLayout, build_walk
 
 
 def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:
@@ -20,8 +20,9 @@ def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> i
         nan_left = link >> layout.column_bits & 1
         distance = link >> (layout.column_bits + 1)
         if distance == 0:
-            assert items["threshold"][at] == np.inf
-            return int(layout.leaf[at])
+            threshold = items["threshold"][at]
+            assert np.isnan(threshold) and nan_left, "a walk stays at a leaf, whatever the value"
+            return int(threshold.view(f"u{threshold.itemsize}") & (MAX_LEAVES - 1))
         value = x[column]
         goes_left = bool(nan_left) if np.isnan(value) else value <= items["threshold"][at]
         at += distance + (not goes_left)
@@ -48,5 +49,6 @@ def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_feat
 
 def test_thresholds_for_float32_are_rounded_down() -> None:
     layout = build_walk(random_forest(np.random.default_rng(0)), 64)
-    np.testing.assert_array_equal(layout.item32["threshold"], round_down(layout.item64["threshold"]))
+    exact = layout.item64["threshold"]
+    np.testing.assert_array_equal(layout.item32["threshold"], np.where(np.isnan(exact), np.nan, round_down(exact)))
     np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])
