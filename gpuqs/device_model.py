@@ -169,10 +169,10 @@ class DeviceModel:
 
     def _classify(self, forest: GpuForest, documents: Any, answer: Any) -> None:
         """Fill ``answer`` [D] with class labels."""
-        values = self.device.empty((answer.shape[0], self.forest.n_outputs), np.dtype(forest.values.score_dtype))
-        self._score(forest, documents, values, "value")
+        raw = self.device.empty((answer.shape[0], self.forest.n_outputs), np.dtype(forest.values.score_dtype))
+        self._score(forest, documents, raw, "raw")
         if answer.shape[0]:
-            answer[...] = self._labels[class_numbers(self.forest, values)]
+            answer[...] = self._labels[class_numbers(self.forest, raw, forest.n_trees)]
 
     @cached_property
     def _labels(self) -> Any:

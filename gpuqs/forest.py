@@ -44,7 +44,11 @@ LINKS: Final = (
     "sqrt_signed",
     "hinge",
     "mean_variance",
+    "isolation",
 )
+
+#: How classes follow from scores; see `Forest.class_rule`.
+CLASS_RULES: Final = ("value", "raw", "raw_or_zero")
 
 #: Deepest tree accepted: learners stop far earlier, and a chain costs time in its depth.
 MAX_DEPTH: Final = 10_000
@@ -115,6 +119,9 @@ class Forest:
     classes : tuple
         Class labels in the order of the outputs (two for one output of a binary classifier); empty
         for 0, 1, ...
+    class_rule : str
+        One of `CLASS_RULES`: what the source library decides classes on. "value": the likeliest, a
+        probability above 1/2. "raw": the largest raw score, one above 0. "raw_or_zero": also 0.
     source : str
         What the model was read from, for people: "LightGBM 4", "XGBoost 3.2".
     objective : str
@@ -147,6 +154,7 @@ class Forest:
     feature_names: tuple[str, ...] = ()
     categories: tuple[tuple[Any, ...] | None, ...] = ()
     classes: tuple[Any, ...] = ()
+    class_rule: str = "value"
     source: str = "gpuqs"
     objective: str = ""
 
@@ -316,6 +324,7 @@ class Forest:
             ("input_dtype", ("float64", "float32")),
             ("integer_dtype", ("float64", "float32")),
             ("link", LINKS),
+            ("class_rule", CLASS_RULES),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"Forest.{name} is {getattr(self, name)!r}, not one of {allowed}")

@@ -53,4 +53,6 @@ def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:
             values = raw.copy()
             values[:, 1] = np.exp(2 * raw[:, 1])
             return values
+        if name == "isolation":  # scikit-learn's IsolationForest: the mean depth, against the expected one
+            return -np.exp2(-scale * raw)
     raise ValueError(f"unknown link {name!r}")

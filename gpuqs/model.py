@@ -325,11 +325,13 @@ class Model:
             sums[:] = margin if values.starts_at_base else 0
             engine.score(program, chunk, sums, n_threads, started=True)
             scores = values.finish(sums, None if values.starts_at_base else margin)
-        if output != "raw":
-            scores = to_values(self.forest, scores, len(values.tree_output))
+        n_trees = len(values.tree_output)
         if output == "class":
-            out[:] = class_labels(self.forest)[class_numbers(self.forest, scores)]
-        elif scores is not sums or not direct:
+            out[:] = class_labels(self.forest)[class_numbers(self.forest, scores, n_trees)]
+            return
+        if output == "value":
+            scores = to_values(self.forest, scores, n_trees)
+        if scores is not sums or not direct:
             out[:] = scores.reshape(out.shape)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:

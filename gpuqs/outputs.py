@@ -1,4 +1,4 @@
-"""What `predict` can give, in which shape and type, and class labels from values."""
+"""What `predict` can give, in which shape and type; class labels; values tree by tree."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues, weighted_leaves
+from gpuqs.links import to_values
 
 Output = Literal["value", "raw", "class", "leaf", "per_tree"]
 Precision = Literal["exact", "fast"]
@@ -51,16 +52,17 @@ def class_labels(forest: Forest) -> np.ndarray:
     return np.array(forest.classes) if forest.classes else np.arange(max(forest.n_outputs, 2))
 
 
-def class_numbers(forest: Forest, values: np.ndarray) -> np.ndarray:
-    """The class of each document, from values [D, K]: the likeliest, or the second of two above one half.
+def class_numbers(forest: Forest, raw: np.ndarray, n_trees: int) -> np.ndarray:
+    """The class of each document, from raw scores [D, K] of ``n_trees`` trees, by `Forest.class_rule`.
 
     Several probabilities that do not exclude each other (multi-label models) give a class each, [D, K].
     """
-    if values.shape[1] == 1:
-        return (values[:, 0] > 0.5).astype(np.int64)
-    if _multi_label(forest):
-        return (values > 0.5).astype(np.int64)
-    return values.argmax(axis=1)
+    by_value = forest.class_rule == "value"
+    scores = to_values(forest, raw, n_trees) if by_value else raw
+    if forest.n_outputs > 1 and not _multi_label(forest):
+        return scores.argmax(axis=1)
+    second = scores >= 0 if forest.class_rule == "raw_or_zero" else scores > (0.5 if by_value else 0)
+    return (second if forest.n_outputs > 1 else second[:, 0]).astype(np.int64)
 
 
 def _multi_label(forest: Forest) -> bool:

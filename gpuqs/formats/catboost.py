@@ -183,6 +183,7 @@ def _forest(document: Any, source: str) -> Forest:
         feature_names=names,
         categories=tests.categories(n_features),
         classes=() if loss in _MULTI_LABEL else _classes(info),
+        class_rule="raw",
         source=_version(info),
         objective=loss,
     )

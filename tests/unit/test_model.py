@@ -6,6 +6,7 @@ import pickle
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,14 @@ def test_classes() -> None:
     out = np.empty(200, int)
     assert several.predict(X, "class", out=out) is out
     assert several.predict(X[:0], "class").shape == (0,)
+    raw = several.predict(X, "raw")
+    by_raw = make(link="softmax", n_outputs=3, average=True, class_rule="raw")
+    np.testing.assert_array_equal(by_raw.predict(X, "class"), raw.argmax(axis=1))
+    for rule, at_zero in (("value", 0), ("raw", 0), ("raw_or_zero", 1)):
+        one_leaf = random_forest(np.random.default_rng(0), max_leaves=1, n_trees=0, link="sigmoid", class_rule=rule)
+        for base, number in ((0.0, at_zero), (1e-300, int(rule != "value")), (-1e-300, 0), (1.0, 1)):
+            got = Model(replace(one_leaf, base_score=np.array([base]))).predict(X[:1], "class")
+            assert got.tolist() == [number]
     with pytest.raises(ValueError, match="for classifiers; this model's objective is 'lambdarank'"):
         make(objective="lambdarank").predict(X, "class")
 
