@@ -130,6 +130,7 @@ public:
     int leaf_bytes() const override { return model_.leaf_bytes; }
     int n_tree_blocks() const override { return model_.n_batches; }
     int first_tree(int block) const override { return model_.batch_offsets[block]; }
+    bool may_begin(int block) const override { return decodes(block); }
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
     size_t scratch_bytes(int stride) const override { return planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
@@ -145,7 +146,7 @@ public:
         const BitsliceKernels& kernels = kernels_.widths[width(stride)];
         char* planes = static_cast<char*>(scratch);
         char* words = planes + planes_bytes(stride);
-        if (model_.batch_segments[block] != model_.batch_segments[block + 1]) kernels.predicates(model_, block, planes, words);
+        if (decodes(block)) kernels.predicates(model_, block, planes, words);
         kernels.programs(model_, block, words, words + words_bytes(stride), leaf);
     }
 
@@ -153,6 +154,7 @@ public:
     size_t planes_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8)); }
 
 private:
+    bool decodes(int batch) const { return model_.batch_segments[batch] != model_.batch_segments[batch + 1]; }
     int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
     int width(int stride) const {
         int w = 0;

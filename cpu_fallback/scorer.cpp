@@ -18,6 +18,9 @@
 namespace gpuqs {
 namespace {
 
+// Most bytes of exit leaves that are kept while threads share out the trees.
+constexpr size_t kMostByTrees = 16 << 20;
+
 struct Free {
     void operator()(void* p) const { std::free(p); }
 };
@@ -80,6 +83,39 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, B
     }
 }
 
+// Tree blocks as contiguous ranges, one for each thread at most.
+std::vector<int> share_trees(const ExitLeaves& engine, int n_threads) {
+    std::vector<int> starts = {0};
+    const int n = engine.n_tree_blocks();
+    for (int b = 1; b < n; b++)
+        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / n_threads) starts.push_back(b);
+    starts.push_back(n);
+    return starts;
+}
+
+// leaf[tree][stride] of all trees, for documents of one block; null where threads can share nothing out.
+Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, Blocks blocks, int n_threads) {
+    const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
+    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
+    const std::vector<int> starts = share_trees(engine, n_threads);
+    const int n_ranges = static_cast<int>(starts.size()) - 1;
+    if (n_ranges < 2) return nullptr;
+    Buffer leaf = allocate(bytes);
+    std::memset(leaf.get(), 0, bytes);
+    std::vector<Buffer> scratch;
+    for (int r = 0; r < n_ranges; r++) scratch.push_back(allocate(engine.scratch_bytes(blocks.stride)));
+    const int n = static_cast<int>(documents.n);
+#pragma omp parallel for num_threads(n_ranges)
+    for (int r = 0; r < n_ranges; r++) {
+        engine.load(documents, 0, n, blocks.stride, scratch[r].get());
+        for (int b = starts[r]; b < starts[r + 1]; b++) {
+            const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
+            engine.find(b, n, blocks.stride, scratch[r].get(), static_cast<char*>(leaf.get()) + at);
+        }
+    }
+    return leaf;
+}
+
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads, bool started) {
@@ -88,6 +124,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
+    const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
     // Where the sum of a block's document for an output stands while trees are added.
     const auto place = [=](int output, int d) { return static_cast<int64_t>(output) * stride + (order ? order[d] : d); };
     for_document_blocks(
@@ -97,12 +134,17 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
                 std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
                 for (int d = 0; started && d < n; d++) sums[place(k, d)] = out[(first + d) * n_outputs + k];
             }
-            engine.load(documents, first, n, stride, thread.scratch.get());
-            for (int b = 0; b < engine.n_tree_blocks(); b++) {
-                engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
-                const int tree = engine.first_tree(b);
-                kernels.add_values(values, tree, engine.first_tree(b + 1) - tree, engine.leaf_bytes(), thread.leaf.get(),
-                                   order ? stride : n, stride, sums);
+            const auto add = [&](int tree, int n_trees, const void* leaf) {
+                kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : n, stride, sums);
+            };
+            if (found) {
+                add(0, values.n_trees, found.get());
+            } else {
+                engine.load(documents, first, n, stride, thread.scratch.get());
+                for (int b = 0; b < engine.n_tree_blocks(); b++) {
+                    engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
+                    add(engine.first_tree(b), engine.first_tree(b + 1) - engine.first_tree(b), thread.leaf.get());
+                }
             }
             for (int d = 0; d < n; d++)
                 for (int k = 0; k < n_outputs; k++) out[(first + d) * n_outputs + k] = sums[place(k, d)];
@@ -114,14 +156,19 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
     const Blocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride;
     const uint16_t* order = engine.order(stride);
+    const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
     for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
+        const auto number = [&](int tree, int end, const void* leaves) {
+            const Leaf* leaf = static_cast<const Leaf*>(leaves);
+            for (int t = tree; t < end; t++, leaf += stride)
+                for (int d = 0; d < n; d++)
+                    out[(first + d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
+        };
+        if (found) return number(0, values.n_trees, found.get());
         engine.load(documents, first, n, stride, thread.scratch.get());
         for (int b = 0; b < engine.n_tree_blocks(); b++) {
             engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
-            const Leaf* leaf = static_cast<const Leaf*>(thread.leaf.get());
-            for (int t = engine.first_tree(b); t < engine.first_tree(b + 1); t++, leaf += stride)
-                for (int d = 0; d < n; d++)
-                    out[(first + d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
+            number(engine.first_tree(b), engine.first_tree(b + 1), thread.leaf.get());
         }
     });
 }

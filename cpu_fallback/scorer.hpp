@@ -7,6 +7,8 @@
 //           engine.find(tree block) -> leaf     exit leaf of every (tree, document)
 //           add_values(leaf) -> sums            or: store the leaves' own numbers
 //       write the sums out
+//
+// Fewer documents than fill a block for each thread: threads share out the tree blocks instead, and one adds up.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +34,9 @@ public:
     virtual void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const = 0;
     // Place of each document in what find writes; null: as they come.
     virtual const uint16_t* order(int stride) const = 0;
-    // Writes leaf[tree in block][stride]. Blocks of one load are asked for in ascending order.
+    // Whether a block can be the first that is asked for after a load.
+    virtual bool may_begin(int) const { return true; }
+    // Writes leaf[tree in block][stride]. Blocks of one load are asked for one after another.
     virtual void find(int block, int n, int stride, void* scratch, void* leaf) const = 0;
 };
 

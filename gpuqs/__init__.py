@@ -34,7 +34,7 @@ def load(path: str | os.PathLike[str] | bytes) -> Model:
 
 
 def from_model(model: Any) -> Model:
-    """Take over a live model: ``lightgbm.Booster``, ``LGBMModel``, ``xgboost.Booster``, ``XGBModel``."""
+    """Take over a live model of LightGBM, XGBoost, CatBoost or scikit-learn; see the README's table of formats."""
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -288,6 +289,15 @@ class Model:
             if there not in self._on_devices:
                 self._on_devices[there] = DeviceModel(self.forest, there)
             return self._on_devices[there]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment, by mapping it into memory.
+
+        The file is checksummed, holds arrays and no code, and is replaced as a whole or not at all.
+        """
+        from gpuqs.formats import native
+
+        native.write(self.forest, path)
 
     def _encoded(self, X: EncodedDocuments, engine: str) -> tuple[Documents, str]:
         if X.model is not self or X.isa != cpu_fallback.isa():

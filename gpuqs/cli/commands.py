@@ -123,6 +123,14 @@ def info(model: Path) -> None:
 
 
 @cli.command()
+def formats() -> None:
+    """List the formats of models that are read, and what of them."""
+    from gpuqs.formats import table
+
+    click.echo(table())
+
+
+@cli.command()
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),

@@ -34,9 +34,10 @@ class Bitslice(CpuEngine):
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; programs hold {MAX_LEAVES}"
-        if (n := len(find_columns(forest))) > MAX_COLUMNS:
-            return f"the trees test {n} columns; programs hold {MAX_COLUMNS}"
-        if (most := most_thresholds(forest)) > MAX_THRESHOLDS:
+        columns = find_columns(forest)
+        if len(columns) > MAX_COLUMNS:
+            return f"the trees test {len(columns)} columns; programs hold {MAX_COLUMNS}"
+        if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
             return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
         return None
 

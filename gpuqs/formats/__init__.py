@@ -1,8 +1,9 @@
 """Readers: what a training library wrote (or holds in memory) -> `gpuqs.forest.Forest`.
 
-Each module of this package reads one format and offers the same four names:
+Each module of this package reads one format and offers the same five names:
 
 - ``NAME``: the format, for people;
+- ``FEATURES``: what of it is read, for people: a text for each of `FEATURES`;
 - ``recognises(head)``: whether a file that begins with ``head`` is in this format;
 - ``read(data, source)``: the Forest in ``data``; ``source`` is what error messages call it;
 - ``from_object(obj)``: the Forest of a live object, or None where it is not this library's.
@@ -21,9 +22,13 @@ from typing import Any, Final
 
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
+from gpuqs.formats import native
 
 #: Modules of this package, asked in this order; the first that recognises the content reads it.
-FORMATS: Final = ("lightgbm", "xgboost")
+FORMATS: Final = ("native", "lightgbm", "xgboost", "catboost", "sklearn", "quickrank", "jforests")
+
+#: Columns of the table of formats.
+FEATURES: Final = ("files", "live objects", "missing values", "categories", "outputs", "raw scores")
 
 #: How much of a file `recognises` is shown.
 _HEAD_BYTES: Final = 4096
@@ -42,8 +47,7 @@ def read_model(model: Any) -> Forest:
     ----------
     model : str, os.PathLike, bytes, bytearray, memoryview or a live model
         A path; the text of a model (a str with a line break in it, or that begins with "{"); the
-        bytes of a model; or an object of a library that is read: ``lightgbm.Booster``,
-        ``lightgbm.LGBMModel``, ``xgboost.Booster``, ``xgboost.XGBModel``.
+        bytes of a model; or a live model of a library that is read (see `table`), or a Forest.
 
     Returns
     -------
@@ -61,8 +65,7 @@ def read_model(model: Any) -> Forest:
     if isinstance(model, str) and ("\n" in model or model.startswith("{")):
         return _read_bytes(model.encode(errors="replace"), "model text")
     if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        return _read_bytes(path.read_bytes(), str(path))
+        return _read_file(Path(model))
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _read_bytes(bytes(model), "model bytes")
     for reader in readers():
@@ -75,6 +78,13 @@ def read_model(model: Any) -> Forest:
     )
 
 
+def _read_file(path: Path) -> Forest:
+    with path.open("rb") as file:
+        if native.recognises(file.peek(len(native.MAGIC))):
+            return native.read(native.mapped(file), str(path))
+        return _read_bytes(file.read(), str(path))
+
+
 def _read_bytes(data: bytes, source: str) -> Forest:
     head = data[:_HEAD_BYTES]
     for reader in readers():
@@ -84,9 +94,13 @@ def _read_bytes(data: bytes, source: str) -> Forest:
     raise ModelFormatError(f"{problem}: {_what_is_read()}", source=source)
 
 
+def table() -> str:
+    """What is read of each format, as a Markdown table."""
+    rows = [("format", *FEATURES), ("---",) * (1 + len(FEATURES))]
+    rows += [(reader.NAME, *(reader.FEATURES[feature] for feature in FEATURES)) for reader in readers()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def _what_is_read() -> str:
-    names = " and ".join(reader.NAME for reader in readers())
-    return (
-        f'gpuqs reads {names}; save a model with lightgbm.Booster.save_model("model.txt") or '
-        'xgboost.Booster.save_model("model.json"), or pass the Booster itself'
-    )
+    names = ", ".join(reader.NAME for reader in readers())
+    return f"gpuqs reads {names}; save the model anew in one of these, or pass the live model itself"

@@ -37,6 +37,16 @@ from gpuqs.formats.fields import get, numbers, parse_json, whole
 
 NAME: Final = "CatBoost JSON"
 
+#: What is read, by `gpuqs.formats.FEATURES`.
+FEATURES: Final = {
+    "files": "JSON (`save_model(format='json')`)",
+    "live objects": "`CatBoost*`",
+    "missing values": "NaN (Min, Max, Forbidden)",
+    "categories": "one-hot",
+    "outputs": "one, vector leaves",
+    "raw scores": "same bits where the model's scale is 1",
+}
+
 _LINKS: Final = {
     **dict.fromkeys(
         (

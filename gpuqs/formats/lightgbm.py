@@ -22,6 +22,16 @@ from gpuqs.forest import (
 
 NAME: Final = "LightGBM text"
 
+#: What is read, by `gpuqs.formats.FEATURES`.
+FEATURES: Final = {
+    "files": "text (`save_model`)",
+    "live objects": "`Booster`, `LGBMModel`",
+    "missing values": "NaN, zero, none",
+    "categories": "codes; frames by `pandas_categorical`",
+    "outputs": "one, one per class",
+    "raw scores": "same bits",
+}
+
 #: Bits of a node's decision_type; the two above them are its missing type.
 _CATEGORICAL_BIT: Final = 1
 _DEFAULT_LEFT_BIT: Final = 2

@@ -32,6 +32,16 @@ from gpuqs.formats.sklearn_trees import forest_arrays, node_depths, table_of_tre
 
 NAME: Final = "scikit-learn estimators"
 
+#: What is read, by `gpuqs.formats.FEATURES`.
+FEATURES: Final = {
+    "files": "none (gpuqs unpickles nothing)",
+    "live objects": "trees, forests, `GradientBoosting*`, `HistGradientBoosting*`, `IsolationForest`",
+    "missing values": "NaN",
+    "categories": "`HistGradientBoosting*`: whole numbers, texts",
+    "outputs": "one, one per class, vector leaves",
+    "raw scores": "same bits",
+}
+
 #: The first bytes of an object's pickle: its protocol, and the object's class or (from 4 on) a frame.
 _PICKLE: Final = re.compile(rb"\x80([\x02\x03]c|[\x04\x05]\x95)")
 

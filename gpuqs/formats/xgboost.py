@@ -25,6 +25,16 @@ from gpuqs.formats.xgboost_trees import canonical_arrays, read_nodes
 
 NAME: Final = "XGBoost JSON or UBJSON"
 
+#: What is read, by `gpuqs.formats.FEATURES`.
+FEATURES: Final = {
+    "files": "JSON, UBJSON (`save_model`)",
+    "live objects": "`Booster`, `XGBModel`",
+    "missing values": "NaN",
+    "categories": "codes; frames from XGBoost 3.1 on",
+    "outputs": "one, one per class, vector leaves",
+    "raw scores": "same bits",
+}
+
 #: Objective -> (link, the space in which the file holds the base score).
 _OBJECTIVES: Final = {
     **dict.fromkeys(

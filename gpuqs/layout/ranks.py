@@ -71,11 +71,12 @@ class RankTables:
         return np.concatenate([[0], np.cumsum(planes)]).astype(np.int32)
 
 
-def most_thresholds(forest: Forest) -> int:
-    """The largest number of distinct thresholds of one column."""
-    columns = find_columns(forest)
-    pairs = np.unique(np.stack([columns.of_node, columns.threshold]), axis=1) if forest.n_nodes else np.zeros((2, 0))
-    return int(np.bincount(pairs[0].astype(np.int64)).max(initial=0))
+def most_thresholds(columns: Columns) -> int:
+    """The largest number of distinct thresholds of one column, or of its nodes where these are few enough."""
+    n_nodes = np.bincount(columns.of_node, minlength=len(columns))
+    crowded = np.flatnonzero(n_nodes > MAX_THRESHOLDS)
+    distinct = [len(np.unique(columns.threshold[columns.of_node == column])) for column in crowded]
+    return max([*distinct, *n_nodes[n_nodes <= MAX_THRESHOLDS].tolist()], default=0)
 
 
 def build_ranks(forest: Forest) -> RankTables:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuqs.errors import ModelFormatError
-from gpuqs.formats import FORMATS, read_model, readers
+from gpuqs.formats import FORMATS, read_model, readers, table
 
 LIGHTGBM_TEXT = """tree
 version=v4
@@ -77,7 +77,7 @@ def test_xgboost_files_are_found_by_content(tmp_path: Path) -> None:
 def test_unknown_content_says_what_is_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.txt"
     path.write_bytes(content)
-    with pytest.raises(ModelFormatError, match=r"LightGBM.*XGBoost.*save_model") as caught:
+    with pytest.raises(ModelFormatError, match=r"LightGBM.*XGBoost.*save the model anew") as caught:
         read_model(path)
     assert caught.value.source == str(path)
 
@@ -126,3 +126,8 @@ def test_readers_do_not_import_the_libraries_whose_models_they_read() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_readme_has_the_table_of_formats() -> None:
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
+    assert table() in readme, "replace README's table by what `gpuqs formats` prints"

@@ -7,12 +7,14 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
+import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs import model as model_module
 from gpuqs.engines import ENGINES
@@ -422,3 +424,13 @@ def test_instruction_sets_do_not_share_programs(monkeypatch: pytest.MonkeyPatch)
     for isa in cpu_fallback.available_isas() * 2:
         monkeypatch.setenv("GPUQS_ISA", isa)
         np.testing.assert_array_equal(model.predict(X, "raw"), EXPECTED)
+
+
+def test_a_saved_model_scores_alike(tmp_path: Path) -> None:
+    model = make(feature_names=tuple("abcdefgh"), categories=(None,) * 7 + (("x", 2),), n_outputs=3, link="softmax")
+    model.save(tmp_path / "model.gpuqs")
+    again = gpuqs.load(tmp_path / "model.gpuqs")
+    assert repr(again) == repr(model)
+    assert again.feature_names == model.feature_names
+    for output in ("value", "raw", "class", "leaf", "per_tree"):
+        np.testing.assert_array_equal(again.predict(X, output), model.predict(X, output))

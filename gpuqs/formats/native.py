@@ -1,0 +1,314 @@
+"""gpuqs's own format: the arrays of a `Forest` as they lie in memory, to be mapped and used in place.
+
+A file is, all little-endian::
+
+    0   8 bytes   magic
+    8   uint32    version of the format
+    12  uint32    bytes of the header
+    16  uint64    bytes of the file
+    24  uint32    CRC-32 of the file without these four bytes
+    28  uint32    0
+    32            the header: JSON, ASCII; then, each at a multiple of 64 bytes, the arrays
+
+The header is ``{"fields": {name: value}, "arrays": {name: {"dtype", "shape", "offset"}}}``; offsets count
+from the first multiple of 64 behind it. Names that a reader does not know are passed over; what
+changes a model's scores raises the version. Nothing in a file is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+import shutil
+import struct
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BufferedReader
+from itertools import pairwise
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats.fields import get, parse_json
+
+NAME: Final = "gpuqs"
+
+#: What is read, by `gpuqs.formats.FEATURES`.
+FEATURES: Final = {
+    "files": "`Model.save`",
+    "live objects": "`gpuqs.forest.Forest`",
+    "missing values": "all",
+    "categories": "all",
+    "outputs": "all",
+    "raw scores": "same bits",
+}
+
+#: Not ASCII, and with both kinds of line ends: a transfer as text shows.
+MAGIC: Final = b"\x93GPUQS\r\n"
+VERSION: Final = 1
+
+_PREAMBLE: Final = struct.Struct("<8sIIQII")
+#: Where the checksum lies.
+_CRC: Final = slice(24, 28)
+_ALIGNMENT: Final = 64
+
+#: The arrays of a Forest: their types in the file, and numbers of dimensions.
+_ARRAYS: Final = {
+    "node_offsets": ("<i8", 1),
+    "leaf_offsets": ("<i8", 1),
+    "feature": ("<i4", 1),
+    "threshold": ("<f8", 1),
+    "left": ("<i4", 1),
+    "right": ("<i4", 1),
+    "routing": ("|u1", 1),
+    "leaf_value": ("<f8", 2),
+    "tree_output": ("<i4", 1),
+    "tree_weight": ("<f8", 1),
+    "base_score": ("<f8", 1),
+    "leaf_id": ("<i4", 1),
+    "category_offsets": ("<i8", 1),
+    "category_words": ("<u4", 1),
+}
+#: Its other fields, and the type of each in the header.
+_FIELDS: Final = {
+    "n_features": int,
+    "n_outputs": int,
+    "sum_dtype": str,
+    "input_dtype": str,
+    "integer_dtype": str,
+    "base_first": bool,
+    "average": bool,
+    "link": str,
+    "link_scale": float,
+    "class_rule": str,
+    "source": str,
+    "objective": str,
+}
+_KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
+_INT32_MAX: Final = 2**31 - 1
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is in gpuqs's own format."""
+    return head.startswith(MAGIC)
+
+
+def from_object(obj: Any) -> Forest | None:
+    """A `Forest` as it is; None for anything else."""
+    return obj if isinstance(obj, Forest) else None
+
+
+def mapped(file: BufferedReader) -> mmap.mmap | bytes:
+    """The bytes of an open file, mapped where it can be (pipes cannot), else read."""
+    try:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        return file.read()
+
+
+# -- writing ------------------------------------------------------------------------------
+
+
+def write(forest: Forest, path: str | os.PathLike[str]) -> None:
+    """Write a Forest to a file, whole or not at all.
+
+    The file is made beside ``path`` and put in its place at the end: whoever has the old file mapped
+    keeps it as it was.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A category or class label is no text, number or truth value.
+    OSError
+        The file cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    arrays = {name: np.ascontiguousarray(getattr(forest, name), dtype) for name, (dtype, _) in _ARRAYS.items()}
+    header = _header(forest, arrays)
+    size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
+    start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
+    crc = zlib.crc32(start[: _CRC.start])
+    for part in (start[_CRC.stop :], *_parts(header, arrays)):
+        crc = zlib.crc32(part, crc)
+    temporary = path.parent / f".gpuqs-{secrets.token_hex(8)}.part"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
+            file.writelines(_parts(header, arrays))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
+    fields: dict[str, Any] = {name: kind(getattr(forest, name)) for name, kind in _FIELDS.items()}
+    fields["feature_names"] = _plain(forest.feature_names, "feature name")
+    fields["categories"] = [None if c is None else _plain(c, "category") for c in forest.categories]
+    fields["classes"] = _plain(forest.classes, "class label")
+    table, offset = {}, 0
+    for name, values in arrays.items():
+        table[name] = {"dtype": _ARRAYS[name][0], "shape": values.shape, "offset": offset}
+        offset += _aligned(values.nbytes)
+    return json.dumps({"fields": fields, "arrays": table}, separators=(",", ":")).encode("ascii")
+
+
+def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]:
+    """NumPy's scalars as Python's; nothing but what JSON gives back as it was."""
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    for value in plain:
+        if not isinstance(value, (str, int, float)):
+            raise UnsupportedModelError(
+                f"a {what} is a {type(value).__qualname__}; only texts, numbers and truth values can be saved: "
+                "train with one of those"
+            )
+    return plain
+
+
+def _parts(header: bytes, arrays: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
+    """What follows the preamble, piece by piece, each with what pads it."""
+    yield header
+    yield bytes(-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
+    for values in arrays.values():
+        yield values.reshape(-1).view(np.uint8).data
+        yield bytes(-values.nbytes % _ALIGNMENT)
+
+
+def _aligned(size: int) -> int:
+    return size + -size % _ALIGNMENT
+
+
+# -- reading ------------------------------------------------------------------------------
+
+
+def read(data: bytes | memoryview | mmap.mmap, source: str) -> Forest:
+    """Read gpuqs's own format; the Forest's arrays are views of ``data`` (on little-endian machines).
+
+    Parameters
+    ----------
+    data : bytes, memoryview or mmap.mmap
+        A file that stays mapped must not be changed in place, only replaced, as `write` does.
+    source : str
+        What error messages call the model: its file.
+
+    Raises
+    ------
+    ModelFormatError
+        The file is truncated, damaged, or of a newer version. Names the source and the field.
+    """
+    try:
+        return _read(memoryview(data))
+    except ModelFormatError as error:
+        raise error.at(source) from None
+    except (ValueError, TypeError) as error:  # what a Forest says of fields that do not fit together
+        raise ModelFormatError(f"is damaged: {error}", source=source) from None
+
+
+def _read(data: memoryview) -> Forest:
+    if len(data) < _PREAMBLE.size:
+        raise ModelFormatError("the file is cut short; save or copy the model anew")
+    magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(data)
+    if magic != MAGIC:
+        raise ModelFormatError("does not begin as a model of gpuqs does")
+    if version > VERSION:
+        raise ModelFormatError(
+            f"is in version {version} of the format, and this gpuqs reads up to {VERSION}: upgrade gpuqs, "
+            "or copy the file anew if it was not written by a newer one",
+            field="version",
+        )
+    if len(data) < size:
+        problem = f"the file is cut short: {len(data):,} bytes of {size:,}; save or copy the model anew"
+        raise ModelFormatError(problem)
+    if len(data) > size or zlib.crc32(data[_CRC.stop :], zlib.crc32(data[: _CRC.start])) != crc:
+        raise ModelFormatError("the file is damaged: its checksum is wrong; save or copy the model anew")
+    if version < 1:
+        raise ModelFormatError("is not a version of the format", field="version")
+    header_end = _PREAMBLE.size + n_header
+    if header_end > size:
+        raise ModelFormatError("the header is longer than the file")
+    header = parse_json(data[_PREAMBLE.size : header_end])
+    arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict))
+    fields = get(header, "fields", dict)
+    values = {name: _field(fields, name, kind) for name, kind in _FIELDS.items()}
+    _check_lengths(arrays, values["n_features"], values["n_outputs"])
+    return Forest(
+        **arrays,
+        **values,
+        feature_names=_values(get(fields, "feature_names", list), "feature_names", str),
+        categories=tuple(
+            None if item is None else _values(item, "categories") for item in get(fields, "categories", list)
+        ),
+        classes=_values(get(fields, "classes", list), "classes"),
+    )
+
+
+def _arrays(data: memoryview, table: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Views of the arrays, none of which lies over another."""
+    arrays, places = {}, []
+    for name, (dtype, n_dimensions) in _ARRAYS.items():
+        entry = get(table, name, dict)
+        if entry.get("dtype") != dtype:
+            raise ModelFormatError(f"has dtype {str(entry.get('dtype'))[:20]!r}, not {dtype!r}", field=name)
+        shape, offset = get(entry, "shape", list), entry.get("offset")
+        if len(shape) != n_dimensions or not all(type(n) is int and n >= 0 for n in (*shape, offset)):
+            raise ModelFormatError("has no sound shape and offset", field=name)
+        size = prod(shape) * np.dtype(dtype).itemsize
+        if offset % _ALIGNMENT or offset + size > len(data):
+            raise ModelFormatError("lies outside the file, or is not aligned", field=name)
+        if size:
+            places.append((offset, offset + size, name))
+            values = np.frombuffer(data, dtype, prod(shape), offset).reshape(shape)
+        else:
+            values = np.zeros(shape, dtype)
+        arrays[name] = values if sys.byteorder == "little" else values.astype(values.dtype.newbyteorder("="))
+    for (_, stop, before), (start, _, name) in pairwise(sorted(places)):
+        if start < stop:
+            raise ModelFormatError(f"lies over {before!r}", field=name)
+    return arrays
+
+
+def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: int) -> None:
+    """Refuse what a Forest would take for an array left out, and fill in from what it has not checked yet."""
+    n_trees, n_nodes, n_leaves = len(arrays["node_offsets"]) - 1, len(arrays["feature"]), len(arrays["leaf_value"])
+    lengths = {
+        "leaf_offsets": n_trees + 1,
+        "tree_output": n_trees,
+        "tree_weight": n_trees,
+        "leaf_id": n_leaves,
+        "category_offsets": n_nodes + 1,
+        "base_score": n_outputs,
+    }
+    for name, length in lengths.items():
+        if len(arrays[name]) != length:
+            raise ModelFormatError(f"holds {len(arrays[name])} values, not {length}", field=name)
+    if n_trees < 0:
+        raise ModelFormatError("is empty", field="node_offsets")
+    if n_outputs < 1:
+        raise ModelFormatError("is not at least 1", field="n_outputs")
+    if not 0 <= n_features <= _INT32_MAX:
+        raise ModelFormatError(f"is not in [0, {_INT32_MAX}]", field="n_features")
+
+
+def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
+    value = fields.get(name)
+    if type(value) is not kind or (kind is float and not isfinite(value)):
+        raise ModelFormatError(f"is missing, or is not {_KINDS[kind]}", field=name)
+    return value
+
+
+def _values(items: Any, name: str, kinds: type | tuple[type, ...] = (str, int, float)) -> tuple[Any, ...]:
+    if not isinstance(items, list) or not all(isinstance(item, kinds) for item in items):
+        raise ModelFormatError("is not an array of texts, numbers and truth values", field=name)
+    return tuple(items)

@@ -1,0 +1,438 @@
+"""gpuqs's own format: everything comes back bit for bit; damaged and hostile files are refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import mmap
+import os
+import struct
+import threading
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import random_forest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import Drawn, forests
+
+import gpuqs
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import CLASS_RULES, LINKS, Forest
+from gpuqs.formats import native, read_model
+
+VALUES = st.one_of(
+    st.text(), st.integers(), st.floats(allow_nan=False), st.booleans(), st.sampled_from(["\ud800", -0.0, 5e-324])
+)
+
+
+def assert_equal(got: Forest, expected: Forest) -> None:
+    for name in (f.name for f in fields(Forest)):
+        mine, other = getattr(got, name), getattr(expected, name)
+        if isinstance(other, np.ndarray):
+            assert (mine.dtype, mine.shape) == (other.dtype, other.shape), name
+            assert mine.tobytes() == other.tobytes(), name
+        else:
+            # repr tells 1, 1.0 and True apart, and 0.0 from -0.0.
+            assert repr(mine) == repr(other), name
+
+
+def small() -> Forest:
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, n_trees=3, max_leaves=5, n_features=4, categorical=0.5)
+    return replace(
+        forest,
+        feature_names=("größe", "b", "", "d"),
+        categories=(None, ("x", 1, 1.0, True), (), None),
+        classes=("no", "yes"),
+        link="sigmoid",
+        link_scale=0.1,
+        average=True,
+        source="LightGBM 4",
+        objective="binary",
+    )
+
+
+def written(forest: Forest, folder: Path) -> bytes:
+    path = folder / "model.gpuqs"
+    native.write(forest, path)
+    assert os.listdir(folder) == [path.name]
+    return path.read_bytes()
+
+
+def taken_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header, and the arrays with what pads them."""
+    n_header = struct.unpack_from("<I", data, 12)[0]
+    start = -(-(32 + n_header) // 64) * 64
+    return json.loads(data[32 : 32 + n_header]), data[start:]
+
+
+def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 1) -> bytes:
+    """A file with a right checksum, whatever its header says."""
+    if isinstance(header, dict):
+        header = json.dumps(header).encode()
+    body = header + bytes(-(32 + len(header)) % 64) + arrays
+    start = struct.pack("<8sIIQ", b"\x93GPUQS\r\n", version, len(header), 32 + len(body))
+    rest = bytes(4) + body
+    return start + struct.pack("<I", zlib.crc32(start + rest)) + rest
+
+
+@given(
+    drawn=forests(max_nodes=600),
+    link=st.sampled_from(LINKS),
+    rule=st.sampled_from(CLASS_RULES),
+    scale=st.floats(allow_nan=False, allow_infinity=False),
+    flags=st.tuples(st.booleans(), st.booleans()),
+    labels=st.lists(VALUES, min_size=10, max_size=10),
+    names=st.text(),
+)
+@settings(max_examples=60, deadline=None)
+def test_everything_comes_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    drawn: Drawn,
+    link: str,
+    rule: str,
+    scale: float,
+    flags: tuple[bool, bool],
+    labels: list[Any],
+    names: str,
+) -> None:
+    forest = drawn.forest()
+    n = forest.n_features
+    forest = replace(
+        forest,
+        link=link,
+        link_scale=scale,
+        class_rule=rule,
+        average=flags[0],
+        integer_dtype="float32" if flags[1] else "float64",
+        tree_weight=np.linspace(-2, 3, forest.n_trees),
+        leaf_id=np.arange(len(forest.leaf_value), dtype=np.int32)[::-1],
+        feature_names=tuple(f"{names}{i}" for i in range(n)),
+        categories=tuple(None if i % 3 else tuple(labels[: i % 7]) for i in range(n)),
+        classes=tuple(labels[: max(forest.n_outputs, 2)]),
+        source=names,
+        objective=names[::-1],
+    )
+    path = tmp_path_factory.mktemp("native") / "model"
+    native.write(forest, path)
+    assert_equal(read_model(path), forest)
+    assert_equal(read_model(path.read_bytes()), forest)
+
+
+def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
+    header, _ = taken_apart(written(small(), tmp_path))
+    assert {*header["arrays"], *header["fields"]} == {f.name for f in fields(Forest)}
+
+
+def test_a_forest_is_itself_a_live_model() -> None:
+    forest = small()
+    assert read_model(forest) is forest
+    assert native.from_object({"forest": forest}) is None
+
+
+def test_arrays_are_mapped_and_immutable(tmp_path: Path) -> None:
+    forest = small()
+    data = written(forest, tmp_path)
+    path = tmp_path / "model.gpuqs"
+    got = gpuqs.load(path).forest
+    for name in ("threshold", "left", "leaf_value"):
+        values = getattr(got, name)
+        owner = values
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        assert isinstance(owner, memoryview)
+        assert isinstance(owner.obj, mmap.mmap)
+        assert values.ctypes.data % 64 == 0
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 1
+    # As any other program finds them, by the header alone.
+    header, _ = taken_apart(data)
+    at = -(-(32 + struct.unpack_from("<I", data, 12)[0]) // 64) * 64
+    entry = header["arrays"]["leaf_value"]
+    leaves = np.memmap(path, entry["dtype"], "r", at + entry["offset"], tuple(entry["shape"]))
+    np.testing.assert_array_equal(leaves, forest.leaf_value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_pipes_are_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    native.write(small(), tmp_path / "model")
+    data = (tmp_path / "model").read_bytes()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    try:
+        assert_equal(read_model(pipe), small())
+    finally:
+        writer.join()
+
+
+def test_scores_are_the_same(tmp_path: Path) -> None:
+    forest = random_forest(np.random.default_rng(1), n_trees=30, n_outputs=3, average=True, link="softmax")
+    native.write(forest, tmp_path / "m")
+    X = np.random.default_rng(2).normal(size=(300, forest.n_features))
+    for output in ("raw", "value", "leaf"):
+        expected = gpuqs.from_model(forest).predict(X, output)
+        np.testing.assert_array_equal(gpuqs.load(tmp_path / "m").predict(X, output), expected)
+
+
+def test_a_file_is_replaced_under_a_model_that_has_it_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    first, second = small(), random_forest(np.random.default_rng(8), n_trees=50)
+    native.write(first, path)
+    loaded = read_model(path)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    native.write(second, link)
+    assert link.is_symlink()
+    assert_equal(loaded, first)
+    assert_equal(read_model(path), second)
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = written(small(), tmp_path)
+    path = tmp_path / "model.gpuqs"
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space left"):
+            native.write(random_forest(np.random.default_rng(0)), path)
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_bytes() == data
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such permissions")
+def test_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    native.write(small(), path)
+    assert path.stat().st_mode == plain.stat().st_mode
+    path.chmod(0o640)
+    native.write(small(), path)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_numpy_labels_become_plain(tmp_path: Path) -> None:
+    labels = (np.int64(3), np.float32(0.1), np.str_("a"), np.bool_(True))
+    forest = replace(small(), categories=(labels, None, None, None))
+    native.write(forest, tmp_path / "m")
+    assert repr(read_model(tmp_path / "m").categories[0]) == repr((3, float(np.float32(0.1)), "a", True))
+
+
+@pytest.mark.parametrize("value", [None, (1, 2), b"x", np.datetime64("2020-01-01"), 1j])
+def test_other_labels_are_refused(tmp_path: Path, value: Any) -> None:
+    for part in ({"categories": ((value,), None, None, None)}, {"classes": ("a", value)}):
+        with pytest.raises(UnsupportedModelError, match="only texts, numbers and truth values"):
+            native.write(replace(small(), **part), tmp_path / "m")
+    assert os.listdir(tmp_path) == []
+
+
+#: A stump of version 1: x[1] <= 0.5 gives -1, else 2; base score 0.25, link sigmoid.
+OLD_FILE = """
+eNrFks1q20AQx5VSKBR66guEPYvW2siyagoOveTSQkPpKRixlnblbdfasB8OItU1L9AHSh4hj9BHyBO0nZXkIJMIHDvguUgzO7+d
+/8zO75Ov30+/vXl94Hne+5eed/PKq+347eGV+14ixqnINBpfoiJhlBirKHjYB1dac24NeIGPtF0kmSnPKRojJiQxUYh8xAtIeDRu
+aE7VIyczomnCuNIGjY2y1EdkSRXJIYsRocEXvPgJiOb5QvIMNYFEp0RATvBu4KNUEK0TZV0ALYmwFLK0tCp1gc88n5uTT18OXTk5
++0FTw5fuYMYLokoItm0mBVm4Xs8QccLQFG4moFsqXoenbaUmp5CQVML/tALNSpGyGZrMaCIZ09TU/qrjjzx2oubEeWcY7mqS0HgA
+vKCEPY2Kwupe+DoRdoigQwQ4BsTM4T3nUmRrEIv7oA+4lsfMZkXwMIJ85Ua+GXCEXf8KVosXeRf5ZYM+JA5XI2seu7cT7He5MKwH
+oChtN3kzhcMAr7AL+qCx3skNR24S9XrrVCq6GRWF9+vAs3593U0YDdw42k0tn7ZFoyjushdSZeuk7VYddMj4CFdV5W1rB95u9mJP
+dRv7M9mW/Ae2S+W/O/LP0//ddftz7O3F7ia78beT/c9wO/sPGG5pfg==
+"""
+
+
+def test_files_of_version_1_stay_readable() -> None:
+    forest = read_model(zlib.decompress(base64.b64decode(OLD_FILE)))
+    assert (forest.feature_names, forest.classes, forest.source) == (("a", "b"), ("no", "yes"), "LightGBM 4")
+    model = gpuqs.from_model(forest)
+    X = np.array([[9, 0.5], [9, 0.75], [9, np.nan]])
+    np.testing.assert_array_equal(model.predict(X, "raw"), [-0.75, 2.25, -0.75])
+    np.testing.assert_allclose(model.predict(X), 1 / (1 + np.exp([0.75, -2.25, 0.75])), rtol=1e-15)
+
+
+# -- damage -------------------------------------------------------------------------------
+
+
+def test_every_byte_counts(tmp_path: Path) -> None:
+    data = written(small(), tmp_path)
+    rng = np.random.default_rng(0)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        with pytest.raises(ModelFormatError, match=r"damaged|cut short|in no format|upgrade gpuqs"):
+            read_model(bytes(damaged))
+
+
+def test_every_truncation_is_refused(tmp_path: Path) -> None:
+    data = written(small(), tmp_path)
+    path = tmp_path / "cut"
+    for length in [*range(64), *range(64, len(data), 37), len(data) - 1]:
+        path.write_bytes(data[:length])
+        with pytest.raises(ModelFormatError, match=r"cut short|in no format|is empty") as caught:
+            read_model(path)
+        assert str(caught.value).startswith(str(path))
+    with pytest.raises(ModelFormatError, match="checksum"):
+        read_model(data + b"\0")
+
+
+@pytest.mark.parametrize("version", [2, 2**32 - 1])
+def test_newer_versions(tmp_path: Path, version: int) -> None:
+    header, arrays = taken_apart(written(small(), tmp_path))
+    with pytest.raises(ModelFormatError, match=f"version {version} .*upgrade gpuqs"):
+        read_model(put_together({"of": "another kind"}, arrays, version))
+    with pytest.raises(ModelFormatError, match="not a version"):
+        read_model(put_together(header, arrays, 0))
+
+
+def test_unknown_fields_and_arrays_are_passed_over(tmp_path: Path) -> None:
+    forest = small()
+    header, arrays = taken_apart(written(forest, tmp_path))
+    header["fields"]["later"] = {"deep": [None, 1.5]}
+    header["arrays"]["later"] = {"dtype": "<c16", "shape": [1, 2, 3], "offset": len(arrays), "codec": "x"}
+    header["arrays"]["latest"] = True
+    header["plan"] = {"engine": "bitslice"}
+    assert_equal(read_model(put_together(header, arrays + bytes(96))), forest)
+
+
+def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
+    *keys, last, value = path
+
+    def change(header: dict[str, Any]) -> None:
+        for key in keys:
+            header = header[key]
+        if value is KeyError:
+            del header[last]
+        else:
+            header[last] = value
+
+    return change
+
+
+HUGE = 1 << 40
+HOSTILE = {
+    "no arrays": (_set("arrays", KeyError), "arrays"),
+    "arrays are a list": (_set("arrays", []), "arrays"),
+    "an array less": (_set("arrays", "left", KeyError), "left"),
+    "an array of null": (_set("arrays", "left", None), "left"),
+    "huge": (_set("arrays", "threshold", "shape", [HUGE]), "threshold"),
+    "huge beyond 64 bits": (_set("arrays", "threshold", "shape", [1 << 80]), "threshold"),
+    "huge but empty": (_set("arrays", "leaf_value", "shape", [HUGE, 0]), "leaf_id"),
+    "huge and empty": (_set("arrays", "leaf_value", "shape", [0, 1 << 70]), None),
+    "negative": (_set("arrays", "threshold", "shape", [-1]), "threshold"),
+    "fractional": (_set("arrays", "threshold", "shape", [1.0]), "threshold"),
+    "true for 1": (_set("arrays", "base_score", "shape", [True]), "base_score"),
+    "too few dimensions": (_set("arrays", "leaf_value", "shape", [3]), "leaf_value"),
+    "too many dimensions": (_set("arrays", "threshold", "shape", [1] * 100), "threshold"),
+    "no offset": (_set("arrays", "threshold", "offset", KeyError), "threshold"),
+    "offset behind the end": (_set("arrays", "threshold", "offset", HUGE), "threshold"),
+    "offset beyond 64 bits": (_set("arrays", "threshold", "offset", 1 << 100), "threshold"),
+    "negative offset": (_set("arrays", "threshold", "offset", -64), "threshold"),
+    "not aligned": (_set("arrays", "threshold", "offset", 4), "threshold"),
+    "overlapping": (_set("arrays", "left", "offset", 0), "left|node_offsets"),
+    "another dtype": (_set("arrays", "threshold", "dtype", "<i8"), "threshold"),
+    "objects": (_set("arrays", "threshold", "dtype", "|O"), "threshold"),
+    "the other byte order": (_set("arrays", "threshold", "dtype", ">f8"), "threshold"),
+    "no dtype": (_set("arrays", "threshold", "dtype", None), "threshold"),
+    "empty offsets": (_set("arrays", "node_offsets", "shape", [0]), "leaf_offsets"),
+    "leaf numbers left out": (_set("arrays", "leaf_id", "shape", [0]), "leaf_id"),
+    "no fields": (_set("fields", KeyError), "fields"),
+    "a field less": (_set("fields", "link", KeyError), "link"),
+    "a number for a text": (_set("fields", "source", 4), "source"),
+    "a text for a number": (_set("fields", "n_features", "4"), "n_features"),
+    "a truth value for a number": (_set("fields", "n_features", True), "n_features"),
+    "NaN": (_set("fields", "link_scale", float("nan")), "link_scale"),
+    "infinity": (_set("fields", "link_scale", float("inf")), "link_scale"),
+    "an unknown class rule": (_set("fields", "class_rule", "best"), None),
+    "an unknown link": (_set("fields", "link", "eval"), None),
+    "negative features": (_set("fields", "n_features", -1), "n_features"),
+    "huge features": (_set("fields", "n_features", HUGE), "n_features"),
+    "huge outputs": (_set("fields", "n_outputs", HUGE), "base_score"),
+    "no outputs": (_set("fields", "n_outputs", 0), "base_score"),
+    "names of numbers": (_set("fields", "feature_names", [1, 2, 3, 4]), "feature_names"),
+    "a name less": (_set("fields", "feature_names", ["a"]), "feature_names"),
+    "categories of lists": (_set("fields", "categories", [[["a"]], None, None, None]), "categories"),
+    "categories of null": (_set("fields", "categories", [[None], None, None, None]), "categories"),
+    "a category list less": (_set("fields", "categories", [None]), None),
+    "classes are an object": (_set("fields", "classes", {"a": 1}), "classes"),
+    "a class more": (_set("fields", "classes", ["a", "b", "c"]), "classes"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_headers(tmp_path: Path, name: str) -> None:
+    header, arrays = taken_apart(written(small(), tmp_path))
+    change, field = HOSTILE[name]
+    change(header)
+    data = put_together(header, arrays)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFormatError) as caught:
+            native.read(data, "model.gpuqs")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith("model.gpuqs")
+    if field is not None:
+        assert caught.value.field in field.split("|")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[" * 100_000,
+        b'{"arrays":' * 50_000,
+        b"\xff\xfe{}",
+        b'{"fields": 1, "fields": 2}',
+        b'{"fields": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_headers_that_are_none(header: bytes) -> None:
+    with pytest.raises(ModelFormatError):
+        read_model(put_together(header, b""))
+
+
+def test_a_header_longer_than_the_file(tmp_path: Path) -> None:
+    data = bytearray(written(small(), tmp_path))
+    struct.pack_into("<I", data, 12, 2**32 - 1)
+    struct.pack_into("<I", data, 24, zlib.crc32(data[28:], zlib.crc32(data[:24])))
+    with pytest.raises(ModelFormatError, match="header is longer"):
+        read_model(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "field"),
+    [
+        ("node_offsets", 1, HUGE, None),
+        ("leaf_offsets", 1, -1, None),
+        ("category_offsets", 1, HUGE, None),
+        ("feature", 0, 4, "feature"),
+        ("threshold", 0, np.nan, "threshold"),
+        ("left", 0, 1_000_000, "left"),
+        ("left", 0, 0, "left"),
+        ("routing", 0, 255, "routing"),
+        ("leaf_value", 0, np.inf, "leaf_value"),
+        ("tree_output", 0, 1, "tree_output"),
+        ("tree_weight", 0, np.nan, "tree_weight"),
+        ("base_score", 0, np.nan, "base_score"),
+    ],
+)
+def test_arrays_are_validated(tmp_path: Path, name: str, at: int, value: float, field: str | None) -> None:
+    header, arrays = taken_apart(written(small(), tmp_path))
+    entry = header["arrays"][name]
+    changed = bytearray(arrays)
+    np.frombuffer(changed, entry["dtype"], offset=entry["offset"])[at : at + 1] = value
+    with pytest.raises(ModelFormatError) as caught:
+        read_model(put_together(header, bytes(changed)))
+    assert caught.value.field == field
