@@ -20,11 +20,12 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import xgboost
-from interleave import Timing, by_turns, processor
+from interleave import Timing, by_turns, clock, processor
 from models import documents, enlarged, lambdamart, xgboost_ranker
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.engines import ENGINES
 
 RESULTS = Path(__file__).parent / "results"
 #: Engines whose kernels differ from one instruction set to the next; the others run on the best.
@@ -113,6 +114,20 @@ def ratios(result: dict) -> list[str]:
     return [line for line in (of(a, b) for a, b in pairs) if line]
 
 
+def stages(path: Path, X: np.ndarray, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Where bitslice's time goes: nanoseconds of each stage per document, by instruction set and precision."""
+    model, out = gpuqs.load(path), {}
+    for isa in cpu_fallback.available_isas():
+        os.environ["GPUQS_ISA"] = isa
+        for precision in ("exact", "fast"):
+            program = ENGINES["bitslice"].prepare(model.forest, precision)
+            seconds = [program.scorer.time_stages(program.bound, X) for _ in range(rounds)]
+            out[f"{isa} {precision}"] = {
+                stage: float(np.median([each[stage] for each in seconds])) / len(X) * 1e9 for stage in seconds[0]
+            }
+    return out
+
+
 def latencies(path: Path, X: np.ndarray, rounds: int) -> dict:
     """Small batches through the Python API, documents that change from call to call."""
     model, booster = gpuqs.load(path), lightgbm.Booster(model_file=path)
@@ -149,6 +164,13 @@ def markdown(report: dict) -> str:
                 f"| {label} | {r['us_per_document']:.3f} | {r['minimum_us']:.3f} | {r['times_library']:.1f} |"
             )
         lines += ["", *[f"- {line}" for line in result["ratios"]], ""]
+    lines += ["## Stages of bitslice, 1,000 x 64: ns per document (and per document and tree: a thousandth)", ""]
+    lines += [f"clock {report['ghz']:.2f} GHz: a nanosecond is that many cycles", ""]
+    names = list(next(iter(report["stages"].values())))
+    lines += [f"| | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    for label, parts in report["stages"].items():
+        lines.append(f"| {label} | {' | '.join(f'{parts[name]:.0f}' for name in names)} |")
+    lines.append("")
     if report["latencies"]:
         lines += ["## Small batches, 1,000 x 64, microseconds a call", "", "| documents | gpuqs | engine | LightGBM |"]
         lines += ["|---|---|---|---|"]
@@ -181,6 +203,8 @@ def main() -> None:
         "versions": f"gpuqs {gpuqs.__version__}, LightGBM {lightgbm.__version__}, XGBoost {xgboost.__version__}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}",
         "results": results,
+        "ghz": clock(),
+        "stages": stages(lambdamart(n_trees, 64), X, 3 if args.quick else args.rounds),
         "latencies": latencies(lambdamart(n_trees, 64), X, 3 if args.quick else args.rounds),
     }
     print("\n" + markdown(report))

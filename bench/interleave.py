@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from rich.console import Console
 from rich.progress import track
 
 
@@ -16,6 +18,11 @@ class Timing:
 
     median: float
     minimum: float
+
+
+def progress(items: Iterable[Any], description: str) -> Iterable[Any]:
+    """A progress bar where somebody looks on."""
+    return track(items, description, transient=True, disable=not Console().is_terminal)
 
 
 def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: float = 60.0) -> dict[str, Timing]:
@@ -33,7 +40,7 @@ def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: f
         call()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     began = time.perf_counter()
-    for turn in track(range(rounds), description=f"{len(contenders)} contenders", transient=True):
+    for turn in progress(range(rounds), f"{len(contenders)} contenders"):
         if turn >= 3 and time.perf_counter() - began > budget:
             break
         for name, call in contenders.items():
@@ -50,3 +57,12 @@ def processor() -> str:
             return next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
     except (OSError, StopIteration):
         return "unknown processor"
+
+
+def clock() -> float:
+    """The clock that the system tells, in GHz; 0 where it tells none."""
+    try:
+        with open("/proc/cpuinfo") as info:
+            return next(float(line.partition(":")[2]) for line in info if line.startswith("cpu MHz")) / 1000
+    except (OSError, StopIteration):
+        return 0.0

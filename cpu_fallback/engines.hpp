@@ -143,11 +143,18 @@ public:
         kernels_.rank(model_.ranks, documents, first, n, x, reinterpret_cast<uint8_t*>(at), stride / 8);
     }
     void find(int block, int, int stride, void* scratch, void* leaf) const override {
-        const BitsliceKernels& kernels = kernels_.widths[width(stride)];
+        find_predicates(block, stride, scratch);
+        run_programs(block, stride, scratch, leaf);
+    }
+
+    // The two stages of find.
+    void find_predicates(int block, int stride, void* scratch) const {
         char* planes = static_cast<char*>(scratch);
-        char* words = planes + planes_bytes(stride);
-        if (decodes(block)) kernels.predicates(model_, block, planes, words);
-        kernels.programs(model_, block, words, words + words_bytes(stride), leaf);
+        if (decodes(block)) kernels_.widths[width(stride)].predicates(model_, block, planes, planes + planes_bytes(stride));
+    }
+    void run_programs(int block, int stride, void* scratch, void* leaf) const {
+        char* words = static_cast<char*>(scratch) + planes_bytes(stride);
+        kernels_.widths[width(stride)].programs(model_, block, words, words + words_bytes(stride), leaf);
     }
 
     // Coded documents are what load leaves at the start of scratch.

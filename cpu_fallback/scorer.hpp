@@ -67,4 +67,7 @@ class Bitslice;
 int64_t coded_bytes(const Bitslice&, int64_t n);
 void encode(const Bitslice&, const Documents&, uint8_t* planes, int n_threads);
 
+// Seconds that one thread spends on the documents, by stage: rank coding, predicates, programs (with exit leaves), values.
+void time_stages(const Bitslice&, const Kernels&, const Documents&, const LeafValues&, double seconds[4]);
+
 }  // namespace gpuqs

@@ -240,3 +240,17 @@ cdef class Bitslice(Scorer):
             return coded
         finally:
             PyBuffer_Release(&read)
+
+    def time_stages(self, Values values, documents):
+        """Seconds that one thread spends on documents (float32 or float64 [n, features]), by stage."""
+        cdef Py_buffer read
+        cdef Documents docs
+        cdef double[4] seconds
+        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+        try:
+            docs = self._documents(&read)
+            with nogil:
+                c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, seconds)
+        finally:
+            PyBuffer_Release(&read)
+        return dict(zip(("rank coding", "predicates", "programs", "values"), seconds))

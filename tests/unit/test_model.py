@@ -434,3 +434,10 @@ def test_a_saved_model_scores_alike(tmp_path: Path) -> None:
     assert again.feature_names == model.feature_names
     for output in ("value", "raw", "class", "leaf", "per_tree"):
         np.testing.assert_array_equal(again.predict(X, output), model.predict(X, output))
+
+
+def test_the_stages_of_bitslice_are_timed() -> None:
+    program = MODEL._program("bitslice", "exact", None)
+    seconds = program.scorer.time_stages(program.bound, X)
+    assert list(seconds) == ["rank coding", "predicates", "programs", "values"]
+    assert all(0 < part < 60 for part in seconds.values())

@@ -1,0 +1,108 @@
+"""Time per document and tree as trees, leaves, batches and features grow: plots and JSON.
+
+    python bench/growth.py            # some minutes; figures go to bench/results/
+    python bench/growth.py --quick    # a smoke run, nothing written
+
+The forests are made up: trees shaped as LambdaMART grows them, thresholds from the documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpu_forests import lambdamart_like
+from interleave import by_turns, processor, progress
+from matplotlib import pyplot as plt
+
+from gpuqs.demo.mslr import mslr_like
+from gpuqs.model import Model
+
+RESULTS = Path(__file__).parent / "results"
+ENGINES = ("bitslice", "vqs", "qs", "walk")
+#: Documents x trees of one call, at most: slower engines would take minutes.
+MOST_WORK = 20_000_000
+
+
+@dataclass(frozen=True)
+class Point:
+    """One forest and one batch; the defaults are where the four curves meet."""
+
+    trees: int = 1_000
+    leaves: int = 64
+    batch: int = 10_000
+    features: int = 136
+
+
+CURVES = {
+    "trees": (100, 300, 1_000, 3_000, 10_000, 20_000),
+    "leaves": (8, 16, 32, 64, 128, 256, 512),
+    "batch": (1, 3, 10, 30, 100, 300, 1_000, 10_000, 100_000),
+    "features": (32, 64, 136, 300, 700),
+}
+
+
+def documents(n: int, n_features: int) -> np.ndarray:
+    """MSLR-like rows, their columns repeated or cut."""
+    X, _, _ = mslr_like(min(n, 10_000) // 100 + 2, 12)
+    return np.ascontiguousarray(np.resize(np.tile(X, -(-n_features // X.shape[1]))[:, :n_features], (n, n_features)))
+
+
+def measure(point: Point, rounds: int) -> dict[str, float]:
+    """Nanoseconds per document and tree of each engine, and of "auto", on one thread."""
+    X = documents(point.batch, point.features)
+    model = Model(lambdamart_like(point.trees, point.leaves, documents(2_000, point.features)))
+    able = [engine for engine in ENGINES if model.engines()[engine] is None]
+    rows = {engine: X[: max(1, min(len(X), MOST_WORK // point.trees))] for engine in able}
+    calls: dict[str, Callable[[], Any]] = {
+        engine: lambda engine=engine: model.predict(rows[engine], engine=engine, n_threads=1) for engine in able
+    }
+    calls["auto"] = lambda: model.predict(X, n_threads=1)
+    sizes = {**{engine: len(rows[engine]) for engine in able}, "auto": len(X)}
+    timings = by_turns(calls, rounds, budget=8)
+    return {name: timing.median / sizes[name] / point.trees * 1e9 for name, timing in timings.items()}
+
+
+def draw(report: dict[str, Any], path: Path) -> None:
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8), sharey=True, constrained_layout=True)
+    for ax, (name, points) in zip(axes.flat, report["curves"].items(), strict=True):
+        for engine in ("auto", *ENGINES):
+            xs = [int(x) for x, row in points.items() if engine in row]
+            ys = [row[engine] for row in points.values() if engine in row]
+            ax.plot(xs, ys, "k--" if engine == "auto" else "o-", label=engine, zorder=3 if engine == "auto" else 2)
+        ax.set(xscale="log", yscale="log", xlabel=name, ylabel="ns per document and tree")
+        ax.grid(alpha=0.3)
+    axes.flat[0].legend()
+    figure.suptitle(f"{report['processor']}, one thread; elsewhere {Point()}")
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small forests and batches, nothing written")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    base = Point(trees=20, batch=500) if args.quick else Point()
+    curves = {name: [v for v in values if not args.quick or v <= 300] for name, values in CURVES.items()}
+    report: dict[str, Any] = {"processor": processor(), "curves": {}}
+    for name, values in curves.items():
+        report["curves"][name] = {}
+        for value in progress(values, name):
+            report["curves"][name][str(value)] = measure(Point(**{**vars(base), name: value}), args.rounds)
+        print(f"\nns per document and tree, by {name}")
+        for value, row in report["curves"][name].items():
+            print(f"  {value:>7}  " + "  ".join(f"{engine} {ns:8.3f}" for engine, ns in row.items()))
+    if not args.quick:
+        stem = RESULTS / ("growth-" + re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-"))
+        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        draw(report, stem.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
