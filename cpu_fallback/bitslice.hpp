@@ -6,8 +6,17 @@
 
 namespace gpuqs {
 
+// A feature's category sets: for each code a row of bits, one for each set that tests it: does the code go right?
+struct CategoryTable {
+    int32_t feature, routing;
+    int32_t n_columns, n_codes;  // n_codes + 2 rows: the codes, "no code", "missing"
+    int64_t row_words;           // 64-bit words a row
+    int64_t columns, rows;       // where its columns and rows start
+};
+
 struct RankModel {
-    Columns columns;
+    Columns columns;    // the numeric ones: categorical columns follow, ranked by tables
+    int32_t n_columns;  // all
     bool single;  // documents are cast to float32 first
     const uint8_t* n_bits;
     const uint8_t* marks_missing;
@@ -16,8 +25,12 @@ struct RankModel {
     const float* levels;
     const int64_t* offsets;  // of a column's thresholds
     const double* threshold;
+    int32_t n_tables;
+    const CategoryTable* tables;
+    const int32_t* table_columns;
+    const uint64_t* table_rows;
 
-    int32_t n_planes() const { return plane_offsets[columns.n]; }
+    int32_t n_planes() const { return plane_offsets[n_columns]; }
 };
 
 struct Segment {

@@ -41,7 +41,10 @@ template <class Word> static void predicates(const BitsliceModel& model, int bat
             column = segment.column;
             n_bits = model.ranks.n_bits[column];
             const Word* bits = of_columns + model.ranks.plane_offsets[column];
-            for (int nibble = 0; nibble * 4 < n_bits; nibble++) nibble_above(bits + nibble * 4, n_bits - nibble * 4, over[nibble]);
+            if (n_bits == 1)
+                over[0][0] = bits[0];  // one threshold: its word is the plane itself
+            else
+                for (int nibble = 0; nibble * 4 < n_bits; nibble++) nibble_above(bits + nibble * 4, n_bits - nibble * 4, over[nibble]);
             if (model.ranks.marks_missing[column]) missing = bits[n_bits];
         }
         // The rank's bits above the lowest four, against the segment's.

@@ -98,9 +98,66 @@ static void mark_missing(const double* x, int block, uint8_t* plane) {
     }
 }
 
+// Bit d of word j becomes bit j of word d.
+static void transpose_bits(uint64_t* words) {
+    uint64_t mask = 0x00000000ffffffff;
+    for (int s = 32; s; s >>= 1, mask ^= mask << s)
+        for (int base = 0; base < 64; base += 2 * s)
+            for (int k = base; k < base + s; k++) {
+                const uint64_t swapped = (words[k] >> s ^ words[k + s]) & mask;
+                words[k] ^= swapped << s;
+                words[k + s] ^= swapped;
+            }
+}
+
+// The table row of a value: its code, "no code", or "missing".
+template <class Value> static int64_t row_of(const CategoryTable& table, Value x) {
+    if (x != x) return table.n_codes + 1;
+    const bool above = table.routing & kNegativeFractionIsZero ? x > -1 : x >= 0;
+    if (!above || !(x < table.n_codes)) return table.n_codes;
+    const int64_t code = static_cast<int64_t>(x);
+    return table.routing & kWholeCodes && static_cast<Value>(code) != x ? table.n_codes : code;
+}
+
+// Ranks on all category sets of a feature, 64 documents at a time: rows of the table, transposed.
+static void rank_categories(const RankModel& model, const CategoryTable& table, const Documents& documents, int64_t first, int n,
+                            uint8_t* planes, int64_t plane_bytes) {
+    const int32_t* columns = model.table_columns + table.columns;
+    const uint64_t* rows = model.table_rows + table.rows;
+    const char* at = static_cast<const char*>(documents.data) + first * documents.row_stride + table.feature * documents.column_stride;
+    for (int d = 0; d < n; d += 64, at += 64 * documents.row_stride) {
+        int64_t row[64];
+        uint64_t missing = 0, words[64];
+        for (int k = 0; k < 64; k++) {
+            row[k] = table.n_codes;
+            if (d + k >= n) continue;
+            const char* value = at + k * documents.row_stride;
+            if (!documents.is_double)
+                row[k] = row_of(table, *reinterpret_cast<const float*>(value));
+            else if (model.single)
+                row[k] = row_of(table, static_cast<float>(*reinterpret_cast<const double*>(value)));
+            else
+                row[k] = row_of(table, *reinterpret_cast<const double*>(value));
+            missing |= static_cast<uint64_t>(row[k] > table.n_codes) << k;
+        }
+        for (int64_t w = 0; w < table.row_words; w++) {
+            for (int k = 0; k < 64; k++) words[k] = rows[row[k] * table.row_words + w];
+            transpose_bits(words);
+            const int64_t left = table.n_columns - 64 * w;
+            for (int k = 0; k < 64 && k < left; k++) {
+                const int column = columns[64 * w + k];
+                uint8_t* to = planes + model.plane_offsets[column] * plane_bytes + d / 8;
+                __builtin_memcpy(to, words + k, sizeof missing);
+                if (model.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
+            }
+        }
+    }
+}
+
 // Ranks of documents [first, first + n) to planes[plane][plane_bytes]; x is scratch, [columns][rank_block(n)] of double.
 static void rank(const RankModel& model, const Documents& documents, int64_t first, int n, void* x, uint8_t* planes,
                  int64_t plane_bytes) {
+    for (int t = 0; t < model.n_tables; t++) rank_categories(model, model.tables[t], documents, first, n, planes, plane_bytes);
     const bool is_double = documents.is_double && !model.single;
     const int block = rank_block(n);
     for (int d = 0; d < n; d += block) {

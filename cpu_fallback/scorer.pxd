@@ -1,5 +1,5 @@
 # The C++ side of the CPU engines, as Cython sees it.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 
 
@@ -51,8 +51,12 @@ cdef extern from "walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
+    cdef struct CategoryTable:
+        pass
+
     cdef struct RankModel:
         Columns columns
+        int32_t n_columns
         cbool single
         const uint8_t* n_bits
         const uint8_t* marks_missing
@@ -61,6 +65,10 @@ cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
         const float* levels
         const int64_t* offsets
         const double* threshold
+        int32_t n_tables
+        const CategoryTable* tables
+        const int32_t* table_columns
+        const uint64_t* table_rows
 
     cdef struct Segment:
         pass

@@ -182,6 +182,8 @@ cdef class Walk(Scorer):
 cdef RankModel ranks_of(ranks, bint single, list keep) except *:
     cdef RankModel c
     c.columns = columns_of(ranks.columns, keep)
+    c.columns.n = ranks.columns.n_numeric
+    c.n_columns = len(ranks.columns)
     c.single = single
     c.n_bits = <const uint8_t*>data_of(ranks.n_bits, np.uint8, keep)
     c.marks_missing = <const uint8_t*>data_of(ranks.marks_missing, np.uint8, keep)
@@ -190,6 +192,11 @@ cdef RankModel ranks_of(ranks, bint single, list keep) except *:
     c.levels = <const float*>data_of(ranks.levels, np.float32, keep)
     c.offsets = <const int64_t*>data_of(ranks.offsets, np.int64, keep)
     c.threshold = <const double*>data_of(ranks.threshold, np.float64, keep)
+    tables = ranks.categories
+    c.n_tables = len(tables.tables)
+    c.tables = <const CategoryTable*>data_of(tables.tables, tables.tables.dtype, keep)
+    c.table_columns = <const int32_t*>data_of(tables.columns, np.int32, keep)
+    c.table_rows = <const uint64_t*>data_of(tables.rows, np.uint64, keep)
     return c
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpuqs import cpu_fallback
-from gpuqs.forest import Forest
+from gpuqs.forest import CATEGORICAL, Forest
 
 #: Microseconds of a call before any document is scored.
 CALL = 10.0
@@ -23,6 +25,8 @@ WALK_VISIT = 1.4
 BITSLICE_WORD = {128: 2.1, 256: 2.9, 512: 4.8}
 #: Nanoseconds per node and document of the NumPy reference.
 REFERENCE_NODE = 20.0
+#: Nanoseconds per category set and document: laid out by column, and by tables.
+CATEGORY_SET, CATEGORY_SET_IN_TABLE = 5.0, 0.07
 #: Documents in the widest word, documents scored at once by vqs.
 WIDEST_WORD = {"portable": 128, "sse4.2": 128, "avx2": 256, "avx512": 512}
 LANES = {"portable": 8, "sse4.2": 8, "avx2": 8, "avx512": 16}
@@ -34,6 +38,14 @@ def predicted_microseconds(engine: str, forest: Forest, n_documents: int) -> flo
     """Predicted time to score ``n_documents`` with an engine on one thread, in microseconds."""
     isa = cpu_fallback.isa()
     nodes = max(forest.n_nodes, 1) * 1e-3
+    sets = n_documents * int(np.count_nonzero(forest.routing & CATEGORICAL)) * 1e-3
+    if engine != "reference":
+        per_set = CATEGORY_SET_IN_TABLE if engine == "bitslice" else CATEGORY_SET
+        return sets * per_set + _without_categories(engine, forest, n_documents, isa, nodes)
+    return CALL + n_documents * nodes * REFERENCE_NODE + forest.n_nodes * 5
+
+
+def _without_categories(engine: str, forest: Forest, n_documents: int, isa: str, nodes: float) -> float:
     if engine == "qs":
         return CALL + n_documents * nodes * QS_NODE
     if engine == "vqs":
@@ -42,12 +54,10 @@ def predicted_microseconds(engine: str, forest: Forest, n_documents: int) -> flo
     if engine == "walk":
         visits = forest.n_trees * (1.5 * math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
         return CALL + n_documents * visits * WALK_VISIT * (2 if n_documents < 16 else 1)
-    if engine == "bitslice":
-        widest = WIDEST_WORD[isa]
-        whole, rest = divmod(n_documents, widest)
-        word = next((w for w in BITSLICE_WORD if w >= rest), widest) if not whole else widest
-        return CALL + (whole + (rest > 0)) * nodes * BITSLICE_WORD[word]
-    return CALL + n_documents * nodes * REFERENCE_NODE + forest.n_nodes * 5
+    widest = WIDEST_WORD[isa]
+    whole, rest = divmod(n_documents, widest)
+    word = next((w for w in BITSLICE_WORD if w >= rest), widest) if not whole else widest
+    return CALL + (whole + (rest > 0)) * nodes * BITSLICE_WORD[word]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The command line: ``gpuqs score``, ``gpuqs info``, ``gpuqs demo``."""
+"""The command line: ``gpuqs score``, ``gpuqs info``, ``gpuqs verify``, ``gpuqs demo``."""
 
 from __future__ import annotations
 

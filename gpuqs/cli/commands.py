@@ -131,6 +131,65 @@ def formats() -> None:
 
 
 @cli.command()
+@click.argument("model", type=_FILE)
+@click.argument("data", type=_FILE, required=False)
+@click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    default=("auto",),
+    show_default=True,
+    help="An engine that `gpuqs info MODEL` lists, or all; may be given several times.",
+)
+@click.option("--rows", type=click.IntRange(min=0), help="Rows to make.  [default: as many as take seconds]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the rows that are made.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads to score with.  [default: all]")
+@click.option(
+    "--format",
+    type=click.Choice(["svmlight", "csv", "npy", "parquet"]),
+    help="What DATA is.  [default: found by its content]",
+)
+@click.option("--one-based/--zero-based", default=False, help="svmlight: the id of the model's first feature.")
+@click.option("--label", metavar="NAME", help="CSV, Parquet: column of relevance labels.  [default: label]")
+@click.option("--query", metavar="NAME", help="CSV, Parquet: column of query ids.  [default: qid]")
+@_errors_in_one_line
+def verify(
+    model: Path,
+    data: Path | None,
+    engines: tuple[str, ...],
+    rows: int | None,
+    seed: int,
+    threads: int | None,
+    format: str | None,
+    one_based: bool,
+    label: str | None,
+    query: str | None,
+) -> None:
+    """Compare gpuqs with the library that MODEL came from, which must be installed.
+
+    Rows are made on the thresholds of the model, one unit in the last place beside them, with missing,
+    infinite and special values and unseen categories; DATA's rows are compared, too. Exit leaves and raw
+    scores of both must be the same, bit for bit; the exit status is 1 where they are not.
+    """
+    from gpuqs.cli.verify import verify_file
+
+    agrees = verify_file(
+        model,
+        data,
+        engines=list(engines),
+        rows=rows,
+        seed=seed,
+        n_threads=threads,
+        format=format,
+        first_id=int(one_based),
+        label=label,
+        query=query,
+    )
+    if not agrees:
+        raise SystemExit(1)
+
+
+@cli.command()
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),

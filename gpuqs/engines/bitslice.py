@@ -17,6 +17,7 @@ from gpuqs.layout.bitslice import (
     gray_values,
     word_tables,
 )
+from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
@@ -37,6 +38,8 @@ class Bitslice(CpuEngine):
         columns = find_columns(forest)
         if len(columns) > MAX_COLUMNS:
             return f"the trees test {len(columns)} columns; programs hold {MAX_COLUMNS}"
+        if (size := table_bytes(columns)) > MAX_BYTES:
+            return f"its category sets take tables of {size >> 20} MiB; number the categories densely from 0"
         if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
             return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
         return None

@@ -33,7 +33,7 @@ _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_COD
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a forest; C columns, N nodes.
+    """The columns of a forest, those of category sets last; C columns, N nodes.
 
     Parameters
     ----------
@@ -62,13 +62,18 @@ class Columns:
     def __len__(self) -> int:
         return len(self.feature)
 
+    @property
+    def n_numeric(self) -> int:
+        """Columns before the first categorical one."""
+        return int(np.count_nonzero((self.routing & CATEGORICAL) == 0))
+
 
 def find_columns(forest: Forest) -> Columns:
-    """The distinct (feature, how it is read) pairs that the forest's nodes test."""
+    """The distinct (feature, how it is read) pairs that the forest's nodes test; categorical columns come last."""
     categorical = (forest.routing & CATEGORICAL) != 0
     how = np.where(categorical, forest.routing & _OF_CATEGORIES, forest.routing & ZERO_MISSING)
     sets = _number_sets(forest, np.flatnonzero(categorical))
-    key = forest.feature.astype(np.int64) << 32 | sets << 6 | how
+    key = categorical.astype(np.int64) << 62 | forest.feature.astype(np.int64) << 31 | sets << 6 | how
     _, first, of_node = np.unique(key, return_index=True, return_inverse=True)
     n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])

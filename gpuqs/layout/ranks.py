@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import NAN_LEFT, Forest
+from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
 
 #: Most thresholds that a column may have: ranks fit 16 bits.
@@ -46,6 +47,8 @@ class RankTables:
         Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`.
     of_node : int32 [N]
         Position of each node's threshold among its column's.
+    categories : CategoryTables
+        How to rank documents on the columns of category sets, all at once.
     """
 
     columns: Columns
@@ -56,6 +59,7 @@ class RankTables:
     level_offsets: npt.NDArray[np.int64]
     levels: npt.NDArray[np.float32]
     of_node: npt.NDArray[np.int32]
+    categories: CategoryTables
 
     def part(self, nodes: slice) -> RankTables:
         """The same tables for a range of the forest's nodes: documents are ranked alike."""
@@ -110,6 +114,7 @@ def build_ranks(forest: Forest) -> RankTables:
         level_offsets=np.array(level_offsets, np.int64),
         levels=np.concatenate([*tables, np.zeros(0, np.float32)]),
         of_node=of_node,
+        categories=build_category_tables(columns),
     )
 
 

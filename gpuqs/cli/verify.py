@@ -1,0 +1,120 @@
+"""`gpuqs verify`: a certificate that gpuqs and the training library agree on a model, or where they do not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import gpuqs
+from gpuqs import cpu_fallback
+from gpuqs.readers import open_documents
+from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source
+
+#: Rows of DATA that are compared at a time.
+_STEP = 1024
+
+
+def verify_file(
+    model: Path,
+    data: Path | None,
+    *,
+    engines: list[str],
+    rows: int | None,
+    seed: int,
+    n_threads: int | None,
+    console: Console | None = None,
+    **reading: Any,
+) -> bool:
+    """Print the certificate of a model; whether everything agrees.
+
+    Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
+    """
+    console = console or Console(soft_wrap=True, highlight=False)
+    threads = n_threads or cpu_fallback.default_threads()
+    check = Check(open_source(model, threads), engines)
+    with _progress("made rows") as advance:
+        compare_made_rows(check, rows, seed, threads, advance)
+    if data is not None:
+        reader = open_documents(data, check.model.forest, n_threads=threads, **reading)
+        with _progress(data.name) as advance:
+            for chunk in reader:
+                for start in range(0, len(chunk.values), _STEP):
+                    check.add(chunk.values[start : start + _STEP], f"row of {data}", threads)
+                advance(reader.done, reader.size)
+        check.certificate.notes += reader.warnings
+    print_certificate(check.certificate, model, console)
+    return check.certificate.ok
+
+
+def print_certificate(outcome: Certificate, model: Path, console: Console) -> None:
+    """Print what was compared, what agrees, and the first disagreement in full."""
+    console.print(f"[bold]{escape(str(model))}[/]: gpuqs {gpuqs.__version__} against {escape(outcome.source)}")
+    origins = "; ".join(f"{count:,} {_plural(origin, count)}" for origin, count in outcome.rows.items())
+    console.print(f"rows compared: {escape(origins) or 'none'}")
+    if outcome.left_out:
+        console.print(f"{outcome.left_out:,} rows with infinite values left out, as {outcome.source} refuses them")
+    table = Table("engine", "exit leaves that agree", "raw scores equal bit for bit", "largest difference")
+    for tally in outcome.tallies:
+        scores = f"{tally.scores_agree:,} of {tally.scores:,}"
+        if tally.scores_within:
+            scores += f" ({tally.scores_within:,} more within {outcome.bound:.3g})"
+        difference = f"{tally.largest:.3g} ({tally.largest_ulps:,} ulp)" if tally.largest_ulps else "0"
+        leaves = f"{tally.leaves_agree:,} of {tally.leaves:,}"
+        table.add_row(tally.engine, leaves, scores, difference)
+    console.print(table)
+    for note in outcome.notes:
+        console.print(f"note: {escape(note)}")
+    if outcome.first is not None:
+        console.print(escape("\n".join(lines_of(outcome.first, outcome.source))))
+    if outcome.ok:
+        console.print("[bold green]verified[/]: everything agrees")
+    else:
+        console.print("[bold red]NOT verified[/]" + ("" if outcome.first else ": there were no rows to compare"))
+
+
+def lines_of(first: Disagreement, source: str) -> list[str]:
+    """The first disagreement, line by line."""
+    engine = f"gpuqs ({first.engine})"
+    lines = [f"first disagreement: {first.origin} {first.row:,} ({first.dtype})"]
+    if first.tree is not None:
+        lines.append(f"  tree {first.tree}")
+        width = max((len(name) for name in first.values), default=0)
+        lines.append("  values that the tree tests:")
+        lines += [f"    {name:{width}}  {value!r}" for name, value in first.values.items()]
+        lines.append("  the row's way by the tests that gpuqs read:")
+        for step in first.path:
+            way = "left" if step.left else "right"
+            mark = f"   <- {source} goes the other way" if step.parts else ""
+            lines.append(f"    node {step.node}: {step.feature} = {step.value!r}: {step.test}: {way}{mark}")
+        lines.append(f"  exit leaf: {engine} {first.leaf}, {source} {first.their_leaf}")
+        if first.path_leaf != first.leaf:
+            lines.append(f"  the way ends at leaf {first.path_leaf}: the engine, not the reader, is at fault")
+        if first.leaf == first.their_leaf:
+            lines.append(f"  leaf value in gpuqs: {first.leaf_value!r}; sums differ from this tree on")
+    lines.append(f"  raw score {first.output}: {engine} {first.score!r}, {source} {first.their_score!r}")
+    return lines
+
+
+def _plural(origin: str, count: int) -> str:
+    return origin if count == 1 else origin.replace("row", "rows", 1)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error, where that is a terminal; takes what is done, and of how much."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,0 +1,84 @@
+"""Category sets side by side: for each code of a feature, which of the sets that test it send it right.
+
+A document's ranks on a feature's set columns, one bit each, are a row of a table. The rows of 64
+documents, transposed, are 64 words of bit planes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.forest import CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, SET_RIGHT, WHOLE_CODES
+from gpuqs.layout.columns import Columns
+
+#: The C++ `CategoryTable`. `row_words` 64-bit words a row; rows: the codes, then "no code", then "missing".
+TABLE = np.dtype(
+    [("feature", "i4"), ("routing", "i4"), ("n_columns", "i4"), ("n_codes", "i4"), ("row_words", "i8"),
+     ("columns", "i8"), ("rows", "i8")]
+)  # fmt: skip
+#: Most bytes of a forest's tables: codes that are few but large numbers would take any amount.
+MAX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class CategoryTables:
+    """The tables of a forest's categorical columns.
+
+    Parameters
+    ----------
+    tables : TABLE [features x ways in which values are read as codes]
+        `columns` and `rows` say where each table's columns and rows start below.
+    columns : int32 [...]
+        Columns in the order of a row's bits, from the lowest bit of the first word.
+    rows : uint64 [...]
+    """
+
+    tables: np.ndarray
+    columns: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.uint64]
+
+
+def table_bytes(columns: Columns) -> int:
+    """What the tables of these columns take."""
+    sizes = (
+        (32 * int(np.diff(columns.set_offsets)[members].max()) + 2) * -(-len(members) // 64) * 8
+        for members in _groups(columns)
+    )
+    return sum(sizes)
+
+
+def build_category_tables(columns: Columns) -> CategoryTables:
+    """Tables of all categorical columns; at most `MAX_BYTES`."""
+    tables, members_of, rows = [], [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
+    for members in _groups(columns):
+        table = np.zeros((), TABLE)
+        n_codes = 32 * int(np.diff(columns.set_offsets)[members].max())
+        goes_right = np.zeros((n_codes + 2, -(-len(members) // 64) * 64), bool)
+        for bit, column in enumerate(members):
+            words = columns.set_words[columns.set_offsets[column] : columns.set_offsets[column + 1]]
+            in_set = np.unpackbits(words.view(np.uint8), bitorder="little")
+            goes_right[: len(in_set), bit] = in_set
+            goes_right[: n_codes + 1, bit] ^= not columns.routing[column] & SET_RIGHT
+        goes_right[n_codes + 1] = True  # a missing value ranks above all thresholds
+        packed = np.packbits(goes_right, axis=1, bitorder="little").view(np.uint64)
+        table["feature"] = columns.feature[members[0]]
+        table["routing"] = columns.routing[members[0]] & (NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES)
+        table["n_columns"], table["n_codes"], table["row_words"] = len(members), n_codes, packed.shape[1]
+        table["columns"], table["rows"] = sum(map(len, members_of)), sum(map(len, rows))
+        tables.append(table)
+        members_of.append(members.astype(np.int32))
+        rows.append(packed.ravel())
+    return CategoryTables(
+        np.array(tables, TABLE) if tables else np.zeros(0, TABLE), np.concatenate(members_of), np.concatenate(rows)
+    )
+
+
+def _groups(columns: Columns) -> list[npt.NDArray[np.int64]]:
+    """Categorical columns by feature and by how its values are read as codes."""
+    categorical = np.flatnonzero(columns.routing & CATEGORICAL)
+    how = columns.routing[categorical] & (NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES)
+    key = columns.feature[categorical].astype(np.int64) << 8 | how
+    return [categorical[key == value] for value in np.unique(key)]
