@@ -198,12 +198,14 @@ int64_t coded_bytes(const Bitslice& engine, int64_t n) {
     return (n + engine.document_block() - 1) / engine.document_block() * engine.planes_bytes(stride);
 }
 
-void encode(const Bitslice& engine, const Documents& documents, uint8_t* planes, int n_threads) {
-    const Blocks blocks = blocks_of(engine, documents, 1);  // the same for any number of threads
+void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* planes, int n_threads) {
+    Documents all = part;
+    all.n = n;
+    const Blocks blocks = blocks_of(engine, all, 1);  // the same for any number of threads
     const int stride = blocks.stride;
     const int64_t bytes = engine.planes_bytes(stride);
-    for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
-        engine.load(documents, first, n, stride, thread.scratch.get());
+    for_document_blocks(engine, part, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int rows) {
+        engine.load(part, first, rows, stride, thread.scratch.get());
         std::memcpy(planes + first / engine.document_block() * bytes, thread.scratch.get(), bytes);
     });
 }

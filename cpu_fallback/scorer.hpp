@@ -64,8 +64,9 @@ void exit_leaves(const ExitLeaves&, const Documents&, const LeafValues&, int32_t
 
 // Bytes of one document block of coded documents, of n in all; and the coding: planes[document block][block_bytes].
 class Bitslice;
+// A part of the documents, whole blocks but for the last part, is coded to where `planes` has its first block.
 int64_t coded_bytes(const Bitslice&, int64_t n);
-void encode(const Bitslice&, const Documents&, uint8_t* planes, int n_threads);
+void encode(const Bitslice&, const Documents& part, int64_t n, uint8_t* planes, int n_threads);
 
 // Seconds that one thread spends on the documents, by stage: rank coding, predicates, programs (with exit leaves), values.
 void time_stages(const Bitslice&, const Kernels&, const Documents&, const LeafValues&, double seconds[4]);

@@ -143,4 +143,4 @@ cdef extern from "engines.hpp" namespace "gpuqs" nogil:
 
     int64_t coded_bytes(const CBitslice&, int64_t n)
     void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, double* seconds) except +
-    void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, uint8_t* planes, int n_threads) except +
+    void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +

@@ -228,25 +228,33 @@ cdef class Bitslice(Scorer):
         model.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
         self.engine.reset(new CBitslice(self.kernels[0], model))
 
-    def encode(self, documents, int n_threads):
-        """Rank documents (float32 or float64 [n, features]) once, to score them many times."""
+    def encode(self, chunks, Py_ssize_t n, int n_threads):
+        """Rank `n` documents (chunks of float32 or float64 [rows, features]) once, to score them many times.
+
+        All chunks but the last hold a multiple of 512 rows.
+        """
         cdef Py_buffer read
         cdef Documents docs
         cdef Coded coded = Coded.__new__(Coded)
         cdef const CBitslice* engine = <const CBitslice*>self.engine.get()
         cdef uint8_t* planes
-        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
-        try:
-            docs = self._documents(&read)
-            coded.planes = np.empty(coded_bytes(engine[0], docs.n), np.uint8)
-            planes = <uint8_t*><size_t>coded.planes.ctypes.data
-            with nogil:
-                c_encode(engine[0], docs, planes, n_threads)
-            coded.c.n = docs.n
-            coded.c.planes = planes
-            return coded
-        finally:
-            PyBuffer_Release(&read)
+        cdef int64_t rows = 0
+        coded.planes = np.empty(coded_bytes(engine[0], n), np.uint8)
+        planes = <uint8_t*><size_t>coded.planes.ctypes.data
+        for documents in chunks:
+            PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+            try:
+                docs = self._documents(&read)
+                if rows % 512 or rows + docs.n > n:
+                    raise ValueError("chunks do not fit the documents")
+                with nogil:
+                    c_encode(engine[0], docs, n, planes + coded_bytes(engine[0], rows), n_threads)
+                rows += docs.n
+            finally:
+                PyBuffer_Release(&read)
+        coded.c.n = n
+        coded.c.planes = planes
+        return coded
 
     def time_stages(self, Values values, documents):
         """Seconds that one thread spends on documents (float32 or float64 [n, features]), by stage."""

@@ -33,6 +33,8 @@ from gpuqs.outputs import (
 
 #: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
+#: Leaf numbers (documents x trees) that are held while their values are looked up.
+PER_TREE_WORK = 4_000_000
 #: Less work than this is done sooner by one thread than by several.
 THREAD_WORK = 500_000
 #: Bytes of documents that one chunk may copy when they must be converted.
@@ -227,6 +229,8 @@ class Model:
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         engine, whole = ENGINES[name], isinstance(X, EncodedDocuments)
         step = documents.n if whole else self._chunk_rows
+        if output == "per_tree" and not whole:
+            step = max(1, min(step, PER_TREE_WORK // max(self.n_trees, 1)))
         for start in range(0, documents.n, step or 1):
             stop = min(start + step, documents.n)
             chunk, to = documents.chunk(start, stop), out[start:stop]
@@ -265,8 +269,10 @@ class Model:
         """
         documents = as_documents(X, self.forest)
         program = self._program(BITSLICE, "exact", None)
+        step = self._chunk_rows
+        chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
         threads = self._threads(n_threads, documents.n)
-        coded = program.scorer.encode(documents.chunk(0, documents.n), threads)  # type: ignore[attr-defined]
+        coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
         return EncodedDocuments(self, cpu_fallback.isa(), coded)
 
     def to(self, device: Any = "cuda") -> Model | DeviceModel:

@@ -131,3 +131,14 @@ def test_explain_names_the_engine_that_auto_uses_and_every_other(n: int) -> None
         assert reason is None or reason in text
     assert f"-> {explanation.engine} " in text
     assert text.count("->") == 1
+
+
+@pytest.mark.parametrize("n", [100, 1024, 1025, 3000])
+def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.model.CHUNK_WORK", 1)  # chunks of 1,024 documents
+    model = make()
+    rows = np.resize(probing_documents(np.random.default_rng(2), model.forest, 700, np.float32), (n, 8))
+    for documents in (rows, np.nan_to_num(rows).clip(-9, 9).astype(np.int32)):
+        coded = model.encode(documents, n_threads=2)
+        np.testing.assert_array_equal(model.predict(coded, "leaf"), model.predict(documents, "leaf", engine="walk"))
+        np.testing.assert_array_equal(model.predict(documents, "per_tree", engine="qs"), model.predict(coded, "per_tree"))
