@@ -104,6 +104,18 @@ def test_base_margins(name: str) -> None:
     np.testing.assert_allclose(values, trained.booster.predict(data), rtol=2e-6, atol=1e-37)
 
 
+@pytest.mark.parametrize("name", XGBOOST)
+def test_fast_scores_are_within_their_bound(name: str) -> None:
+    """Half a step of the fixed-point grid for each tree, and what the library's own sums round off."""
+    model = xgboost_trained(name).model
+    X, raw, *_ = expected(name, np.float32)
+    values = model._program("reference", "fast", None).values
+    rounding = model.n_trees * np.spacing(np.abs(raw).max() + np.abs(model.predict(X, "per_tree")).sum(axis=1).max())
+    got = model.predict(X, "raw", precision="fast")
+    assert got.dtype == raw.dtype
+    assert np.abs(got - raw.astype(np.float64)).max() <= model.n_trees * values.step / 2 + rounding
+
+
 @pytest.mark.parametrize("kind", ["text", "number"])
 def test_frames_with_categories(kind: str) -> None:
     pytest.importorskip("pandas")

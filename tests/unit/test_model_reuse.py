@@ -141,4 +141,5 @@ def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.M
     for documents in (rows, np.nan_to_num(rows).clip(-9, 9).astype(np.int32)):
         coded = model.encode(documents, n_threads=2)
         np.testing.assert_array_equal(model.predict(coded, "leaf"), model.predict(documents, "leaf", engine="walk"))
-        np.testing.assert_array_equal(model.predict(documents, "per_tree", engine="qs"), model.predict(coded, "per_tree"))
+        each = model.predict(documents, "per_tree", engine="qs")
+        np.testing.assert_array_equal(model.predict(coded, "per_tree"), each)
