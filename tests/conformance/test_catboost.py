@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_agrees
 from trained import Rows, Trained, documents, labels, of_odd_scales_within_float32, rows, with_nan
 
 import gpuqs
-from gpuqs.engines import ENGINES
 
 catboost = pytest.importorskip("catboost")
 
-ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
-DTYPES = [np.float64, np.float32]
 
 
 @dataclass(frozen=True)
@@ -98,49 +96,33 @@ def predict(model: Any, X: np.ndarray, kind: str) -> np.ndarray:
 
 
 @cache
-def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def expected(name: str, dtype: type) -> Expected:
     """Documents; CatBoost's raw scores, values and exit leaves."""
     trained = catboost_trained(name)
     X = documents(trained, dtype, infinite=True)
     model = trained.booster
     leaves = model.calc_leaf_indexes(X, thread_count=1)
-    return X, predict(model, X, "RawFormulaVal"), predict(model, X, RECIPES[name].value), leaves
-
-
-def check(name: str, engine: str, dtype: type) -> None:
-    model = catboost_trained(name).model
-    X, raw, values, leaves = expected(name, dtype)
-    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
-    got = model.predict(X, "raw", engine=engine)
-    assert got.dtype == raw.dtype == np.float64
-    np.testing.assert_array_equal(got.view(np.int64), raw.view(np.int64))
-    np.testing.assert_allclose(model.predict(X, engine=engine), values, rtol=1e-14)
+    return Expected(X, predict(model, X, "RawFormulaVal"), predict(model, X, RECIPES[name].value), leaves)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RECIPES)
 def test_reference(name: str, dtype: type) -> None:
-    check(name, "reference", dtype)
+    assert_agrees(catboost_trained(name).model, expected(name, dtype), "reference")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("engine", COMPILED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
-    model = catboost_trained(name).model
-    reason = model.engines()[engine]
-    if reason is None:
-        check(name, engine, dtype)
-    else:
-        assert f"{model.n_leaves} leaves" in reason
-        check(name, "auto", dtype)
+    assert_engine_agrees(catboost_trained(name).model, expected(name, dtype), engine)
 
 
 @pytest.mark.parametrize("name", ["depth 6", "nan Min", "MultiClass", "Lossguide"])
 @pytest.mark.parametrize("n", [1, 7])
 def test_few_documents_at_a_time(name: str, n: int) -> None:
     trained = catboost_trained(name)
-    X, raw, *_ = expected(name, np.float32)
+    X, raw = expected(name, np.float32).X, expected(name, np.float32).raw
     for start in range(0, 60, n):
         part = X[start : start + n]
         theirs = predict(trained.booster, part, "RawFormulaVal")
@@ -151,7 +133,7 @@ def test_few_documents_at_a_time(name: str, n: int) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_files_score_as_their_models(name: str, tmp_path: Path) -> None:
     trained = catboost_trained(name)
-    X, raw, *_ = expected(name, np.float64)
+    X, raw = expected(name, np.float64).X, expected(name, np.float64).raw
     path = tmp_path / "a model"
     trained.booster.save_model(str(path), format="json")
     reloaded = catboost.CatBoost().load_model(str(path), format="json")
@@ -187,7 +169,7 @@ def test_other_types_of_documents(name: str, dtype: type) -> None:
 @pytest.mark.parametrize("n", [1, 5])
 def test_part_of_the_trees(name: str, n: int) -> None:
     trained = catboost_trained(name)
-    X, *_ = expected(name, np.float64)
+    X = expected(name, np.float64).X
     raw = trained.booster.predict(X, prediction_type="RawFormulaVal", ntree_end=n)
     np.testing.assert_array_equal(trained.model.predict(X, "raw", trees=slice(0, n)), raw)
 
@@ -195,7 +177,7 @@ def test_part_of_the_trees(name: str, n: int) -> None:
 @pytest.mark.parametrize(("scale", "bias", "exact"), [(0.5, 3.0, True), (0.3, 0.1, False), (-7.7, 0.0, False)])
 def test_scale(scale: float, bias: float, exact: bool) -> None:
     trained = catboost_trained("depth 6")
-    X, *_ = expected("depth 6", np.float64)
+    X = expected("depth 6", np.float64).X
     scaled = trained.booster.copy()
     scaled.set_scale_and_bias(scale, bias)
     raw, got = scaled.predict(X), gpuqs.from_model(scaled).predict(X, "raw")
@@ -253,7 +235,7 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
         for i in range(1, 5):
             code = {value: code for code, value in enumerate(forest.categories[i])}
             codes[:, i] = [code.get(value, np.nan) for value in asked.iloc[:, i]]
-        for engine in [name for name in ENGINE_NAMES if model.engines()[name] is None]:
+        for engine in [name for name in ("reference", *COMPILED) if model.engines()[name] is None]:
             for X in (codes, asked.assign(flag=asked["flag"].astype(object))):
                 np.testing.assert_array_equal(model.predict(X, "raw", engine=engine), raw)
                 np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)

@@ -6,58 +6,37 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_agrees
 from trained import LIGHTGBM, category_frame, documents, lightgbm_trained, rows
 
 import gpuqs
-from gpuqs.engines import ENGINES
-from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.errors import InputError
 
 lgb = pytest.importorskip("lightgbm")
 
-ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
-DTYPES = [np.float64, np.float32]
 
 
 @cache
-def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def expected(name: str, dtype: type) -> Expected:
     """Documents; LightGBM's raw scores, values and exit leaves."""
     trained = lightgbm_trained(name)
     X = documents(trained, dtype, infinite=True)
     booster = trained.booster
     leaves = booster.predict(X, pred_leaf=True, num_threads=1).reshape(len(X), -1)
-    return X, booster.predict(X, raw_score=True, num_threads=1), booster.predict(X, num_threads=1), leaves
-
-
-def check(name: str, engine: str, dtype: type) -> None:
-    model = lightgbm_trained(name).model
-    X, raw, values, leaves = expected(name, dtype)
-    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
-    got = model.predict(X, "raw", engine=engine)
-    assert got.dtype == raw.dtype == np.float64
-    np.testing.assert_array_equal(got.view(np.int64), raw.view(np.int64))
-    # Links go through each library's own exp: a few units in the last place.
-    np.testing.assert_allclose(model.predict(X, engine=engine), values, rtol=1e-14)
+    return Expected(X, booster.predict(X, raw_score=True, num_threads=1), booster.predict(X, num_threads=1), leaves)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LIGHTGBM)
 def test_reference(name: str, dtype: type) -> None:
-    check(name, "reference", dtype)
+    assert_agrees(lightgbm_trained(name).model, expected(name, dtype), "reference")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("engine", COMPILED)
 @pytest.mark.parametrize("name", LIGHTGBM)
 def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
-    model = lightgbm_trained(name).model
-    reason = model.engines()[engine]
-    if reason is None:
-        check(name, engine, dtype)
-        return
-    assert f"{model.n_leaves} leaves" in reason
-    with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
-        model.predict(np.zeros((1, model.n_features)), engine=engine)
-    check(name, "auto", dtype)
+    assert_engine_agrees(lightgbm_trained(name).model, expected(name, dtype), engine)
 
 
 @pytest.mark.parametrize("name", ["regression", "zero_as_missing with nan", "multiclass"])
@@ -84,7 +63,7 @@ def test_lists() -> None:
 def test_frames() -> None:
     pd = pytest.importorskip("pandas")
     trained = lightgbm_trained("nan")
-    X, *_ = expected("nan", np.float64)
+    X = expected("nan", np.float64).X
     kinds = ["float64", "float32", "float64", "float32", "float64", "float32", "float32", "float64"]
     with np.errstate(over="ignore"):
         frame = pd.DataFrame({f"c{i}": X[:, i].astype(kind) for i, kind in enumerate(kinds)})
@@ -99,7 +78,7 @@ def test_frames() -> None:
 @pytest.mark.parametrize("name", ["regression", "multiclass", "rf"])
 def test_part_of_the_trees(name: str, first: int, n: int) -> None:
     trained = lightgbm_trained(name)
-    X, *_ = expected(name, np.float64)
+    X = expected(name, np.float64).X
     k = trained.model.n_outputs
     part = {"start_iteration": first, "num_iteration": n, "num_threads": 1}
     for engine in ("auto", "qs", "walk"):
@@ -115,7 +94,7 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
 def test_fast_scores_are_within_their_bound(name: str) -> None:
     """Half a step of the fixed-point grid for each tree, and what the library's own sums round off."""
     model = lightgbm_trained(name).model
-    X, raw, *_ = expected(name, np.float32)
+    X, raw = expected(name, np.float32).X, expected(name, np.float32).raw
     values = model._program("reference", "fast", None).values
     rounding = model.n_trees * np.spacing(np.abs(raw).max() + np.abs(model.predict(X, "per_tree")).sum(axis=1).max())
     got = model.predict(X, "raw", precision="fast")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_agrees
 from trained import (
     Rows,
     Trained,
@@ -25,7 +26,6 @@ from trained import (
 )
 
 import gpuqs
-from gpuqs.engines import ENGINES
 from gpuqs.forest import CATEGORICAL
 from gpuqs.formats import read_model
 
@@ -33,8 +33,6 @@ pytest.importorskip("sklearn", minversion="1.6")
 from sklearn import dummy, ensemble, tree
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
-ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
-DTYPES = [np.float64, np.float32]
 TREES = ("DecisionTree", "ExtraTreeC", "ExtraTreeR")
 FORESTS = ("RandomForest", "ExtraTrees")
 
@@ -206,7 +204,7 @@ def hist_leaves(estimator: Any, X: Any) -> np.ndarray:
 
 
 @cache
-def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
+def expected(name: str, dtype: type) -> Expected:
     """Documents; scikit-learn's raw scores, values and exit leaves."""
     recipe, trained = RECIPES[name], sklearn_trained(name)
     X = documents(trained, dtype, infinite=recipe.kind.startswith("Hist"))
@@ -214,47 +212,26 @@ def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray | None, np.
         X[np.isnan(X)] = -0.5
     for column in recipe.categorical:  # scikit-learn takes all but these
         X[np.isinf(X[:, column]), column] = 2.5
-    return X, *scored(trained.booster, X)
-
-
-def check(name: str, engine: str, dtype: type) -> None:
-    model = sklearn_trained(name).model
-    X, raw, values, leaves = expected(name, dtype)
-    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
-    got = model.predict(X, engine=engine)
-    assert got.dtype == values.dtype == np.float64
-    if model.forest.link == "identity":
-        np.testing.assert_array_equal(got.view(np.int64), values.view(np.int64))
-    else:  # links go through each library's own exp: a few units in the last place
-        np.testing.assert_allclose(got, values, rtol=1e-14)
-    if raw is not None:
-        got = model.predict(X, "raw", engine=engine)
-        np.testing.assert_array_equal(got.view(np.int64), raw.view(np.int64))
+    return Expected(X, *scored(trained.booster, X))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RECIPES)
 def test_reference(name: str, dtype: type) -> None:
-    check(name, "reference", dtype)
+    assert_agrees(sklearn_trained(name).model, expected(name, dtype), "reference")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("engine", COMPILED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
-    model = sklearn_trained(name).model
-    reason = model.engines()[engine]
-    if reason is None:
-        check(name, engine, dtype)
-    else:
-        assert f"{model.n_leaves} leaves" in reason
-        check(name, "auto", dtype)
+    assert_engine_agrees(sklearn_trained(name).model, expected(name, dtype), engine)
 
 
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if "Classifier" in recipe.kind])
 def test_classes(name: str) -> None:
     trained = sklearn_trained(name)
-    X, *_ = expected(name, np.float64)
+    X = expected(name, np.float64).X
     theirs = trained.booster.predict(X)
     got = trained.model.predict(X, "class")
     assert got.dtype.kind == theirs.dtype.kind
@@ -265,7 +242,7 @@ def test_classes(name: str) -> None:
 @pytest.mark.parametrize("n", [1, 5])
 def test_part_of_the_trees(name: str, n: int) -> None:
     trained = sklearn_trained(name)
-    X, *_ = expected(name, np.float64)
+    X = expected(name, np.float64).X
     staged = "staged_decision_function" if "classes" in name else "staged_predict"
     *_, raw = islice(getattr(trained.booster, staged)(X), n)
     part = slice(0, n * trained.model.n_outputs)
@@ -315,7 +292,7 @@ def frame_with_categories(pd: Any) -> Rows:
     return frame, (target * np.where(frame["truth"], 1, -1) + 0.1 * frame["c"]).to_numpy()
 
 
-@pytest.mark.parametrize("engine", ENGINE_NAMES)
+@pytest.mark.parametrize("engine", ["reference", *COMPILED])
 def test_frames_with_categories(engine: str) -> None:
     pd = pytest.importorskip("pandas")
     frame, target = frame_with_categories(pd)
@@ -360,7 +337,7 @@ def test_categories_from_the_types_of_columns() -> None:
 
 def test_pickled_estimators_score_as_before() -> None:
     for name in ("forest, nan", "boosting of classes", "histograms, sparse codes", "isolation"):
-        X, _, _, leaves = expected(name, np.float64)
+        X, leaves = expected(name, np.float64).X, expected(name, np.float64).leaves
         model = gpuqs.from_model(pickle.loads(pickle.dumps(sklearn_trained(name).booster)))
         np.testing.assert_array_equal(model.predict(X, "leaf"), leaves)
 

@@ -6,58 +6,36 @@ from functools import cache
 
 import numpy as np
 import pytest
+from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_agrees
 from trained import XGBOOST, category_frame, documents, xgb_matrix, xgboost_trained
 
 import gpuqs
-from gpuqs.engines import ENGINES
-from gpuqs.errors import UnsupportedModelError
 
 xgb = pytest.importorskip("xgboost")
 
-ENGINE_NAMES = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
-DTYPES = [np.float64, np.float32]
 
 
 @cache
-def expected(name: str, dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def expected(name: str, dtype: type) -> Expected:
     """Documents; XGBoost's margins, values and exit leaves."""
     trained = xgboost_trained(name)
     X = documents(trained, dtype, infinite=False)
     booster, data = trained.booster, xgb_matrix(X, XGBOOST[name])
     leaves = booster.predict(data, pred_leaf=True).reshape(len(X), -1)
-    return X, booster.predict(data, output_margin=True), booster.predict(data), leaves
-
-
-def check(name: str, engine: str, dtype: type) -> None:
-    model = xgboost_trained(name).model
-    X, raw, values, leaves = expected(name, dtype)
-    np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
-    got = model.predict(X, "raw", engine=engine)
-    assert got.dtype == raw.dtype == np.float32
-    np.testing.assert_array_equal(got.view(np.int32), raw.view(np.int32))
-    # Links go through each library's own exp: a few units in the last place.
-    np.testing.assert_allclose(model.predict(X, engine=engine), values, rtol=2e-6, atol=1e-37)
+    return Expected(X, booster.predict(data, output_margin=True), booster.predict(data), leaves)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", XGBOOST)
 def test_reference(name: str, dtype: type) -> None:
-    check(name, "reference", dtype)
+    assert_agrees(xgboost_trained(name).model, expected(name, dtype), "reference")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("engine", [name for name in ENGINE_NAMES if name != "reference"])
+@pytest.mark.parametrize("engine", COMPILED)
 @pytest.mark.parametrize("name", XGBOOST)
 def test_engines(isa: str, name: str, engine: str, dtype: type) -> None:
-    model = xgboost_trained(name).model
-    reason = model.engines()[engine]
-    if reason is None:
-        check(name, engine, dtype)
-        return
-    assert f"{model.n_leaves} leaves" in reason
-    with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
-        model.predict(np.zeros((1, model.n_features)), engine=engine)
-    check(name, "auto", dtype)
+    assert_engine_agrees(xgboost_trained(name).model, expected(name, dtype), engine)
 
 
 @pytest.mark.parametrize("name", ["regression", "nan", "softprob"])
@@ -74,7 +52,7 @@ def test_other_types_of_documents(name: str, dtype: type) -> None:
 
 def test_prediction_in_place_agrees_too() -> None:
     trained = xgboost_trained("regression")
-    X, raw, *_ = expected("regression", np.float32)
+    X, raw = expected("regression", np.float32).X, expected("regression", np.float32).raw
     np.testing.assert_array_equal(trained.booster.inplace_predict(X, predict_type="margin"), raw)
     np.testing.assert_array_equal(trained.model.predict(X, "raw"), raw)
 
@@ -83,7 +61,7 @@ def test_prediction_in_place_agrees_too() -> None:
 @pytest.mark.parametrize("name", ["base_score", "softprob", "dart"])
 def test_part_of_the_trees(name: str, first: int, n: int) -> None:
     trained = xgboost_trained(name)
-    X, *_ = expected(name, np.float64)
+    X = expected(name, np.float64).X
     k = trained.model.n_outputs
     raw = trained.booster.predict(xgb.DMatrix(X), output_margin=True, iteration_range=(first, first + n))
     for engine in ("auto", "qs", "walk"):
@@ -94,7 +72,7 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
 @pytest.mark.parametrize("name", ["base_score", "binary", "softprob", "dart"])
 def test_base_margins(name: str) -> None:
     trained = xgboost_trained(name)
-    X, *_ = expected(name, np.float32)
+    X = expected(name, np.float32).X
     margin = np.random.default_rng(1).normal(size=(len(X), trained.model.n_outputs)).astype(np.float32)
     data = xgb.DMatrix(X, base_margin=margin)
     raw = trained.booster.predict(data, output_margin=True)
@@ -108,7 +86,7 @@ def test_base_margins(name: str) -> None:
 def test_fast_scores_are_within_their_bound(name: str) -> None:
     """Half a step of the fixed-point grid for each tree, and what the library's own sums round off."""
     model = xgboost_trained(name).model
-    X, raw, *_ = expected(name, np.float32)
+    X, raw = expected(name, np.float32).X, expected(name, np.float32).raw
     values = model._program("reference", "fast", None).values
     rounding = model.n_trees * np.spacing(np.abs(raw).max() + np.abs(model.predict(X, "per_tree")).sum(axis=1).max())
     got = model.predict(X, "raw", precision="fast")

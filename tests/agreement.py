@@ -1,0 +1,58 @@
+"""What it means that gpuqs agrees with a source library; shared by the conformance tests of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from gpuqs.engines import ENGINES
+from gpuqs.errors import UnsupportedModelError
+from gpuqs.model import Model
+
+#: The compiled engines of the CPU.
+COMPILED = [name for name, engine in ENGINES.items() if engine.device == "cpu" and name != "reference"]
+DTYPES = [np.float64, np.float32]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Documents, and what the source library says of them; ``raw`` is None where it gives no raw scores."""
+
+    X: np.ndarray
+    raw: np.ndarray | None
+    values: np.ndarray
+    leaves: np.ndarray
+
+
+def assert_agrees(model: Model, expected: Expected, engine: str) -> None:
+    """Exit leaves are equal; raw scores, and values without a link, bit for bit."""
+    np.testing.assert_array_equal(model.predict(expected.X, "leaf", engine=engine), expected.leaves)
+    if expected.raw is not None:
+        assert_same_bits(model.predict(expected.X, "raw", engine=engine), expected.raw)
+    values = model.predict(expected.X, engine=engine)
+    if model.forest.link == "identity":
+        assert_same_bits(values, expected.values)
+    else:  # links go through each library's own exp: a few units in the last place
+        single = model.forest.sum_dtype == "float32"
+        tolerance = {"rtol": 2e-6, "atol": 1e-37} if single else {"rtol": 1e-14}
+        np.testing.assert_allclose(values, expected.values, **tolerance)
+
+
+def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
+    assert got.dtype == want.dtype
+    bits = f"i{want.itemsize}"
+    np.testing.assert_array_equal(np.ascontiguousarray(got).view(bits), np.ascontiguousarray(want).view(bits))
+
+
+def assert_engine_agrees(model: Model, expected: Expected, engine: str) -> None:
+    """The engine agrees; where it cannot run the model it says so, and "auto" agrees."""
+    reason = model.engines()[engine]
+    if reason is None:
+        assert_agrees(model, expected, engine)
+        return
+    assert f"{model.n_leaves} leaves" in reason
+    with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
+        model.predict(np.zeros((1, model.n_features)), engine=engine)
+    assert_agrees(model, expected, "auto")
