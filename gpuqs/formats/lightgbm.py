@@ -19,6 +19,7 @@ from gpuqs.forest import (
     ZERO_THRESHOLD,
     Forest,
 )
+from gpuqs.formats.lightgbm_text import count, fields_of, joined, n_words, numbers, squeezed
 
 NAME: Final = "LightGBM text"
 
@@ -43,16 +44,11 @@ _INT32_MAX: Final = 2**31 - 1
 #: More outputs than any model has; a file may not make us allocate for more.
 _MAX_OUTPUTS: Final = 1 << 16
 
-#: More lines than any header or tree has; a file may not make us hold millions of them.
-_MAX_LINES: Final = 1000
-
 #: Lines that end the trees; the first from 2.2 on, the second before.
 _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
 
 #: The last line of a model that was trained on a data frame with categories.
 _PANDAS: Final = b"\npandas_categorical:"
-
-_TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
 
 _LINK_OF_OBJECTIVE: Final = {
     **dict.fromkeys(
@@ -135,7 +131,7 @@ class _Header:
     """The lines before the first tree, and the one on the categories of a data frame."""
 
     def __init__(self, text: bytes, pandas: bytes) -> None:
-        self.fields = _fields(text)
+        self.fields = fields_of(text)
         self.pandas = pandas
         self.n_features = self._count("max_feature_idx", 0, _INT32_MAX - 1) + 1
         n_classes = self._count("num_class", 1, _MAX_OUTPUTS)
@@ -150,10 +146,10 @@ class _Header:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The features' names; empty where LightGBM made them up itself (Column_0, Column_1, ...)."""
-        text = _squeezed(self.fields.get(b"feature_names", b""))
-        if text and _n_words(text) != self.n_features:
+        text = squeezed(self.fields.get(b"feature_names", b""))
+        if text and n_words(text) != self.n_features:
             raise ModelFormatError(
-                f"{_n_words(text)} names for {self.n_features} features; save or copy the model anew",
+                f"{n_words(text)} names for {self.n_features} features; save or copy the model anew",
                 field="feature_names",
             )
         names = tuple(text.decode(errors="replace").split(" ")) if text else ()
@@ -167,7 +163,7 @@ class _Header:
         were by feature_infos alone: "[low:high]" is numeric, "none" a constant of either kind.
         """
         lists = _category_lists(self.pandas)
-        infos = _squeezed(self.fields.get(b"feature_infos", b"")).split(b" ")
+        infos = squeezed(self.fields.get(b"feature_infos", b"")).split(b" ")
         for other in ((b"[", b"none"), (b"[",)):
             features = [i for i, info in enumerate(infos) if not info.startswith(other)]
             if lists and len(features) == len(lists) and len(infos) == self.n_features:
@@ -180,14 +176,14 @@ class _Header:
         text = self.fields.get(b"tree_sizes")
         if text is None:
             return
-        text = _squeezed(text)
-        n_trees = _n_words(text)
+        text = squeezed(text)
+        n_trees = n_words(text)
         if n_trees != len(starts):
             raise ModelFormatError(
                 f"lists {n_trees} trees but the file holds {len(starts)}; save or copy the model anew",
                 field="tree_sizes",
             )
-        sizes = _numbers(text, n_trees, np.int64, "tree_sizes", None)
+        sizes = numbers(text, n_trees, np.int64, "tree_sizes", None)
         misplaced = np.flatnonzero(np.diff(starts) != sizes[:-1])
         if len(misplaced):
             tree = int(misplaced[0])
@@ -199,7 +195,7 @@ class _Header:
             )
 
     def _count(self, name: str, lowest: int, highest: int) -> int:
-        return _count(self.fields, name, lowest, highest, None)
+        return count(self.fields, name, lowest, highest, None)
 
 
 @dataclass
@@ -224,7 +220,7 @@ class _Trees:
             following = data.find(b"\nTree=", at + 1, end)
             text = data[at + 1 : following if following != -1 else end]
             self.starts.append(at)
-            self._read_tree(_fields(text, len(self.n_leaves)))
+            self._read_tree(fields_of(text, len(self.n_leaves)))
             at = following
 
     def _read_tree(self, fields: dict[bytes, bytes]) -> None:
@@ -249,30 +245,30 @@ class _Trees:
                 tree=tree,
                 field="num_cat",
             )
-        n_leaves = _count(fields, "num_leaves", 1, _INT32_MAX, tree)
-        n_sets = _count(fields, "num_cat", 0, n_leaves - 1, tree)
+        n_leaves = count(fields, "num_leaves", 1, _INT32_MAX, tree)
+        n_sets = count(fields, "num_cat", 0, n_leaves - 1, tree)
         n_nodes = n_leaves - 1
 
-        def numbers(name: str, count: int, dtype: npt.DTypeLike) -> np.ndarray:
+        def array(name: str, length: int, dtype: npt.DTypeLike) -> np.ndarray:
             text = fields.get(name.encode())
-            if text is None and count:
+            if text is None and length:
                 raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
-            return _numbers(text or b"", count, dtype, name, tree)
+            return numbers(text or b"", length, dtype, name, tree)
 
-        self.leaf_value.append(numbers("leaf_value", n_leaves, np.float64))
-        self.feature.append(numbers("split_feature", n_nodes, np.int64))
-        self.threshold.append(numbers("threshold", n_nodes, np.float64))
-        self.left.append(numbers("left_child", n_nodes, np.int64))
-        self.right.append(numbers("right_child", n_nodes, np.int64))
+        self.leaf_value.append(array("leaf_value", n_leaves, np.float64))
+        self.feature.append(array("split_feature", n_nodes, np.int64))
+        self.threshold.append(array("threshold", n_nodes, np.float64))
+        self.left.append(array("left_child", n_nodes, np.int64))
+        self.right.append(array("right_child", n_nodes, np.int64))
         if b"decision_type" in fields:
-            self.decision.append(numbers("decision_type", n_nodes, np.int64))
+            self.decision.append(array("decision_type", n_nodes, np.int64))
         else:  # as in LightGBM
             self.decision.append(np.zeros(n_nodes, np.int64))
         if n_sets:
-            boundaries = numbers("cat_boundaries", n_sets + 1, np.int64)
+            boundaries = array("cat_boundaries", n_sets + 1, np.int64)
             if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
                 raise ModelFormatError("does not rise from 0", tree=tree, field="cat_boundaries")
-            words = numbers("cat_threshold", int(boundaries[-1]), np.int64)
+            words = array("cat_threshold", int(boundaries[-1]), np.int64)
             if ((words < 0) | (words >= 1 << 32)).any():
                 raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
             self.sets[tree] = boundaries, words.astype(np.uint32)
@@ -305,7 +301,7 @@ class _Trees:
             "decision_type",
             node_offsets,
         )
-        threshold = _joined(self.threshold, np.float64)
+        threshold = joined(self.threshold, np.float64)
         categorical = (decision & _CATEGORICAL_BIT) != 0
         category_offsets, category_words = self._categories(categorical, threshold, node_offsets)
 
@@ -324,7 +320,7 @@ class _Trees:
             left=ints["left_child"],
             right=ints["right_child"],
             routing=routing.astype(np.uint8),
-            leaf_value=_joined(self.leaf_value, np.float64)[:, None],
+            leaf_value=joined(self.leaf_value, np.float64)[:, None],
             sum_dtype="float64",
             input_dtype="float64",
             integer_dtype="float32",
@@ -365,12 +361,12 @@ class _Trees:
             ends = np.cumsum(sizes[nodes])
             first = np.repeat(boundaries[order] - (ends - sizes[nodes]), sizes[nodes])
             words.append(tree_words[first + np.arange(len(first))])
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), _joined(words, np.uint32)
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), joined(words, np.uint32)
 
     def _int32(self, values: list[np.ndarray], name: str, offsets: np.ndarray) -> npt.NDArray[np.int32]:
-        joined = _joined(values, np.int64)
-        self._refuse_nodes((joined > _INT32_MAX) | (joined < -_INT32_MAX), "is outside int32", name, offsets)
-        return joined.astype(np.int32)
+        all_values = joined(values, np.int64)
+        self._refuse_nodes((all_values > _INT32_MAX) | (all_values < -_INT32_MAX), "is outside int32", name, offsets)
+        return all_values.astype(np.int32)
 
     @staticmethod
     def _refuse_nodes(bad: np.ndarray, problem: str, name: str, offsets: np.ndarray) -> None:
@@ -425,59 +421,3 @@ def _category_lists(text: bytes) -> list[tuple[Any, ...]]:
     if not all(isinstance(value, (str, int, float)) for values in lists for value in values):
         raise ModelFormatError("is not a JSON array of arrays of values", field="pandas_categorical")
     return lists
-
-
-def _fields(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
-    """Lines ``key=value`` (or ``key`` alone) by key; of a repeated key the last one holds."""
-    if text.count(b"\n") > _MAX_LINES:
-        raise ModelFormatError(f"more than {_MAX_LINES} lines; save or copy the model anew", tree=tree)
-    return dict(line.partition(b"=")[::2] for line in text.split(b"\n"))
-
-
-def _count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
-    text = fields.get(name.encode())
-    if text is None:
-        raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
-    text = text.strip()
-    # The length keeps int() fast, whatever the file says.
-    if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):
-        shown = text[:20].decode(errors="replace")
-        raise ModelFormatError(
-            f"is {shown!r}, not a whole number in [{lowest}, {highest}]", tree=tree, field=name
-        )
-    return int(text)
-
-
-def _numbers(text: bytes, count: int, dtype: npt.DTypeLike, name: str, tree: int | None) -> np.ndarray:
-    """Exactly ``count`` numbers, separated by spaces; every float64 as it was written."""
-    if _n_words(text) != count:
-        text = _squeezed(text)
-    if _n_words(text) != count:
-        raise ModelFormatError(f"holds {_n_words(text)} values, not {count}", tree=tree, field=name)
-    if count == 0:
-        return np.zeros(0, dtype)
-    try:
-        # The 0 at the end is reached only if all was read: older NumPy stops at what it cannot read.
-        values = np.fromstring(text + b" 0", dtype, sep=" ")
-    except (ValueError, DeprecationWarning):
-        values = np.zeros(0, dtype)
-    if len(values) != count + 1:
-        raise ModelFormatError("holds something that is not a number", tree=tree, field=name)
-    return values[:-1]
-
-
-def _squeezed(text: bytes) -> bytes:
-    """``text`` with one space between its words, without making an object of each."""
-    text = text.translate(_TO_SPACES).strip(b" ")
-    while b"  " in text:
-        text = text.replace(b"  ", b" ")
-    return text
-
-
-def _n_words(text: bytes) -> int:
-    """Number of words of text with one space between them."""
-    return text.count(b" ") + 1 if text else 0
-
-
-def _joined(parts: list[np.ndarray], dtype: npt.DTypeLike) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype), *parts])
