@@ -77,9 +77,12 @@ def draw(report: dict[str, Any], path: Path) -> None:
             ys = [row[engine] for row in points.values() if engine in row]
             ax.plot(xs, ys, "k--" if engine == "auto" else "o-", label=engine, zorder=3 if engine == "auto" else 2)
         ax.set(xscale="log", yscale="log", xlabel=name, ylabel="ns per document and tree")
+        ax.set_xticks([int(x) for x in points], [f"{int(x):,}" for x in points], minor=False)
+        ax.set_xticks([], minor=True)
         ax.grid(alpha=0.3)
     axes.flat[0].legend()
-    figure.suptitle(f"{report['processor']}, one thread; elsewhere {Point()}")
+    base = ", ".join(f"{value:,} {name}" for name, value in vars(Point()).items())
+    figure.suptitle(f"{report['processor']}, one thread; what is not varied: {base}")
     figure.savefig(path, dpi=110)
 
 

@@ -139,7 +139,8 @@ def formats() -> None:
     multiple=True,
     default=("auto",),
     show_default=True,
-    help="An engine that `gpuqs info MODEL` lists, or all; may be given several times.",
+    help="An engine that `gpuqs info MODEL` lists, or all; may be given several times. auto: those that are "
+    "chosen for one document and for many.",
 )
 @click.option("--rows", type=click.IntRange(min=0), help="Rows to make.  [default: as many as take seconds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the rows that are made.")

@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 import gpuqs
 from gpuqs import cpu_fallback
@@ -46,7 +45,7 @@ def verify_file(
         with _progress(data.name) as advance:
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
-                    check.add(chunk.values[start : start + _STEP], f"row of {data}", threads)
+                    check.add(chunk.values[start : start + _STEP], f"rows of {data}", threads)
                 advance(reader.done, reader.size)
         check.certificate.notes += reader.warnings
     print_certificate(check.certificate, model, console)
@@ -56,19 +55,18 @@ def verify_file(
 def print_certificate(outcome: Certificate, model: Path, console: Console) -> None:
     """Print what was compared, what agrees, and the first disagreement in full."""
     console.print(f"[bold]{escape(str(model))}[/]: gpuqs {gpuqs.__version__} against {escape(outcome.source)}")
-    origins = "; ".join(f"{count:,} {_plural(origin, count)}" for origin, count in outcome.rows.items())
+    origins = "; ".join(f"{count:,} {origin}" for origin, count in outcome.rows.items())
     console.print(f"rows compared: {escape(origins) or 'none'}")
     if outcome.left_out:
         console.print(f"{outcome.left_out:,} rows with infinite values left out, as {outcome.source} refuses them")
-    table = Table("engine", "exit leaves that agree", "raw scores equal bit for bit", "largest difference")
+    width = max(len(tally.engine) for tally in outcome.tallies)
     for tally in outcome.tallies:
-        scores = f"{tally.scores_agree:,} of {tally.scores:,}"
-        if tally.scores_within:
-            scores += f" ({tally.scores_within:,} more within {outcome.bound:.3g})"
-        difference = f"{tally.largest:.3g} ({tally.largest_ulps:,} ulp)" if tally.largest_ulps else "0"
-        leaves = f"{tally.leaves_agree:,} of {tally.leaves:,}"
-        table.add_row(tally.engine, leaves, scores, difference)
-    console.print(table)
+        within = f" ({tally.scores_within:,} more within {outcome.bound:.3g})" if tally.scores_within else ""
+        largest = f"{tally.largest:.3g} ({tally.largest_ulps:,} ulp)" if tally.largest_ulps else "0"
+        console.print(
+            f"{tally.engine:{width}}  exit leaves: {tally.leaves_agree:,} of {tally.leaves:,} agree; raw scores: "
+            f"{tally.scores_agree:,} of {tally.scores:,} equal bit for bit{within}; largest difference {largest}"
+        )
     for note in outcome.notes:
         console.print(f"note: {escape(note)}")
     if outcome.first is not None:
@@ -82,7 +80,7 @@ def print_certificate(outcome: Certificate, model: Path, console: Console) -> No
 def lines_of(first: Disagreement, source: str) -> list[str]:
     """The first disagreement, line by line."""
     engine = f"gpuqs ({first.engine})"
-    lines = [f"first disagreement: {first.origin} {first.row:,} ({first.dtype})"]
+    lines = [f"first disagreement: row {first.row:,} of {first.origin.removeprefix('rows of ')} ({first.dtype})"]
     if first.tree is not None:
         lines.append(f"  tree {first.tree}")
         width = max((len(name) for name in first.values), default=0)
@@ -97,13 +95,10 @@ def lines_of(first: Disagreement, source: str) -> list[str]:
         if first.path_leaf != first.leaf:
             lines.append(f"  the way ends at leaf {first.path_leaf}: the engine, not the reader, is at fault")
         if first.leaf == first.their_leaf:
-            lines.append(f"  leaf value in gpuqs: {first.leaf_value!r}; sums differ from this tree on")
+            others = f" or one of the {first.among - 1} after it" if first.among > 1 else ""
+            lines.append(f"  leaf value in gpuqs: {first.leaf_value!r}; sums differ from this tree{others} on")
     lines.append(f"  raw score {first.output}: {engine} {first.score!r}, {source} {first.their_score!r}")
     return lines
-
-
-def _plural(origin: str, count: int) -> str:
-    return origin if count == 1 else origin.replace("row", "rows", 1)
 
 
 @contextmanager

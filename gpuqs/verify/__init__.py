@@ -1,0 +1,111 @@
+"""Conformance certificates: a model scored by gpuqs and by the library that it came from, compared bit by bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gpuqs.arrays import as_documents
+from gpuqs.forest import Forest
+from gpuqs.verify.check import Certificate, Check, Tally
+from gpuqs.verify.disagreement import Disagreement, Step
+from gpuqs.verify.rows import RowMaker
+from gpuqs.verify.sources import Source, open_source
+
+__all__ = [
+    "Certificate",
+    "Check",
+    "Disagreement",
+    "RowMaker",
+    "Source",
+    "Step",
+    "Tally",
+    "compare_made_rows",
+    "default_rows",
+    "open_source",
+    "verify",
+]
+
+#: Rows x trees that source libraries score within seconds.
+_WORK: Final = 10_000_000
+#: Values of as many made rows take seconds, too.
+_VALUES: Final = 50_000_000
+#: What the rows that were made are called.
+MADE: Final = "made rows"
+
+
+def default_rows(forest: Forest) -> int:
+    """How many rows are made where nobody says: as many as take seconds."""
+    by_trees = np.clip(_WORK // max(1, forest.n_trees), 500, 20_000)
+    return int(min(by_trees, max(100, _VALUES // max(1, forest.n_features))))
+
+
+def verify(
+    model: str | os.PathLike[str] | bytes,
+    X: Any = None,
+    *,
+    rows: int | None = None,
+    engines: Sequence[str] = ("auto",),
+    seed: int = 0,
+    n_threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Certificate:
+    """Compare gpuqs with the library that a model came from, in exit leaves and in raw scores.
+
+    Parameters
+    ----------
+    model : path or bytes
+        A file that LightGBM, XGBoost or CatBoost wrote, or its content.
+    X : array-like [D, n_features], optional
+        Rows to compare beside those that are made: what `gpuqs.Model.predict` takes.
+    rows : int, optional
+        How many rows are made; by default as many as take seconds.
+    engines : sequence of str
+        "auto" (those chosen for one row and for many), "all", or names of engines.
+    seed : int
+        Of the made rows.
+    n_threads : int
+        Threads that both sides score with.
+    progress : callable, optional
+        Called with the number of made rows done, and of all to make.
+
+    Returns
+    -------
+    Certificate
+        Its ``ok`` says whether everything agrees.
+
+    Raises
+    ------
+    InputError
+        The source library is not installed; no such engine; ``X`` does not fit the model.
+    ModelFormatError, UnsupportedModelError
+        As `open_source`.
+    """
+    check = Check(open_source(model, n_threads), engines)
+    compare_made_rows(check, rows, seed, n_threads, progress)
+    if X is not None:
+        documents = as_documents(X, check.model.forest)
+        for start in range(0, documents.n, 1024):
+            check.add(documents.chunk(start, min(start + 1024, documents.n)), "rows of X", n_threads)
+    return check.certificate
+
+
+def compare_made_rows(
+    check: Check,
+    rows: int | None,
+    seed: int,
+    n_threads: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Add made rows to a check; parameters as of `verify`."""
+    total = default_rows(check.model.forest) if rows is None else rows
+    maker = RowMaker(check.model.forest, infinite=check.source.takes_infinite, seed=seed)
+    done = 0
+    for n, dtype in maker.batches(total):
+        check.add(maker.make(n, dtype), MADE, n_threads)
+        done += n
+        if progress is not None:
+            progress(done, total)

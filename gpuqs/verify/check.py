@@ -1,0 +1,196 @@
+"""Compare gpuqs with a source library, rows by rows: how much agrees, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.model import Model
+from gpuqs.verify.disagreement import Disagreement, leaf_disagreement, score_disagreement
+from gpuqs.verify.sources import Source
+
+#: Numbers of documents for which "auto" may choose different engines.
+_BATCHES = (1, 64, 10_000)
+
+
+@dataclass
+class Tally:
+    """What one engine's answers were worth so far.
+
+    Attributes
+    ----------
+    engine : str
+    leaves, leaves_agree : int
+        Rows x trees compared, and those whose exit leaves are the same.
+    scores, scores_agree : int
+        Raw scores compared (rows x outputs), and those that are the same bit for bit.
+    scores_within : int
+        Scores that differ, but within the bound that is promised where bits are not.
+    largest, largest_ulps : float, int
+        The largest difference between two scores, absolute and in units in the last place.
+    """
+
+    engine: str
+    leaves: int = 0
+    leaves_agree: int = 0
+    scores: int = 0
+    scores_agree: int = 0
+    scores_within: int = 0
+    largest: float = 0.0
+    largest_ulps: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.leaves_agree == self.leaves and self.scores_agree + self.scores_within == self.scores
+
+
+@dataclass
+class Certificate:
+    """The outcome of a comparison.
+
+    Attributes
+    ----------
+    source : str
+        The library and its version.
+    tallies : list of Tally
+        One for each engine.
+    rows : dict of str to int
+        How many rows were compared, by where they came from.
+    left_out : int
+        Rows with infinite values, which the source library refuses.
+    first : Disagreement, optional
+        The first disagreement.
+    notes : list of str
+    bound : float
+        How far scores may lie apart where equal bits are not promised; 0 where they are.
+    """
+
+    source: str
+    tallies: list[Tally]
+    rows: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    first: Disagreement | None = None
+    notes: list[str] = field(default_factory=list)
+    bound: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether rows were compared, and everything agrees."""
+        return sum(self.rows.values()) > 0 and all(tally.ok for tally in self.tallies)
+
+
+class Check:
+    """Compares batch after batch of rows; `certificate` holds the outcome so far.
+
+    Parameters
+    ----------
+    source : Source
+    engines : sequence of str
+        Engines to check by name. "auto": those that are chosen for batches of one and of many; "all": every one that
+        can run the model.
+    forest : Forest, optional
+        What to check; by default the source's own.
+
+    Raises
+    ------
+    InputError
+        There is no such engine, or it cannot run the model.
+    """
+
+    def __init__(self, source: Source, engines: Sequence[str] = ("auto",), forest: Forest | None = None) -> None:
+        self.source = source
+        self.model = Model(source.forest if forest is None else forest)
+        able = self.model.engines()
+        names: list[str] = []
+        for name in engines:
+            if name == "auto":
+                names += [self.model.engine_for(n) for n in _BATCHES]
+            elif name == "all":
+                names += [able_name for able_name, reason in able.items() if reason is None]
+            elif name not in able:
+                raise InputError(f"engine {name!r} is not one of auto, all, {', '.join(able)}")
+            elif able[name] is not None:
+                raise InputError(f"engine {name!r} cannot run this model: {able[name]}")
+            else:
+                names.append(name)
+        tallies = [Tally(name) for name in dict.fromkeys(names)]
+        self.certificate = Certificate(source.name, tallies, notes=source.notes, bound=source.bound())
+        self._seen: dict[str, int] = {}
+
+    def add(self, X: np.ndarray, origin: str, n_threads: int | None = None) -> None:
+        """Compare both sides' answers for the rows ``X`` [D, n_features]; ``origin`` says which rows they are."""
+        outcome = self.certificate
+        numbers = self._seen.get(origin, 0) + np.arange(len(X))
+        self._seen[origin] = self._seen.get(origin, 0) + len(X)
+        if not self.source.takes_infinite and X.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                finite = ~np.isinf(X.astype(np.float32)).any(axis=1)
+            outcome.left_out += int((~finite).sum())
+            X, numbers = X[finite], numbers[finite]
+        if len(X) == 0:
+            return
+        outcome.rows[origin] = outcome.rows.get(origin, 0) + len(X)
+        X = np.ascontiguousarray(X)
+        leaves = self.source.leaves(X)
+        raw = self.source.raw(X)
+        for tally in outcome.tallies:
+            ours = self.model.predict(X, "leaf", engine=tally.engine, n_threads=n_threads)
+            scores = self.model.predict(X, "raw", engine=tally.engine, n_threads=n_threads).reshape(len(X), -1)
+            if scores.shape != raw.shape or scores.dtype != raw.dtype:
+                raise InputError(
+                    f"{self.source.name} gives scores of shape {raw.shape} and {raw.dtype}, gpuqs {scores.shape} "
+                    f"and {scores.dtype}"
+                )
+            differ, wrong = self._count(tally, ours != leaves, scores, raw)
+            if outcome.first is not None or not (differ.any() or wrong.any()):
+                continue
+            row = int(np.argmax(differ.any(axis=1) | wrong.any(axis=1)))
+            place = (X[row : row + 1], int(numbers[row]), origin, tally.engine)
+            if differ[row].any():
+                tree = int(np.argmax(differ[row]))
+                pair = int(ours[row, tree]), int(leaves[row, tree])
+                outcome.first = leaf_disagreement(self.model, self.source, *place, tree, pair)
+            else:
+                outcome.first = score_disagreement(self.model, self.source, *place, int(np.argmax(wrong[row])))
+
+    def _count(
+        self, tally: Tally, differ: npt.NDArray[np.bool_], ours: np.ndarray, theirs: np.ndarray
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Enter a batch's comparison; where leaves differ, and where scores do beyond what is promised."""
+        ulps = ulps_between(ours, theirs)
+        with np.errstate(invalid="ignore", over="ignore"):
+            distance = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+        same = ulps == 0
+        within = ~same & (distance <= self.certificate.bound) & (self.certificate.bound > 0)
+        tally.leaves += differ.size
+        tally.leaves_agree += int((~differ).sum())
+        tally.scores += same.size
+        tally.scores_agree += int(same.sum())
+        tally.scores_within += int(within.sum())
+        tally.largest = max(tally.largest, float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0)))
+        tally.largest_ulps = max(tally.largest_ulps, int(ulps.max(initial=0)))
+        return differ, ~same & ~within
+
+
+def ulps_between(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.uint64]:
+    """Distance of two arrays' floats (float32 or float64, alike) in representable numbers; -0.0 and 0.0 are 1 apart.
+
+    Returns
+    -------
+    uint64, the arrays' shape
+        0 for equal bits only.
+    """
+    ordered = []
+    for array in (a, b):
+        kind = np.uint32 if array.dtype == np.float32 else np.uint64
+        bits = np.ascontiguousarray(array).view(kind).astype(np.uint64)
+        sign = np.uint64(1) << np.uint64(8 * array.itemsize - 1)
+        # Negative numbers, from the largest magnitude to the smallest, come before the others.
+        all_bits = sign | (sign - np.uint64(1))
+        ordered.append(np.where(bits & sign, bits ^ all_bits, bits | sign))
+    return np.maximum(*ordered) - np.minimum(*ordered)

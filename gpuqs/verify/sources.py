@@ -1,0 +1,300 @@
+"""The libraries that models come from, as scorers to compare with: LightGBM, XGBoost, CatBoost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from gpuqs.errors import GpuqsError, InputError, ModelFormatError, UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats import read_model, readers
+
+#: What stands for every value that is in no category of the model.
+_UNSEEN: Final = "a category that this model has not seen"
+
+#: Units in the last place by which CatBoost misreads numbers of its own JSON.
+_READ_OFF: Final = 2
+
+
+class Source(ABC):
+    """A model, loaded and scored by the library that it came from.
+
+    Parameters
+    ----------
+    data : bytes
+        The model file's content.
+    n_threads : int
+        Threads that the library scores with.
+
+    Attributes
+    ----------
+    library : str
+        "LightGBM", "XGBoost", "CatBoost".
+    version : str
+        The installed one.
+    forest : Forest
+        What gpuqs reads in the same bytes.
+    notes : list of str
+        What readers of the outcome must know.
+    takes_infinite : bool
+        Whether the library scores rows with infinite values.
+    """
+
+    library: ClassVar[str]
+    package: ClassVar[str]
+    takes_infinite: ClassVar[bool] = True
+
+    def __init__(self, data: bytes, forest: Forest, n_threads: int = 1) -> None:
+        try:
+            self._module = import_module(self.package)
+        except ImportError as error:
+            raise InputError(
+                f"{self.library} models are verified with {self.library} itself, which cannot be imported "
+                f"({error}): pip install {self.package}"
+            ) from error
+        self.version: str = self._module.__version__
+        self.notes: list[str] = []
+        self.n_threads = n_threads
+        self.forest = forest
+        try:
+            self._booster = self._load(data)
+        except GpuqsError:
+            raise
+        except Exception as error:  # each library has its own kinds
+            raise ModelFormatError(f"{self.name} itself cannot load the model: {_first_line(error)}") from error
+        self.forest = self._as_held(forest)
+
+    @property
+    def name(self) -> str:
+        return f"{self.library} {self.version}"
+
+    @property
+    @abstractmethod
+    def trees_per_iteration(self) -> int:
+        """Trees that one boosting iteration made; `raw` can stop after any iteration."""
+
+    def raw(self, X: np.ndarray, iterations: int | None = None) -> np.ndarray:
+        """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1)."""
+        return self._ask(self._raw, X, iterations).reshape(len(X), -1)
+
+    def leaves(self, X: np.ndarray) -> np.ndarray:
+        """Exit leaves, int64 [D, n_trees]."""
+        leaves = self._ask(self._leaves, X).astype(np.int64).reshape(len(X), -1)
+        if leaves.shape[1] != self.forest.n_trees:
+            raise UnsupportedModelError(
+                f"{self.name} gives exit leaves of {leaves.shape[1]} trees, the model has {self.forest.n_trees}"
+            )
+        return leaves
+
+    def bound(self) -> float:
+        """How far raw scores may lie apart where gpuqs promises no equal bits; 0 where it does."""
+        return 0.0
+
+    @abstractmethod
+    def _load(self, data: bytes) -> Any: ...
+
+    @abstractmethod
+    def _raw(self, X: np.ndarray, iterations: int | None) -> Any: ...
+
+    @abstractmethod
+    def _leaves(self, X: np.ndarray) -> Any: ...
+
+    def _ask(self, what: Callable[..., Any], X: np.ndarray, *more: Any) -> np.ndarray:
+        try:
+            return np.asarray(what(X, *more))
+        except Exception as error:  # each library has its own kinds
+            raise InputError(f"{self.name} does not score the rows ({X.dtype}): {_first_line(error)}") from error
+
+    def _as_held(self, forest: Forest) -> Forest:
+        """The forest, where the library itself holds other numbers than the file does."""
+        return forest
+
+
+class LightGBM(Source):
+    library = "LightGBM"
+    package = "lightgbm"
+
+    @property
+    def trees_per_iteration(self) -> int:
+        return self._booster.num_model_per_iteration()
+
+    def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
+        return self._predict(X, raw_score=True, num_iteration=iterations)
+
+    def _load(self, data: bytes) -> Any:
+        return self._module.Booster(model_str=data.decode(errors="replace"))
+
+    def _leaves(self, X: np.ndarray) -> Any:
+        return self._predict(X, pred_leaf=True)
+
+    def _predict(self, X: np.ndarray, **what: Any) -> Any:
+        return self._booster.predict(X, num_threads=self.n_threads, **what)
+
+
+class XGBoost(Source):
+    library = "XGBoost"
+    package = "xgboost"
+    takes_infinite = False
+
+    @property
+    def trees_per_iteration(self) -> int:
+        return max(1, self.forest.n_trees // max(1, self._booster.num_boosted_rounds()))
+
+    def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
+        return self._booster.predict(self._matrix(X), output_margin=True, iteration_range=(0, iterations or 0))
+
+    def _load(self, data: bytes) -> Any:
+        if self.forest.vector_leaves and b"leaf_weights" not in data and _release(self.version) >= (3, 2):
+            raise UnsupportedModelError(
+                f"{self.name} crashes when it loads leaves of several values that a release before 3.2 wrote; "
+                "verify the model with the release that wrote it: pip install 'xgboost<3.2'"
+            )
+        booster = self._module.Booster({"nthread": self.n_threads})
+        with self._module.config_context(verbosity=0):  # old files are warned about
+            booster.load_model(bytearray(data))
+        return booster
+
+    def _leaves(self, X: np.ndarray) -> Any:
+        return self._booster.predict(self._matrix(X), pred_leaf=True)
+
+    def _matrix(self, X: np.ndarray) -> Any:
+        types = self._booster.feature_types
+        return self._module.DMatrix(
+            X,
+            feature_names=self._booster.feature_names,
+            feature_types=types,
+            enable_categorical="c" in (types or []),
+            nthread=self.n_threads,
+        )
+
+
+class CatBoost(Source):
+    library = "CatBoost"
+    package = "catboost"
+
+    @property
+    def trees_per_iteration(self) -> int:
+        return 1
+
+    def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
+        return self._base.predict(
+            self._booster,
+            self._with_categories(X),
+            prediction_type="RawFormulaVal",
+            ntree_end=iterations or 0,
+            thread_count=self.n_threads,
+        )
+
+    def bound(self) -> float:
+        """The bound on rounding where the model has a scale, as `gpuqs.formats.catboost` says."""
+        forest = self.forest
+        if (np.abs(np.frexp(forest.tree_weight)[0]) == 0.5).all():
+            return 0.0
+        scaled = np.abs(forest.leaf_value).max(axis=1) * np.repeat(
+            np.abs(forest.tree_weight), np.diff(forest.leaf_offsets)
+        )
+        largest = np.maximum.reduceat(scaled, forest.leaf_offsets[:-1]).sum() + np.abs(forest.base_score).max()
+        return 2 * (forest.n_trees + 1) * 2.0**-53 * float(largest)
+
+    def _load(self, data: bytes) -> Any:
+        self._base = self._module.CatBoost
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.json"
+            path.write_bytes(data)
+            return self._base().load_model(str(path), format="json")
+
+    def _leaves(self, X: np.ndarray) -> Any:
+        return self._booster.calc_leaf_indexes(self._with_categories(X), thread_count=self.n_threads)
+
+    def _with_categories(self, X: np.ndarray) -> np.ndarray:
+        """Rows with the categories' values in place of their codes."""
+        columns = self._booster.get_cat_feature_indices()
+        if not columns:
+            return X
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float32)
+        rows = X.astype(object)
+        for column in columns:
+            known = (self.forest.categories[column] if self.forest.categories else None) or ()
+            value_of = dict(enumerate(known))
+            rows[:, column] = [value_of.get(code, _UNSEEN) for code in X[:, column].tolist()]
+        return rows
+
+    def _as_held(self, forest: Forest) -> Forest:
+        """CatBoost reads some numbers of its own JSON a little off: take those as it does, and say so."""
+        start = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
+        listed = np.asarray(self._booster.get_leaf_values(), np.float64)
+        held = {"base_score": np.atleast_1d(np.asarray(self._booster.get_scale_and_bias()[1], np.float64))}
+        if listed.size == forest.leaf_value.size:
+            held["leaf_value"] = listed.reshape(forest.leaf_value.shape)[start + forest.leaf_id]
+        taken = {}
+        for name, theirs in held.items():
+            ours = getattr(forest, name)
+            off = (ours != theirs) & (np.abs(ours - theirs) <= _READ_OFF * np.spacing(np.abs(ours)))
+            if off.any():
+                self.notes.append(
+                    f"{self.name} reads {int(off.sum()):,} of {off.size:,} numbers in {name.replace('_', ' ')}s "
+                    f"of its file up to {_READ_OFF} units in the last place off; scores are compared with those"
+                )
+                taken[name] = np.where(off, theirs, ours)
+        return replace(forest, **taken)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+_SOURCES: Final = {"lightgbm": LightGBM, "xgboost": XGBoost, "catboost": CatBoost}
+
+
+def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> Source:
+    """Read a model with gpuqs, and load it with the library that it came from.
+
+    That library may be less wary of damaged or hostile files than gpuqs is.
+
+    Parameters
+    ----------
+    model : path or bytes
+        A file that LightGBM, XGBoost or CatBoost wrote, or its content.
+    n_threads : int
+        Threads that the library scores with.
+
+    Raises
+    ------
+    InputError
+        The library is not installed; names the command that installs it.
+    ModelFormatError
+        The model is damaged; or the library itself does not load it.
+    UnsupportedModelError
+        No library that scores models loads files of this format.
+    OSError
+        The file cannot be read.
+    """
+    data = model if isinstance(model, bytes) else Path(model).read_bytes()
+    called = "model bytes" if isinstance(model, bytes) else str(model)
+    for reader in readers():
+        if reader.recognises(data[:4096]):
+            kind = reader.__name__.rpartition(".")[2]
+            if kind not in _SOURCES:
+                raise UnsupportedModelError(
+                    f"{called}: there is no library that loads and scores files of the format {reader.NAME!r}; "
+                    f"verified are files of {', '.join(source.library for source in _SOURCES.values())}"
+                )
+            try:
+                return _SOURCES[kind](data, reader.read(data, called), n_threads)
+            except ModelFormatError as error:
+                raise error if error.source else error.at(called) from error
+    read_model(model)  # tells what is wrong with a file that nobody recognises
+    raise ModelFormatError("is in no format that is read", source=called)
