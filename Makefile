@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
 
-.PHONY: help demo test lint sanitize clean
+.PHONY: help demo test gate lint sanitize clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
 	@echo "make test      set up, then run all tests"
+	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
 	@echo "make lint      check style"
 	@echo "make sanitize  run the kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make clean     remove what these have made"
@@ -29,6 +30,9 @@ demo: $(VENV)/installed-cli
 
 test: $(VENV)/installed-test
 	$(BIN)/pytest -n auto --maxprocesses 4 $(TESTS)
+
+gate: $(VENV)/installed-gate
+	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py
 
 lint: $(BIN)/python
 	@test -x $(BIN)/ruff || $(BIN)/python -m pip install --quiet 'ruff==0.17.*'

@@ -40,6 +40,7 @@ LINKS: Final = (
     "ova_sigmoid",
     "softmax",
     "exp",
+    "exp2",
     "log1p_exp",
     "sqrt_signed",
     "hinge",

@@ -43,6 +43,8 @@ def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:
             return grown / grown.sum(axis=1, keepdims=True)
         if name == "exp":
             return np.exp(raw)
+        if name == "exp2":  # of isolation forests in Treelite: link_scale is negative
+            return np.exp2(raw.dtype.type(scale) * raw)
         if name == "log1p_exp":
             return np.log1p(np.exp(raw))
         if name == "sqrt_signed":

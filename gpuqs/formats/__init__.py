@@ -25,7 +25,10 @@ from gpuqs.forest import Forest
 from gpuqs.formats import native
 
 #: Modules of this package, asked in this order; the first that recognises the content reads it.
-FORMATS: Final = ("native", "lightgbm", "xgboost", "catboost", "sklearn", "quickrank", "jforests")
+FORMATS: Final = (
+    *("native", "lightgbm", "xgboost", "catboost", "sklearn", "quickrank", "jforests"),
+    *("treelite_json", "onnx_trees"),
+)
 
 #: Columns of the table of formats.
 FEATURES: Final = ("files", "live objects", "missing values", "categories", "outputs", "raw scores")

@@ -1,0 +1,214 @@
+"""What surrounds the tree ensemble of an ONNX graph: what its input is cast to, what becomes of its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+
+#: Element types of tensors (TensorProto.DataType).
+FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11
+_STRING: Final = 8
+_INPUT_TYPES: Final = {FLOAT: "float", INT32: "int32", INT64: "int64", DOUBLE: "double"}
+
+_ML: Final = "ai.onnx.ml"
+_OPERATORS: Final = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
+
+#: Nodes that turn every score into another: their links.
+_LINKS: Final = {"Exp": "exp", "Sigmoid": "sigmoid"}
+
+#: Far above any real model; a file may not make us allocate for more.
+_MAX_FEATURES: Final = 1 << 24
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The tree ensemble of a graph.
+
+    Parameters
+    ----------
+    node : onnx.NodeProto
+    compares : {"float32", "float64"}
+        Type of thresholds and sums.
+    input_dtype, integer_dtype : {"float32", "float64"}
+        As in `gpuqs.forest.Forest`.
+    n_features : int or None
+        Number of columns, where the graph says so.
+    link : str
+        What nodes after the ensemble make of the scores.
+    largest_is_class : bool
+        Whether the graph gives the index of the largest score.
+    """
+
+    node: Any
+    compares: str
+    input_dtype: str
+    integer_dtype: str
+    n_features: int | None
+    link: str
+    largest_is_class: bool
+
+    @property
+    def is_classifier(self) -> bool:
+        return self.node.op_type == "TreeEnsembleClassifier"
+
+
+def find_ensemble(model: Any) -> Ensemble:
+    """The one tree ensemble of an ``onnx.ModelProto``, and what surrounds it.
+
+    Raises
+    ------
+    ModelFormatError
+        The graph is damaged.
+    UnsupportedModelError
+        There is none, or several, or nodes that change its input or its scores.
+    """
+    _check_texts(model)
+    graph = model.graph
+    found = [node for node in graph.node if node.op_type.startswith("TreeEnsemble") and node.domain == _ML]
+    if len(found) != 1 or len(model.functions):
+        kinds = sorted({node.op_type for node in graph.node})
+        raise UnsupportedModelError(
+            f"graphs with one tree ensemble are read, and without functions; this one has {len(found)} among "
+            f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; export the trees alone"
+        )
+    node = found[0]
+    if node.op_type not in _OPERATORS:
+        raise UnsupportedModelError(
+            f"operator {node.op_type[:40]!r} is not evaluated, only {' and '.join(_OPERATORS)} are; export "
+            f"with target_opset={{'': 18, '{_ML}': 3}}"
+        )
+    if len(node.input) != 1 or not 1 <= len(node.output) <= 2:
+        raise ModelFormatError(f"{node.op_type} has {len(node.input)} inputs", field="graph")
+    makers = {name: maker for maker in graph.node for name in maker.output if name}
+    dtypes, n_features = _input(graph, node, makers)
+    return Ensemble(node, *dtypes, n_features, *_outputs(graph, node, makers))
+
+
+def _check_texts(model: Any) -> None:
+    """Refuse names that are no UTF-8, which protobuf gives as bytes or not at all."""
+    graph = model.graph
+    try:
+        names = [value.name for of in (graph.input, graph.output, graph.initializer, graph.node) for value in of]
+        for node in graph.node:
+            names += [node.op_type, node.domain, *node.input, *node.output]
+            names += [attribute.name for attribute in node.attribute]
+        names += [model.producer_name, model.producer_version]
+        sound = all(isinstance(name, str) for name in names)
+    except UnicodeDecodeError:
+        sound = False
+    if not sound:
+        raise ModelFormatError("a name is no UTF-8 text: the file is damaged", field="graph")
+
+
+def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, str, str], int | None]:
+    """Types in which the ensemble compares, documents are cast and integers are cast; and the number of columns."""
+    known = {value.name: value.type.tensor_type for value in graph.input}
+    for tensor in graph.initializer:
+        known.pop(tensor.name, None)
+    before = list(_upstream(node.input[0], known, makers))
+    casts = []
+    for maker in reversed(before):
+        if maker.op_type == "Cast" and maker.domain in ("", "ai.onnx"):
+            casts.append(_whole(maker, "to", 0))
+        elif maker.op_type != "Identity" or maker.domain not in ("", "ai.onnx"):
+            raise UnsupportedModelError(
+                f"node {maker.op_type[:40]!r} changes the documents before the trees see them, which is not "
+                "evaluated; export the trees alone, and do that to the documents yourself"
+            )
+    name = _start(before, node.input[0])
+    if len(known) != 1 or name not in known:
+        raise UnsupportedModelError(
+            f"the graph has {len(known)} inputs; one tensor of all features is evaluated: export with "
+            "initial_types=[('X', FloatTensorType([None, n_features]))]"
+        )
+    kind = known[name].elem_type
+    if kind not in _INPUT_TYPES or not {*casts} <= {FLOAT, DOUBLE}:
+        raise UnsupportedModelError(
+            f"input {name[:40]!r} has element type {kind}, and is cast to types {casts}; evaluated are "
+            f"{', '.join(_INPUT_TYPES.values())}, cast to float or double"
+        )
+    chain = [kind, *casts]
+    compares = "float64" if chain[-1] == DOUBLE else "float32"
+    # Through float32 anywhere: documents are rounded to it. Integers are compared as floats.
+    rounded = FLOAT in chain or chain[-1] != DOUBLE
+    cast = "float32" if rounded else "float64"
+    dims = known[name].shape.dim
+    n_features = int(dims[1].dim_value) if len(dims) == 2 and dims[1].dim_value else None
+    if n_features is not None and not 0 < n_features <= _MAX_FEATURES:
+        raise ModelFormatError(f"the input has {n_features} columns", field="graph.input")
+    return (compares, cast, cast), n_features
+
+
+def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
+    """The link that nodes after the ensemble make, and whether they give the index of the largest score."""
+    classifier = node.op_type == "TreeEnsembleClassifier"
+    labels, scores = (node.output[0], node.output[-1]) if classifier else (None, node.output[0])
+    ends = {name: None for name in node.output}
+    links, largest = set(), False
+    for output in graph.output:
+        after = list(_upstream(output.name, ends, makers))
+        end = _start(after, output.name)
+        link = "identity"
+        for maker in reversed(after):
+            link = _after(maker, link, end == labels)
+            if link is None:
+                raise UnsupportedModelError(
+                    f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not "
+                    "evaluated; export the trees alone, or cut the graph after them (onnx.utils.extract_model)"
+                )
+        if end not in ends:
+            raise ModelFormatError(f"{output.name[:40]!r} is not made of what the trees give", field="graph.output")
+        if end == scores and link != "class":
+            links.add(link)
+        largest |= end == scores and link == "class"
+    if len(links) > 1 or not len(graph.output):
+        raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores; one is read: export anew")
+    return links.pop() if links else "identity", largest
+
+
+def _after(maker: Any, link: str, of_labels: bool) -> str | None:
+    """What has become of the scores after one more node: a link, "class", or None where it is not known."""
+    kind, standard = maker.op_type, maker.domain in ("", "ai.onnx")
+    if kind == "ZipMap" and maker.domain == _ML and link != "class" and not of_labels:
+        return link
+    if kind == "Identity" and standard:
+        return link
+    if kind == "Cast" and standard:
+        harmless = (FLOAT, DOUBLE, INT32, INT64, _STRING) if of_labels or link == "class" else (FLOAT, DOUBLE)
+        return link if _whole(maker, "to", 0) in harmless else None
+    if of_labels or link != "identity" or not standard:
+        return None
+    if kind == "ArgMax":
+        last = _whole(maker, "select_last_index", 0)
+        return "class" if _whole(maker, "axis", 0) in (1, -1) and not last else None
+    return _LINKS.get(kind)
+
+
+def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any]) -> Iterator[Any]:
+    """The nodes that make ``name``, from it up to one of ``ends``, each of one input."""
+    for _ in range(len(makers) + 1):
+        if name in ends:
+            return
+        maker = makers.get(name)
+        if maker is None:
+            raise ModelFormatError(f"{name[:40]!r} is made by no node", field="graph")
+        yield maker
+        if len(maker.input) != 1:
+            return
+        name = maker.input[0]
+    raise ModelFormatError("nodes form a cycle", field="graph")
+
+
+def _start(chain: list[Any], name: str) -> str | None:
+    """Where a chain of nodes that makes ``name`` begins; None where its first node has not one input."""
+    if not chain:
+        return name
+    return chain[-1].input[0] if len(chain[-1].input) == 1 else None
+
+
+def _whole(node: Any, name: str, default: int) -> int:
+    """An attribute of a node that is a whole number."""
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), default)
