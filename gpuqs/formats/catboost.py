@@ -68,8 +68,8 @@ _LINKS: Final = {
 #: Losses of several labels that a document may bear at once: their outputs are no classes.
 _MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")
 
-#: Far above any real model; a file may not make us allocate for more.
-_MAX_FEATURES: Final = 1 << 24
+#: Far above any real model; a file may not make us name more columns.
+_MAX_FEATURES: Final = 1 << 20
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 
 
@@ -277,7 +277,9 @@ def _features(info: dict[str, Any], source: str) -> tuple[Tests, int, tuple[str,
                 tests.values[index] = values.tolist()
                 tests.table += [(ONE_HOT, index, value) for value in tests.values[index]]
     seen: set[str] = set()
-    for entry in get(info, "cat_features_hash", list, []):
+    # CatBoost writes null where a model without categories is saved together with a pool.
+    hashes = [] if info.get("cat_features_hash") is None else get(info, "cat_features_hash", list)
+    for entry in hashes:
         code = whole(_feature(entry, "cat_features_hash"), "hash", -_INT32_MAX - 1, 2 * _INT32_MAX + 1)
         text = get(entry, "value", str)
         if text in seen:
@@ -285,9 +287,9 @@ def _features(info: dict[str, Any], source: str) -> tuple[Tests, int, tuple[str,
         seen.add(text)
         tests.texts.setdefault(code % (1 << 32), []).append(text)
     n_features = max(name_of, default=-1) + 1
-    names = tuple(name_of.get(column) or str(column) for column in range(n_features))
-    made_up = all(name == str(column) for column, name in enumerate(names))
-    return tests, n_features, () if made_up else names
+    if all(name in ("", str(column)) for column, name in name_of.items()):  # which CatBoost made up itself
+        return tests, n_features, ()
+    return tests, n_features, tuple(name_of.get(column) or str(column) for column in range(n_features))
 
 
 def _feature(value: Any, field: str) -> dict[str, Any]:

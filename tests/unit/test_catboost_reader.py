@@ -106,6 +106,15 @@ def test_symmetric_trees() -> None:
     assert raw == [2 * s + 100 for s in (11.25, 22.25, 23.25, 12.25, 14.25, 13.25, 11.25)]
 
 
+def test_numeric_model_saved_with_a_pool() -> None:
+    model = small_model()
+    del model["features_info"]["categorical_features"], model["oblivious_trees"][1]
+    without_key = read(model | {"features_info": {"float_features": model["features_info"]["float_features"]}})
+    model["features_info"]["cat_features_hash"] = None
+    X = [[0.4, 0, 0], [0.6, 0, -1]]
+    assert score(read(model), X) == score(without_key, X) == ([2 * 3.25 + 100, 2 * 2.25 + 100], [[2, 0], [1, 0]])
+
+
 def test_symmetric_trees_stay_symmetric() -> None:
     model = small_model()
     model["oblivious_trees"] = [{"splits": [on_float(0, b, i) for i, b in enumerate((0.5, 1.5))] * 2}]
