@@ -166,7 +166,7 @@ class Bench:
         """Time scoring ``n`` documents on the device; microseconds a document."""
         times = self.clock.seconds(self.scoring(placed, n), self.sizes.repeats)
         return self.note(section, times, n, form=placed.form, threads=placed.threads,
-                         tree_blocks=placed.n_blocks, **about)  # fmt: skip
+                         tree_blocks=placed.n_blocks, occupancy=occupancy(self.device, placed), **about)  # fmt: skip
 
     def note(self, section: str, times: list[float], n: int, **about: Any) -> float:
         us = statistics.median(times) / n * 1e6
@@ -291,11 +291,18 @@ class Hardware:
 
 
 def hardware(device: Any) -> Hardware:
-    read = device._cupy.cuda.Device(device.index).attributes
-    return Hardware(
-        clock=read["ClockRate"] * 1e3,
-        bandwidth=2 * read["MemoryClockRate"] * 1e3 * read["GlobalMemoryBusWidth"] / 8,
-    )
+    from gpuqs.arrays_cuda import read_attribute
+
+    clock, memory_clock, bits = (
+        read_attribute(device.index, name) for name in ("ClockRate", "MemoryClockRate", "GlobalMemoryBusWidth")
+    )  # kHz, kHz, bits
+    return Hardware(clock=clock * 1e3, bandwidth=2 * memory_clock * 1e3 * bits / 8)
+
+
+def occupancy(device: Any, placed: Any) -> float:
+    """Share of a multiprocessor's threads that `update_scores` can keep resident, as the driver says."""
+    blocks = device.resident_blocks(*placed.scoring_kernel())
+    return blocks * placed.threads / device.attributes.threads_per_multiprocessor
 
 
 def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: Hardware) -> dict[str, float]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,28 +49,40 @@ class Counters:
 
 @dataclass(frozen=True)
 class Metric:
-    """A profiler's metric: which counter it is, and the factor that makes it one."""
+    """A profiler's metric: which counter it is, and the factor that makes it one. Those of one counter add up."""
 
     counter: str
     factor: float = 1.0
 
 
-#: Nsight Compute's metrics, in base units (`--print-units base`).
+#: Nsight Compute's metrics.
 NCU: dict[str, Metric] = {
-    "gpu__time_duration.sum": Metric("seconds", 1e-9),
+    "gpu__time_duration.sum": Metric("seconds"),
     "lts__t_sector_hit_rate.pct": Metric("l2_hit_rate"),
     "smsp__thread_inst_executed_per_inst_executed.ratio": Metric("warp_efficiency", 100 / 32),
     "sm__warps_active.avg.pct_of_peak_sustained_active": Metric("occupancy"),
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": Metric("bank_conflicts"),
     "smsp__issue_active.avg.pct_of_peak_sustained_active": Metric("issue_utilisation"),
 }
-#: nvprof's; it has no metric for bank conflicts, and no time beside metrics.
+#: nvprof's.
 NVPROF: dict[str, Metric] = {
     "l2_tex_hit_rate": Metric("l2_hit_rate"),
     "warp_execution_efficiency": Metric("warp_efficiency"),
     "achieved_occupancy": Metric("occupancy", 100.0),
     "issue_slot_utilization": Metric("issue_utilisation"),
 }
+NVPROF_EVENTS: dict[str, Metric] = {
+    "shared_ld_bank_conflict": Metric("bank_conflicts"),
+    "shared_st_bank_conflict": Metric("bank_conflicts"),
+}
+
+#: How the tables that are read begin: ncu's, nvprof's of metrics and of events, nvprof's of times.
+HEADERS = ('"ID",', '"Device",', '"Type",', '"Time(%)",')
+#: Both tools' names of units of time. Both scale them, each in its own way.
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+SECONDS |= {"nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1.0}
+#: A number as both tools write it in the C locale.
+NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?\s*%?")
 
 
 def parse_ncu(text: str, kernel: str) -> Counters:
@@ -79,50 +91,87 @@ def parse_ncu(text: str, kernel: str) -> Counters:
     Raises
     ------
     ValueError
-        The kernel is not in it; the profiler's own messages are in the error.
+        The kernel is not in it; the profiler's own messages are in the error. Or a figure is not one.
     """
-    launches = [row for row in _table(text, '"ID"') if _is_launch_of(row["Kernel Name"], kernel)]
-    first = [row for row in launches if row["ID"] == launches[0]["ID"]]
-    return _counters({row["Metric Name"]: row["Metric Value"] for row in first}, NCU, text, kernel)
+    launches = [row for row in _rows(text) if _is_launch_of(row.get("Kernel Name", ""), kernel)]
+    seen = []
+    for row in launches:
+        metric = NCU.get(row["Metric Name"])
+        value = _number(row["Metric Value"])
+        if row["ID"] != launches[0]["ID"] or metric is None or value is None:
+            continue
+        unit = _seconds(row["Metric Unit"]) if metric.counter == "seconds" else 1.0
+        seen.append((metric.counter, value * metric.factor * unit))
+    return _counters(seen, bool(launches), text, kernel)
 
 
 def parse_nvprof(text: str, kernel: str) -> Counters:
-    """Read the output of ``nvprof --csv --metrics``; averages over the launches of ``kernel``.
+    """Read the output of ``nvprof --csv``, with metrics and events, with times, or both after each other.
+
+    Averages over the launches of ``kernel``.
 
     Raises
     ------
     ValueError
         As `parse_ncu`.
     """
-    rows = [row for row in _table(text, '"Device"') if _is_launch_of(row["Kernel"], kernel)]
-    return _counters({row["Metric Name"]: row["Avg"] for row in rows}, NVPROF, text, kernel)
+    metrics, seen, launched, units = {**NVPROF, **NVPROF_EVENTS}, [], False, {}
+    for row in _rows(text):
+        if row.get("Time(%)") == "%":  # the line of units under a table of times
+            units = row
+        if not _is_launch_of(row.get("Kernel", row.get("Name", "")), kernel):
+            continue
+        launched, value = True, _number(row["Avg"])
+        metric = metrics.get(row.get("Metric Name", row.get("Event Name", "")))
+        if metric is not None and value is not None:
+            seen.append((metric.counter, value * metric.factor))
+        elif "Time(%)" in row and value is not None:
+            seen.append(("seconds", value * _seconds(units.get("Avg", ""))))
+    return _counters(seen, launched, text, kernel)
 
 
 def _is_launch_of(signature: str, kernel: str) -> bool:
     return re.search(rf"\b{re.escape(kernel)}\s*(<|\(|$)", signature) is not None
 
 
-def _table(text: str, header: str) -> list[dict[str, str]]:
-    """The CSV table that begins with ``header``, past what the profiler and the program printed before."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith(header)), len(lines))
-    rows = csv.DictReader(io.StringIO("\n".join(line for line in lines[start:] if not line.startswith("=="))))
-    return list(rows)
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    """The rows of every table; not what the profilers and the program print before, between and after."""
+    header: list[str] = []
+    for line in text.splitlines():
+        fields = next(csv.reader([line]), [])
+        if line.startswith(HEADERS):
+            header = fields
+        elif len(fields) == len(header) and not line.startswith("=="):
+            yield dict(zip(header, fields, strict=True))
 
 
-def _counters(values: dict[str, str], metrics: dict[str, Metric], text: str, kernel: str) -> Counters:
-    if not values:
+def _number(text: str) -> float | None:
+    """A figure; None for what stands where there is none: "n/a", "<OVERFLOW>"."""
+    if not re.search(r"\d", text):
+        return None
+    if NUMBER.fullmatch(text.strip()) is None:
+        raise ValueError(f"the profiler reports {text!r}, which is no number in the C locale; set LC_ALL=C")
+    return float(text.strip(" %").replace(",", ""))
+
+
+def _seconds(unit: str) -> float:
+    if unit not in SECONDS:
+        raise ValueError(f"the profiler gives a time in {unit!r}, not in one of {', '.join(SECONDS)}")
+    return SECONDS[unit]
+
+
+def _counters(seen: list[tuple[str, float]], launched: bool, text: str, kernel: str) -> Counters:
+    if not launched:
         said = "\n".join(line for line in text.splitlines() if line.startswith("=="))
         raise ValueError(f"the profiler reports no launch of {kernel}; it says:\n{said[-2000:]}")
-    found = {}
-    for name, metric in metrics.items():
-        number = re.fullmatch(r"([-+.\deE,]+)\s*%?", values.get(name, "").strip())
-        found[metric.counter] = float(number[1].replace(",", "")) * metric.factor if number else None
+    found: dict[str, float] = {}
+    for counter, value in seen:
+        found[counter] = found.get(counter, 0.0) + value
     return Counters(**found)
 
 
-def profiler_command(target: Sequence[str], kernel: str) -> tuple[list[str], Callable[[str, str], Counters]]:
-    """The command that profiles ``target``, and what reads its output.
+def profiler_commands(target: Sequence[str], kernel: str) -> tuple[list[list[str]], Callable[[str, str], Counters]]:
+    """The commands that profile ``target``, and what reads their output, one after the other.
 
     Raises
     ------
@@ -130,21 +179,13 @@ def profiler_command(target: Sequence[str], kernel: str) -> tuple[list[str], Cal
         There is no profiler here.
     """
     if shutil.which("ncu"):
-        chosen = [
-            "ncu",
-            "--csv",
-            "--print-units",
-            "base",
-            "--profile-from-start",
-            "off",
-            "--target-processes",
-            "all",
-        ]
+        chosen = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--target-processes", "all"]
         chosen += ["--kernel-name", f"regex:^{kernel}", "--metrics", ",".join(NCU)]
-        return [*chosen, *target], parse_ncu
+        return [[*chosen, *target]], parse_ncu
     if shutil.which("nvprof"):
-        chosen = ["nvprof", "--csv", "--profile-from-start", "off", "--metrics", ",".join(NVPROF)]
-        return [*chosen, *target], parse_nvprof
+        chosen = ["nvprof", "--csv", "--profile-from-start", "off"]
+        counting = ["--metrics", ",".join(NVPROF), "--events", ",".join(NVPROF_EVENTS)]
+        return [[*chosen, *counting, *target], [*chosen, *target]], parse_nvprof  # counted kernels have no times
     raise FileNotFoundError(
         "neither ncu (Nsight Compute) nor nvprof is on PATH; install the CUDA toolkit's profiler"
     )
@@ -163,16 +204,19 @@ def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, thread
     ]
     for option, value in (("--tree-block", tree_block), ("--threads", threads)):
         target += [option, str(value)] if value else []
-    command, parse = profiler_command(target, kernel)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return parse(done.stdout, kernel)
+    commands, parse = profiler_commands(target, kernel)
+    plain = dict(os.environ, LC_ALL="C")  # figures are written with the locale's points and commas
+    said = [
+        subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain).stdout
+        for command in commands
+    ]
+    return parse("\n".join(said), kernel)
 
 
 def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | None) -> None:
     """What is profiled: one scoring of documents on the device, after one to warm up."""
     for folder in (str(CHECKOUT), str(CHECKOUT / "bench")):
         sys.path.append(folder)
-    from cuda.bindings import runtime
     from gpu_forests import lambdamart_like
 
     from gpuqs.arrays_cuda import cuda_device
@@ -185,11 +229,8 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
     program = engine.prepare(lambdamart_like(trees, leaves, X), "exact")
     documents, sums = device.upload(X), device.empty((len(X), 1), program.values.sum_dtype)
     engine.score(program, documents, sums)
-    runtime.cudaDeviceSynchronize()
-    runtime.cudaProfilerStart()
-    engine.score(program, documents, sums)
-    runtime.cudaDeviceSynchronize()
-    runtime.cudaProfilerStop()
+    with device.profiled():
+        engine.score(program, documents, sums)
 
 
 def draw_figure2(by_leaves: dict[int, dict[int, Counters]], n_documents: int, out: Path) -> None:

@@ -1,5 +1,10 @@
 // Sums over a warp and over a block of threads, in the order of CUB's warp reductions: a fixed order,
 // so the same bits every time.
+//
+//   foreach offset in 1, 2, 4, 8, 16: parallel_lane: value += the value of lane + offset
+//   lane 0 of each warp: scratch[warp] <- value
+//   barrier
+//   thread 0: value += scratch[warp], warp after warp
 #pragma once
 #include "common.cuh"
 

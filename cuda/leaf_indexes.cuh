@@ -1,4 +1,10 @@
 // The mask computation step of paper 000, Algorithm 4: pivots -> leafindexes in shared memory.
+//
+//   parallel_thread foreach word of the tree block's trees: leafindexes[word] <- ones
+//   barrier
+//   parallel_warp foreach column; parallel_lane foreach test up to the pivot (of NaN: each that sends it right):
+//       leafindexes[slot[test]] &= mask[test] (atomic)
+//   barrier
 #pragma once
 #include "common.cuh"
 

@@ -28,7 +28,7 @@ __device__ __forceinline__ double quiet_nan<double>() {
 struct Reading {
     u8 routing;
     const u32* words;
-    int n_words;
+    u32 n_words;
 };
 constexpr u8 ZERO_MISSING = 2, CATEGORICAL = 4, SET_RIGHT = 8, NEGATIVE_FRACTION_IS_ZERO = 16, WHOLE_CODES = 32;
 
@@ -36,10 +36,11 @@ template <class Value>
 __device__ __forceinline__ Value side_of_category(Value x, const Reading& reading) {
     if (x != x) return x;
     const bool above = reading.routing & NEGATIVE_FRACTION_IS_ZERO ? x > Value(-1) : x >= Value(0);
-    bool in_set = above && x < Value(32) * Value(reading.n_words) && reading.n_words > 0;
+    bool in_set = above && x < Value(1u << 31);
     if (in_set) {
-        const int code = static_cast<int>(x);
-        in_set = (reading.words[code / 32] >> (code % 32) & 1) && !(reading.routing & WHOLE_CODES && Value(code) != x);
+        const u32 code = static_cast<u32>(static_cast<int>(x));  // toward zero
+        in_set = code / 32 < reading.n_words && (reading.words[code / 32] >> (code % 32) & 1) &&
+                 !(reading.routing & WHOLE_CODES && Value(code) != x);
     }
     return in_set == static_cast<bool>(reading.routing & SET_RIGHT) ? Value(1) : Value(0);
 }
@@ -62,7 +63,8 @@ transpose(const Input* documents, i64 document_stride, i64 feature_stride, int n
     const int first_column = blockIdx.y * TILE;
     const char* base = reinterpret_cast<const char*>(documents);
     const auto reading = [&](int column) {
-        return Reading{routing[column], set_words + set_offsets[column], set_offsets[column + 1] - set_offsets[column]};
+        const int begin = set_offsets[column];
+        return Reading{routing[column], set_words + begin, static_cast<u32>(set_offsets[column + 1] - begin)};
     };
     if (!BY_ROW) {
         const int document = first_document + threadIdx.x;

@@ -9,6 +9,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -103,24 +104,36 @@ def _count_devices(cupy: Any) -> int:
         ) from error
 
 
-def _read_attributes(index: int, name: str) -> DeviceAttributes:
+def _bindings(name: str) -> Any:
+    """A module of cuda-python: "runtime" or "driver"."""
     try:
-        from cuda.bindings import runtime
+        return import_module(f"cuda.bindings.{name}")
     except ImportError as error:
         raise DeviceError(
             f"GPU scoring needs cuda-python, which cannot be imported ({error}); install it with "
             "pip install 'gpuqs[cuda13]' (or 'gpuqs[cuda12]' for an older driver)"
         ) from error
 
+
+def _checked(result: tuple[Any, ...], what: str) -> Any:
+    """The value of a call into cuda-python, whose first result is its status."""
+    status, *values = result
+    if status != 0:
+        raise DeviceError(f"{what}: {status.name}; look at nvidia-smi")
+    return values[0] if values else None
+
+
+def read_attribute(index: int, attribute: str) -> int:
+    """What a device says of itself; ``attribute`` as in CUDA's ``cudaDevAttr...``."""
+    runtime = _bindings("runtime")
+    kind = getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}")
+    told = runtime.cudaDeviceGetAttribute(kind, index)
+    return int(_checked(told, f"cuda:{index} does not tell its {attribute}"))
+
+
+def _read_attributes(index: int, name: str) -> DeviceAttributes:
     def read(attribute: str) -> int:
-        status, value = runtime.cudaDeviceGetAttribute(
-            getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}"), index
-        )
-        if status != runtime.cudaError_t.cudaSuccess:
-            raise DeviceError(
-                f"cuda:{index} does not tell its {attribute}: {status.name}; look at nvidia-smi"
-            )
-        return int(value)
+        return read_attribute(index, attribute)
 
     return DeviceAttributes(
         name=name,
@@ -155,8 +168,32 @@ class CudaDevice:
     def __repr__(self) -> str:
         return f"<cuda:{self.index}: {self.attributes.name}>"
 
-    def active(self) -> Any:
-        return self._cupy.cuda.Device(self.index)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return cuda_device, (self.index,)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        cuda = self._cupy.cuda
+        with cuda.Device(self.index):
+            if not self._is_capturing():
+                yield
+                return
+            allocate = cuda.get_allocator()
+
+            def allocate_for_good(n_bytes: int) -> Any:
+                memory = allocate(n_bytes)
+                self._captured.append(memory)
+                return memory
+
+            with cuda.using_allocator(allocate_for_good):
+                yield
+
+    def _is_capturing(self) -> bool:
+        return self._cupy.cuda.get_current_stream().is_capturing()
+
+    def retain(self, used: Any) -> None:
+        if self._is_capturing():
+            self._captured.append(used)
 
     def holds(self, array: Any) -> bool:
         return isinstance(array, self._cupy.ndarray)
@@ -167,10 +204,7 @@ class CudaDevice:
         return copy
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
-        array = self._cupy.empty(shape, dtype)
-        if self._cupy.cuda.get_current_stream().is_capturing():
-            self._captured.append(array)  # a captured graph uses it at every replay
-        return array
+        return self._cupy.empty(shape, dtype)
 
     def kernel(self, file: str, name: str) -> Any:
         found = self._kernels.get((file, name))
@@ -182,6 +216,37 @@ class CudaDevice:
             )
             found = self._kernels[file, name] = module.get_function(name)
         return found
+
+    def resident_blocks(self, kernel: Any, threads: int, shared: int) -> int:
+        """Thread blocks of a kernel that the driver lets run at once on one multiprocessor.
+
+        Parameters
+        ----------
+        kernel : cupy.RawKernel
+            One of `kernel`'s.
+        threads : int
+            Threads per block.
+        shared : int
+            Bytes of dynamic shared memory per block.
+        """
+        driver = _bindings("driver")
+        with self.active():
+            function = driver.CUfunction(kernel.kernel.ptr)
+            counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared)
+        return _checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}")
+
+    @contextlib.contextmanager
+    def profiled(self) -> Iterator[None]:
+        """What is queued inside is what a profiler sees that records on request; waits for it."""
+        runtime = _bindings("runtime")
+        with self.active():
+            self.wait()
+            _checked(runtime.cudaProfilerStart(), "the profiler does not start")
+            try:
+                yield
+                self.wait()
+            finally:
+                _checked(runtime.cudaProfilerStop(), "the profiler does not stop")
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         import cupyx

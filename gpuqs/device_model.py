@@ -49,6 +49,10 @@ class DeviceModel:
         self._programs: dict[tuple[str, int, int], GpuProgram] = {}
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Device memory stays behind; unpickling looks for the device, and tells where there is none.
+        return DeviceModel, (self.forest, self.device)
+
     def __repr__(self) -> str:
         return f"<gpuqs.DeviceModel: {self.forest.source}, {self.forest.n_trees:,} trees on {self.device!r}>"
 
@@ -78,7 +82,7 @@ class DeviceModel:
             Where the answer goes: C order, on X's side, the shape and type given below.
         precision : {"exact", "fast"}
             "exact": leaf values in the source library's type, summed in a fixed order: the same
-            bits every time, within n_trees ulps of the largest partial sum of the CPU's.
+            bits every time, within n_trees ulps of the largest partial sum (in either order) of the CPU's.
             "fast": the bits of every other engine's "fast".
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction.
@@ -95,6 +99,10 @@ class DeviceModel:
             ``X`` or ``out`` has the wrong shape or type, or lies on another device.
         """
         check_options(self.forest, output, precision)
+        if output == "class" and class_labels(self.forest).dtype.kind not in "biuf":
+            raise InputError(
+                "the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'"
+            )
         program = self._program(precision, trees)
         with self.device.active():
             documents = self.device.adopt(X)
@@ -172,16 +180,12 @@ class DeviceModel:
         raw = self.device.empty((answer.shape[0], self.forest.n_outputs), np.dtype(forest.values.score_dtype))
         self._score(forest, documents, raw, "raw")
         if answer.shape[0]:
+            self.device.retain(self._labels)
             answer[...] = self._labels[class_numbers(self.forest, raw, forest.n_trees)]
 
     @cached_property
     def _labels(self) -> Any:
-        labels = class_labels(self.forest)
-        if labels.dtype.kind not in "biuf":
-            raise InputError(
-                "the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'"
-            )
-        return self.device.upload(labels)
+        return self.device.upload(class_labels(self.forest))
 
     def _check(self, documents: Any) -> Any:
         if documents.ndim != 2 or documents.shape[1] != self.forest.n_features:

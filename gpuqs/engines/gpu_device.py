@@ -46,7 +46,14 @@ class GpuDevice(Protocol):
     scratch_bytes: int
 
     def active(self) -> AbstractContextManager[Any]:
-        """Make it the device that the calls below, and launches, go to."""
+        """Make it the device that the calls below, and launches, go to.
+
+        While the current stream is captured, all memory that is allocated inside stays: the graph
+        uses it at every replay.
+        """
+
+    def retain(self, used: Any) -> None:
+        """Keep ``used`` for good if the current stream is being captured, as `active` does with memory."""
 
     def holds(self, array: Any) -> bool:
         """Whether an array lies in the device's memory."""

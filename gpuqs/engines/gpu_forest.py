@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.engines import gpu_kernels
-from gpuqs.engines.gpu_device import GpuDevice
+from gpuqs.engines.gpu_device import GpuDevice, Kernel
 from gpuqs.engines.occupancy import SUM_BYTES, choose_plan, shared_bytes, threads_per_block
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
@@ -36,6 +36,8 @@ from gpuqs.layout.word_tuples import (
 TILE = 32
 #: Bytes of dynamic shared memory that a kernel may have without opting in.
 SHARED_WITHOUT_ASKING = 48 << 10
+#: Thread blocks that a grid may have along its second and third axis.
+MAX_GRID = 65_535
 #: Documents of a chunk, at least (a few tiles), and at most (what 32-bit indices count).
 MIN_CHUNK, MAX_CHUNK = 1024, 1 << 24
 
@@ -140,7 +142,14 @@ class GpuForest:
             )
         max_trees = self.settings.tree_block or plan.max_trees
         blocks = cut_tree_blocks(words, max_trees, min(plan.max_slots, MAX_SLOTS))
-        return build_word_tuples(forest, blocks, bits)
+        layout = build_word_tuples(forest, blocks, bits)
+        for what, n in (("tree blocks", layout.n_blocks), ("tiles of columns", -(-len(layout.columns) // TILE))):
+            if n > MAX_GRID:
+                raise DeviceError(
+                    f"the forest makes {n:,} {what}, more than the {MAX_GRID:,} of one launch; "
+                    "score on the CPU with engine='auto'"
+                )
+        return layout
 
     def _upload(self, layout: WordLayout, forest: Forest) -> None:
         up = self.device.upload
@@ -224,6 +233,8 @@ class GpuForest:
 
     def _pivots(self, documents: Any) -> Iterator[tuple[slice, Any]]:
         """Chunk by chunk: the chunk, and the pivots [block, document, column] of its documents."""
+        if documents.dtype.kind in "iub" and self.integer_dtype != self.input_dtype == "float32":
+            documents = documents.astype(self.integer_dtype)  # rounded twice, as by the source library
         value = self._value_dtype(documents.dtype)
         step = self._chunk_documents(value)
         for start in range(0, documents.shape[0], step):
@@ -240,9 +251,9 @@ class GpuForest:
 
     def _value_dtype(self, given: np.dtype) -> np.dtype:
         """The type in which documents of a type are tested, as the source library casts them."""
-        if given.kind in "iub":
-            return np.dtype(self.integer_dtype)
-        return np.dtype(np.float32) if self.input_dtype == "float32" else np.dtype(given)
+        if self.input_dtype == "float32":
+            return np.dtype(np.float32)
+        return np.dtype(self.integer_dtype) if given.kind in "iub" else np.dtype(given)
 
     def _chunk_documents(self, value: np.dtype) -> int:
         per_document = self.n_columns * value.itemsize + self.n_blocks * (
@@ -286,21 +297,29 @@ class GpuForest:
             shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize,
         )
 
-    def _update(self, pivots: Any, n: int, partial: Any) -> None:
+    def scoring_kernel(self) -> tuple[Kernel, int, int]:
+        """The kernel that sums leaf values, its threads per block, its bytes of shared memory per block."""
+        file, name, _, shared = self._scoring()
+        return self._kernel(file, name, shared), self.threads, shared
+
+    def _scoring(self) -> tuple[str, str, int, int]:
+        """File and name of the kernel that sums leaf values, documents and shared memory of its blocks."""
         leaf = self.values.value.dtype
-        if self.n_outputs == 1:
-            together = self.settings.documents_per_block
-            name = gpu_kernels.update_scores(self.form, self.pivot_dtype, leaf, together)
-            shared = shared_bytes(self.max_slots, self._word_bytes, together, self.threads)
-            self._launch("update_scores.cu", name, n, together, shared, pivots, (self.leaf_value, partial))
-            return
-        name = gpu_kernels.update_outputs(self.form, self.pivot_dtype, leaf)
-        width = self.values.value.shape[1]
-        arguments = (self.leaf_value, np.int32(width), np.int32(self.n_outputs), self.output_offsets)
-        shared = self.max_slots * self._word_bytes
-        self._launch(
-            "update_outputs.cu", name, n, 1, shared, pivots, (*arguments, self.output_trees, partial)
-        )
+        if self.n_outputs > 1:
+            name = gpu_kernels.update_outputs(self.form, self.pivot_dtype, leaf)
+            return "update_outputs.cu", name, 1, self.max_slots * self._word_bytes
+        together = self.settings.documents_per_block
+        name = gpu_kernels.update_scores(self.form, self.pivot_dtype, leaf, together)
+        shared = shared_bytes(self.max_slots, self._word_bytes, together, self.threads)
+        return "update_scores.cu", name, together, shared
+
+    def _update(self, pivots: Any, n: int, partial: Any) -> None:
+        file, name, together, shared = self._scoring()
+        of_outputs: tuple = ()
+        if self.n_outputs > 1:
+            width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)
+            of_outputs = (width, n_outputs, self.output_offsets, self.output_trees)
+        self._launch(file, name, n, together, shared, pivots, (self.leaf_value, *of_outputs, partial))
 
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
         name = gpu_kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype)
@@ -311,15 +330,19 @@ class GpuForest:
             n = chunk.stop - chunk.start
             self._launch("exit_leaves.cu", name, n, 1, self.max_slots * self._word_bytes, pivots, arguments)
 
-    def _launch(
-        self, file: str, name: str, n: int, together: int, shared: int, pivots: Any, arguments: tuple
-    ) -> None:
-        """Launch one thread block for each tree block and ``together`` documents."""
+    def _kernel(self, file: str, name: str, shared: int) -> Kernel:
+        """A kernel that may have ``shared`` bytes of shared memory a block."""
         kernel = self.device.kernel(file, name)
         if shared > SHARED_WITHOUT_ASKING:
             # All there is, so that threads with other programs never lower it under this launch.
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
-        kernel(
+        return kernel
+
+    def _launch(
+        self, file: str, name: str, n: int, together: int, shared: int, pivots: Any, arguments: tuple
+    ) -> None:
+        """Launch one thread block for each tree block and ``together`` documents."""
+        self._kernel(file, name, shared)(
             (-(-n // together), self.n_blocks),
             (self.threads,),
             (pivots, np.int32(n), np.int32(self.n_columns), *self.mask_arguments, *arguments),

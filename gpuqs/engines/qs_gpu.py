@@ -37,13 +37,13 @@ class GpuProgram(Program):
 
     def on(self, device: GpuDevice) -> GpuForest:
         """The forest on a device; the first call there copies it and waits for the copy."""
-        found = self._on.get(device.key)
-        if found is not None:
-            return found
-        with self._lock:
-            if device.key not in self._on:
-                self._on[device.key] = GpuForest(device, self.forest, self.ranges, self.values, self.settings)
-            return self._on[device.key]
+        if device.key not in self._on:
+            with self._lock:
+                if device.key not in self._on:
+                    self._on[device.key] = GpuForest(device, self.forest, self.ranges, self.values, self.settings)
+        placed = self._on[device.key]
+        device.retain(placed)
+        return placed
 
     def __reduce__(self) -> tuple:
         # Device memory stays behind: the copy goes to its devices anew.
@@ -86,8 +86,8 @@ class QsGpu(Engine):
             n_tuples = count_tuples(forest, number_leaves(forest), 32)
             if n_tuples > MAX_TUPLES_PER_NODE * forest.n_nodes:
                 return f"its trees are long chains: {n_tuples:,} tuples for {forest.n_nodes:,} nodes"
-        if max(n_tuples, forest.leaf_value.size) >= 1 << 31:
-            return "it may have more tuples or leaf values than 32-bit indices count"
+        if max(n_tuples, forest.leaf_value.size, forest.category_words.size) >= 1 << 31:
+            return "it may have more tuples, leaf values or words of category sets than 32-bit indices count"
         return None
 
     def prepare(self, forest: Forest, precision: str) -> GpuProgram:

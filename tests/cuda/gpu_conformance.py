@@ -63,6 +63,7 @@ CASES = [
     Case("float32 forest, float64 documents", {"sum_dtype": "float32", "input_dtype": "float32"}),
     Case("category sets", {"categorical": 0.5, "max_leaves": 40}),
     Case("category sets, float32 documents", {"categorical": 0.5, "max_leaves": 40}, dtype=np.float32),
+    Case("category sets alone, float32 forest", {"categorical": 1.0, "input_dtype": "float32"}),
     Case("base score last, averages", {"base_first": False, "average": True}),
     *(Case(f"{n} documents", {"max_leaves": 33}, n_documents=n) for n in (0, 1, 31, 32)),
 ]

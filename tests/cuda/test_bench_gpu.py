@@ -15,6 +15,7 @@ import pytest
 from emulation.device import EmulatedDevice
 
 from gpuqs.arrays_cuda import cuda_device
+from gpuqs.engines.occupancy import resident_blocks
 from gpuqs.errors import DeviceError
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -43,6 +44,13 @@ class FakeClock:
         into.append(1e-3)
 
 
+def computed_occupancy(device: EmulatedDevice, placed) -> float:
+    """By arithmetic, where there is no driver to ask."""
+    _, threads, shared = placed.scoring_kernel()
+    blocks = resident_blocks(device.attributes, threads, 32, shared)
+    return blocks * threads / device.attributes.threads_per_multiprocessor
+
+
 def make_bench(deadline: float = float("inf")) -> gpu.Bench:
     X = np.random.default_rng(0).normal(size=(300, 9)).astype(np.float32)
     return gpu.Bench(EmulatedDevice(), FakeClock(), SMALL, X, deadline, has_cpu=False)
@@ -51,6 +59,7 @@ def make_bench(deadline: float = float("inf")) -> gpu.Bench:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 def test_every_section_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setattr(gpu, "hardware", lambda device: gpu.Hardware(1e9, 1e12))
+    monkeypatch.setattr(gpu, "occupancy", computed_occupancy)
     bench = make_bench()
     gpu.run(bench)
     sections = {row["section"] for row in bench.rows}
@@ -61,6 +70,7 @@ def test_every_section_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         "transpose", "find_false_nodes", "update_scores"
     }  # fmt: skip
     assert next(r for r in bench.rows if r["section"] == "sizes")["us_per_document"] == pytest.approx(20.0)
+    assert all(0 < row["occupancy"] <= 1 for row in bench.rows if row["section"] == "grid")
     assert "exit leaves and fast sums equal" in capsys.readouterr().out
 
 

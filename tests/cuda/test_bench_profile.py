@@ -1,8 +1,12 @@
-"""What is read from the profilers' output; the lines have the tools' own format, the figures are made up."""
+"""What is read from the profilers' output: lines as in published recordings of both tools, with made-up figures.
+
+Of nvprof's table of events no recording was found; its columns here are those of its tables of metrics.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -22,10 +26,8 @@ def load():
 
 profile = load()
 
-NCU_HEADER = (
-    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
-    '"Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
-)
+KERNEL = "void update_scores<unsigned int, (bool)1, unsigned short, double, double, 1>(const T3 *, int)"
+OTHER = "void transpose<float, float, (bool)1>(const T1 *, long long)"
 
 
 def ncu_row(launch: int, kernel: str, metric: str, unit: str, value: str) -> str:
@@ -35,40 +37,75 @@ def ncu_row(launch: int, kernel: str, metric: str, unit: str, value: str) -> str
     return f'{place}"Command line profiler metrics","{metric}","{unit}","{value}"'
 
 
-KERNEL = "void update_scores<unsigned int, (bool)1, unsigned short, double, double, 1>(const T3 *, int)"
 NCU = "\n".join(
     [
         "==PROF== Connected to process 71 (/usr/bin/python3.11)",
         '==PROF== Profiling "update_scores" - 0: 0%....50%....100% - 2 passes',
+        "what the program prints",
         "==PROF== Disconnected from process 71",
-        NCU_HEADER,
-        ncu_row(
-            0,
-            "void transpose<float, float, (bool)1>(const T1 *, long long)",
-            "gpu__time_duration.sum",
-            "ns",
-            "1",
-        ),
+        "==WARNING== Found outstanding GPU clock reset, trying to revert...Success.",
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
+        '"Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"',
+        ncu_row(0, OTHER, "gpu__time_duration.sum", "ns", "1"),
         ncu_row(3, KERNEL, "gpu__time_duration.sum", "ns", "1,250,000"),
+        ncu_row(3, KERNEL, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "", "4,096"),
         ncu_row(3, KERNEL, "lts__t_sector_hit_rate.pct", "%", "97.50"),
-        ncu_row(3, KERNEL, "smsp__thread_inst_executed_per_inst_executed.ratio", "", "24"),
         ncu_row(3, KERNEL, "sm__warps_active.avg.pct_of_peak_sustained_active", "%", "88.12"),
-        ncu_row(3, KERNEL, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "", "4096"),
-        ncu_row(3, KERNEL, "smsp__issue_active.avg.pct_of_peak_sustained_active", "%", "n/a"),
+        ncu_row(3, KERNEL, "smsp__issue_active.avg.pct_of_peak_sustained_active", "", "n/a"),
+        ncu_row(3, KERNEL, "smsp__thread_inst_executed_per_inst_executed.ratio", "", "24"),
         ncu_row(7, KERNEL, "gpu__time_duration.sum", "ns", "9"),
     ]
 )
+#: Of older versions: other columns, other names of units.
+OLD_NCU = "\n".join(
+    [
+        "==PROF== Connected to process 20798 (/usr/bin/python3.8)",
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","Kernel Time","Context","Stream",'
+        '"Section Name","Metric Name","Metric Unit","Metric Value"',
+        *(
+            f'"0","20798","python3.8","127.0.0.1","{KERNEL}","2024-Nov-13 18:14:36","1","7",'
+            f'"Command line profiler metrics","{metric}","{unit}","{value}"'
+            for metric, unit, value in [
+                ("gpu__time_duration.sum", "nsecond", "152192"),
+                ("lts__t_sector_hit_rate.pct", "%", "100"),
+            ]
+        ),
+    ]
+)
+
+
+def nvprof_row(metric: str, description: str, average: str) -> str:
+    return f'"Tesla V100-PCIE-16GB (0)","{KERNEL}",1,"{metric}","{description}",{average},{average},{average}'
+
+
 NVPROF = "\n".join(
     [
-        "==512== NVPROF is profiling process 512, command: python bench/profile.py target",
-        "==512== Profiling application: python bench/profile.py target",
-        "==512== Profiling result:",
-        "==512== Metric result:",
+        "==22725== NVPROF is profiling process 22725, command: python bench/profile.py target",
+        "==22725== Some kernel(s) will be replayed on device 0 in order to collect all events/metrics.",
+        "==22725== Profiling application: python bench/profile.py target",
+        "==22725== Profiling result:",
+        "==22725== Event result:",
+        '"Device","Kernel","Invocations","Event Name","Min","Max","Avg","Total"',
+        f'"Tesla V100-PCIE-16GB (0)","{KERNEL}",1,"shared_ld_bank_conflict",40,40,40,40',
+        f'"Tesla V100-PCIE-16GB (0)","{KERNEL}",1,"shared_st_bank_conflict",2,2,2,2',
+        "",
+        "==22725== Metric result:",
         '"Device","Kernel","Invocations","Metric Name","Metric Description","Min","Max","Avg"',
-        f'"GPU (0)","{KERNEL}",1,"l2_tex_hit_rate","L2 Cache Hit Rate",95.250000%,95.250000%,95.250000%',
-        f'"GPU (0)","{KERNEL}",1,"warp_execution_efficiency","Warp Execution Efficiency",81.5%,81.5%,81.5%',
-        f'"GPU (0)","{KERNEL}",1,"achieved_occupancy","Achieved Occupancy",0.912000,0.912000,0.912000',
-        f'"GPU (0)","{KERNEL}",1,"issue_slot_utilization","Issue Slot Utilization",42.00%,42.00%,42.00%',
+        nvprof_row("l2_tex_hit_rate", "L2 Cache Hit Rate", "95.250000%"),
+        nvprof_row("warp_execution_efficiency", "Warp Execution Efficiency", "81.500000%"),
+        nvprof_row("achieved_occupancy", "Achieved Occupancy", "0.912000"),
+        nvprof_row("issue_slot_utilization", "Issue Slot Utilization", "42.000000%"),
+    ]
+)
+NVPROF_TIMES = "\n".join(
+    [
+        "==512== NVPROF is profiling process 512, command: python bench/profile.py target",
+        "==512== Profiling result:",
+        '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"',
+        ",%,ms,,us,us,us,",
+        f'"GPU activities",91.250000,1.250000,1,1250.000000,1250.000000,1250.000000,"{KERNEL}"',
+        f'"GPU activities",8.750000,0.119863,1,119.863000,119.863000,119.863000,"{OTHER}"',
+        '"API calls",78.020031,7.570567,11,688.233447,684.120984,693.194046,"cuLaunchKernel"',
     ]
 )
 
@@ -81,11 +118,35 @@ def test_ncu() -> None:
     assert profile.parse_ncu(NCU, "transpose").seconds == pytest.approx(1e-9)
 
 
+def test_ncu_of_older_versions() -> None:
+    seen = profile.parse_ncu(OLD_NCU, "update_scores")
+    assert (seen.seconds, seen.l2_hit_rate) == (pytest.approx(152192e-9), 100.0)
+
+
+def test_ncu_that_scales_its_units() -> None:
+    seen = profile.parse_ncu(NCU.replace('"ns","1,250,000"', '"us","1,250.00"'), "update_scores")
+    assert seen.seconds == pytest.approx(1.25e-3)
+    with pytest.raises(ValueError, match="a time in 'hour'"):
+        profile.parse_ncu(NCU.replace('"ns"', '"hour"'), "update_scores")
+
+
+@pytest.mark.parametrize("figure", ["97,50", "27.595.520"])
+def test_figures_of_other_locales_are_refused(figure: str) -> None:
+    with pytest.raises(ValueError, match="LC_ALL=C"):
+        profile.parse_ncu(NCU.replace("97.50", figure), "update_scores")
+
+
 def test_nvprof() -> None:
-    seen = profile.parse_nvprof(NVPROF, "update_scores")
+    seen = profile.parse_nvprof(f"{NVPROF}\n{NVPROF_TIMES}", "update_scores")
     assert (seen.l2_hit_rate, seen.warp_efficiency, seen.issue_utilisation) == (95.25, 81.5, 42.0)
     assert seen.occupancy == pytest.approx(91.2)
-    assert (seen.seconds, seen.bank_conflicts) == (None, None)
+    assert (seen.seconds, seen.bank_conflicts) == (pytest.approx(1.25e-3), 42)
+    assert profile.parse_nvprof(NVPROF, "update_scores").seconds is None
+
+
+def test_nvprof_figures_that_are_none() -> None:
+    text = NVPROF.replace("95.250000%", "<OVERFLOW>")
+    assert profile.parse_nvprof(text, "update_scores").l2_hit_rate is None
 
 
 @pytest.mark.parametrize("parse", [profile.parse_ncu, profile.parse_nvprof])
@@ -98,16 +159,30 @@ def test_a_kernel_that_is_not_there(parse, kernel: str) -> None:
     assert "ERR_NVGPUCTRPERM" in str(told.value)
 
 
-def test_the_command_takes_the_profiler_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    for there, parser in (("ncu", profile.parse_ncu), ("nvprof", profile.parse_nvprof)):
-        monkeypatch.setattr(
-            profile.shutil, "which", lambda name, there=there: name if name == there else None
-        )
-        command, parse = profile.profiler_command(["python", "x.py"], "update_scores")
-        assert (command[0], command[-2:], parse) == (there, ["python", "x.py"], parser)
+def test_the_commands_take_the_profiler_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, parser, n_commands in (("ncu", profile.parse_ncu, 1), ("nvprof", profile.parse_nvprof, 2)):
+        monkeypatch.setattr(profile.shutil, "which", lambda name, there=there: name if name == there else None)
+        commands, parse = profile.profiler_commands(["python", "x.py"], "update_scores")
+        assert (len(commands), parse) == (n_commands, parser)
+        for command in commands:
+            assert (command[0], command[-2:]) == (there, ["python", "x.py"])
     monkeypatch.setattr(profile.shutil, "which", lambda name: None)
     with pytest.raises(FileNotFoundError, match="Nsight Compute"):
-        profile.profiler_command([], "update_scores")
+        profile.profiler_commands([], "update_scores")
+
+
+def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A script in place of ncu: it is given the kernel, and the C locale, and its output is read."""
+    recorded = tmp_path / "recorded.csv"
+    recorded.write_text(NCU)
+    ncu = tmp_path / "ncu"
+    ncu.write_text(f'#!/bin/sh\ntest "$LC_ALL" = C && echo "$@" > {tmp_path}/given && cat {recorded}\n')
+    ncu.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert profile.profile("update_scores", 100, 32, 50, 256).l2_hit_rate == 97.5
+    given = (tmp_path / "given").read_text()
+    assert "regex:^update_scores" in given
+    assert "target --trees 100 --leaves 32 --tree-block 50 --threads 256" in given
 
 
 def test_figure_2_is_drawn(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import nvrtc_build
 import pytest
 
 from gpuqs.engines.gpu_kernels import compile_options, every_kernel, register_budget, source
 
 MISSING = nvrtc_build.why_not()
+if MISSING is not None and os.environ.get("GPUQS_GATE") == "required":
+    raise RuntimeError(MISSING)
 needs_nvrtc = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 

@@ -13,6 +13,7 @@ from gpu_conformance import CASES, Case, check, expected
 from gpuqs.arrays_cuda import CudaDevice, cuda_device
 from gpuqs.device_model import DeviceModel
 from gpuqs.engines.gpu_forest import Settings
+from gpuqs.engines.occupancy import resident_blocks
 from gpuqs.engines.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
 
@@ -55,6 +56,12 @@ def cupy():
     return pytest.importorskip("cupy")
 
 
+def make_small(dtype: type):
+    rng = np.random.default_rng(20)
+    forest = random_forest(rng, max_leaves=32)
+    return forest, probing_documents(rng, forest, 33, dtype)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equals_reference(device: TestedDevice, case: Case) -> None:
     check(device, *case.make(), case.settings)
@@ -83,15 +90,42 @@ def test_the_device_and_the_emulation_give_the_same_bits(device: TestedDevice) -
     np.testing.assert_array_equal(ours.exact, theirs.exact)
 
 
-def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice) -> None:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("this PyTorch has no CUDA")
+ON_DEVICE = {
+    "torch": lambda torch, X: torch.from_numpy(X).cuda(),
+    "jax": lambda jax, X: jax.device_put(X, jax.devices("gpu")[0]),
+    "numba.cuda": lambda cuda, X: cuda.to_device(X),
+}
+
+
+@pytest.mark.parametrize("library", ON_DEVICE)
+def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice, cupy, library: str) -> None:
+    module = pytest.importorskip(library)
+    forest, documents = make_small(np.float32)
+    try:
+        X = ON_DEVICE[library](module, documents)
+    except (RuntimeError, AssertionError) as error:
+        pytest.skip(f"this {library} has no CUDA: {error}")
+    scores = DeviceModel(forest, device).predict(X, "leaf")
+    assert type(scores) is type(X)
+    np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(scores)), expected(forest, documents).leaves)
+
+
+@pytest.mark.parametrize("case", CASES[:5], ids=lambda case: case.name)
+def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) -> None:
+    forest, _ = case.make()
+    with device.active():
+        placed = QsGpu(lambda: device, case.settings).prepare(forest, "exact").on(device)
+        kernel, threads, shared = placed.scoring_kernel()
+        registers, static = kernel.num_regs, kernel.shared_size_bytes
+    by_driver = device.resident_blocks(kernel, threads, shared)
+    assert by_driver == resident_blocks(device.attributes, threads, registers, shared + static)
+
+
+def test_a_profiler_is_started_and_stopped(device: TestedDevice) -> None:
     forest, documents = CASES[0].make()
-    X = torch.from_numpy(documents).cuda()
-    scores = DeviceModel(forest, device).predict(X, "raw")
-    assert isinstance(scores, torch.Tensor)
-    assert scores.device == X.device
+    with device.profiled():
+        got = DeviceModel(forest, device).predict(documents, "leaf")
+    np.testing.assert_array_equal(got, expected(forest, documents).leaves)
 
 
 def test_no_memory_is_lost_over_ten_thousand_predicts(device: TestedDevice, cupy) -> None:
@@ -141,24 +175,28 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     assert failed == []
 
 
-def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy) -> None:
+@pytest.mark.parametrize("link", ["identity", "sigmoid"])
+def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy, link: str) -> None:
     rng = np.random.default_rng(22)
-    forest = random_forest(rng, max_leaves=40)
+    forest = random_forest(rng, max_leaves=40, link=link)
     model = DeviceModel(forest, device)
     first, second = (probing_documents(rng, forest, 64) for _ in range(2))
     X, out = cupy.asarray(first), cupy.empty(64)
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        model.predict(X, "raw", out=out)  # copies the model, and leaves scratch in the pool
+        model.predict(X, out=out)  # copies the model, and leaves scratch in the pool
         stream.synchronize()
         stream.begin_capture()
-        model.predict(X, "raw", out=out)
+        model.predict(X, out=out)
         graph = stream.end_capture()
-        for documents in (second, first):
+        wanted = [cupy.asnumpy(model.predict(cupy.asarray(documents))) for documents in (second, first)]
+        del model  # nothing that the graph uses goes with it
+        others = [cupy.full(size, 7, np.uint8) for size in (1 << np.arange(9, 24)).tolist()]
+        for documents, want in zip((second, first), wanted, strict=True):
             X.set(documents)
             graph.launch(stream)
             stream.synchronize()
-            want = expected(forest, documents)
-            assert np.abs(cupy.asnumpy(out) - want.exact[:, 0]).max() <= want.bound
+            np.testing.assert_array_equal(cupy.asnumpy(out), want)
+        assert all((other == 7).all() for other in others)
 
 
 def test_predict_on_the_device_does_not_wait_for_it(device: TestedDevice, cupy) -> None:

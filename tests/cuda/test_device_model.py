@@ -83,16 +83,46 @@ def test_leaves_and_values_of_each_tree(device: EmulatedDevice, on_device: bool)
         np.testing.assert_array_equal(values, at if forest.vector_leaves else at[:, :, 0])
 
 
+CLASSIFIERS = [
+    {"link": "sigmoid"},
+    {"link": "sigmoid", "classes": (False, True), "class_rule": "raw"},
+    {"link": "hinge", "classes": (-1.5, 2.5), "class_rule": "raw_or_zero"},
+    {"link": "softmax", "n_outputs": 3, "classes": (7, 5, 9)},
+    {"link": "softmax", "n_outputs": 3, "class_rule": "raw", "sum_dtype": "float32"},
+    {"classes": (3, 4), "n_outputs": 2, "vector_leaves": True, "average": True},
+    {"link": "sigmoid", "n_outputs": 4},
+]
+
+
 @pytest.mark.parametrize("on_device", [True, False])
-def test_classes(device: EmulatedDevice, on_device: bool) -> None:
-    for fields in ({"link": "sigmoid"}, {"link": "softmax", "n_outputs": 3, "classes": (7, 5, 9)}):
-        forest, documents = make(**fields)
-        X = device.from_host(documents) if on_device else documents
-        got = DeviceModel(forest, device).predict(X, "class")
+@pytest.mark.parametrize("fields", CLASSIFIERS)
+def test_classes(device: EmulatedDevice, fields: dict, on_device: bool) -> None:
+    forest, documents = make(**fields)
+    X = device.from_host(documents) if on_device else documents
+    model = DeviceModel(forest, device)
+    for options in ({}, {"precision": "fast"}, {"precision": "fast", "trees": slice(3, 9)}):
+        got, want = model.predict(X, "class", **options), Model(forest).predict(documents, "class", **options)
         assert isinstance(got, DeviceArray) == on_device
-        np.testing.assert_array_equal(got, Model(forest).predict(documents, "class"))
+        assert got.dtype == want.dtype
+        assert len(np.unique(want)) > 1
+        np.testing.assert_array_equal(got, want)
+        out = device.empty(want.shape, want.dtype) if on_device else np.empty_like(want)
+        assert model.predict(X, "class", out=out, **options) is out
+        np.testing.assert_array_equal(out, want)
+    assert model.predict(X[:0], "class").shape == (0, *want.shape[1:])
+
+
+def test_class_labels_that_no_gpu_holds(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     forest, documents = make(link="sigmoid", classes=("no", "yes"))
-    with pytest.raises(InputError, match="class labels are texts"):
+    monkeypatch.setattr(device, "empty", None)  # before memory of a type that the device lacks is asked for
+    for X in (documents, device.from_host(documents)):
+        with pytest.raises(InputError, match="class labels are texts"):
+            DeviceModel(forest, device).predict(X, "class")
+
+
+def test_classes_are_for_classifiers(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    with pytest.raises(ValueError, match="is for classifiers"):
         DeviceModel(forest, device).predict(documents, "class")
 
 
@@ -159,9 +189,20 @@ def test_the_model_is_copied_to_the_device_once(device: EmulatedDevice) -> None:
     program = model._program("exact", None)
     model.predict(documents)
     placed = program.on(device)
-    model.predict(documents)
+    want = model.predict(documents)
     assert program.on(device) is placed
     assert pickle.loads(pickle.dumps(program))._on == {}
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(documents), want)
+
+
+def test_a_model_pickles_after_it_was_on_a_device(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    model = Model(forest)
+    want = model.to(device).predict(documents, "raw", precision="fast")
+    assert model.to(device) is model.to(device)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(documents, "raw", precision="fast"), want)
+    np.testing.assert_array_equal(again.to(device).predict(documents, "raw", precision="fast"), want)
 
 
 @pytest.mark.parametrize("on_device", [True, False])

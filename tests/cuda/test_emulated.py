@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from emulation.device import EmulatedDevice
 from emulation.module import ORDERS
-from forests import probing_documents, random_forest
+from forests import forest_of_stumps, probing_documents, random_forest
 from gpu_conformance import CASES, Case, check, expected
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from strategies import Drawn, forests
 
 from gpuqs.engines.gpu_forest import Settings
 from gpuqs.engines.gpu_kernels import every_kernel
 from gpuqs.engines.qs_gpu import QsGpu
+from gpuqs.errors import DeviceError
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -62,6 +67,15 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
     check(forward, forest, probing_documents(rng, forest, int(rng.integers(1, 50)), dtype), settings)
 
 
+@settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink],
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@given(forests(max_nodes=800), st.sampled_from([0, 1, 31, 32, 33, 65]), st.sampled_from([np.float64, np.float32]))
+def test_generated_forests(forward: EmulatedDevice, drawn: Drawn, n: int, dtype: type) -> None:
+    forest = drawn.forest()
+    assume(QsGpu().supports(forest) is None)
+    check(forward, forest, drawn.documents(forest, n, dtype), Settings())
+
+
 def test_uint32_pivots(forward: EmulatedDevice) -> None:
     rng = np.random.default_rng(3)
     forest = random_forest(
@@ -101,6 +115,68 @@ def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: s
     info = np.iinfo(dtype) if dtype != "?" else None
     values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
     check(forward, forest, rng.choice(values, (33, forest.n_features)), Settings())
+
+
+@pytest.mark.parametrize("routing", range(CATEGORICAL, 2 * WHOLE_CODES, CATEGORICAL * 2))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_code_of_every_way_to_read_a_category(forward: EmulatedDevice, routing: int, dtype: type) -> None:
+    """Sets of 0 to 3 words, bits at their ends; codes in, at and beyond the end, and their neighbours."""
+    sets = [[], [1], [1 << 31], [0x80000001], [0, 1], [0xFFFFFFFF, 1 << 31], [0, 0, 0xA0000005], [0, 0, 0]]
+    rng = np.random.default_rng(12)
+    stumps = forest_of_stumps(np.zeros(2 * len(sets)), rng)
+    forest = replace(
+        stumps,
+        routing=np.repeat(np.array([CATEGORICAL, CATEGORICAL | NAN_LEFT], np.uint8), len(sets)) | np.uint8(routing),
+        category_offsets=np.cumsum([0, *map(len, sets * 2)]),
+        category_words=np.concatenate([np.array(words, np.uint32) for words in sets * 2]),
+    )
+    whole = np.array([-33, -2, -1, 0, 1, 2, 30, 31, 32, 33, 63, 64, 66, 93, 95, 96, 97, 1 << 24, 1 << 30], dtype)
+    with np.errstate(over="ignore"):
+        far = np.array([-0.0, np.nan, np.inf, -np.inf, 5e-324, 1e-40, 2.0**31, -(2.0**31), 2.0**63, 1e300], dtype)
+    near = [np.nextafter(whole, dtype(toward)) for toward in (-np.inf, np.inf)]
+    codes = np.concatenate([whole, whole + dtype(0.5), *near, far])
+    got = check(forward, forest, codes[:, None], Settings())
+    if not routing & SET_RIGHT:  # code 31 is in the third set
+        assert got.leaves[list(codes).index(31), 2] == 0
+
+
+def test_codes_beyond_float32_in_a_large_set(forward: EmulatedDevice) -> None:
+    """2^20 words: neighbouring float32 codes lie four apart at the set's end."""
+    words = np.zeros((1 << 20) + 1, np.uint32)
+    words[-1] = 0xFFFFFFFF
+    forest = replace(
+        forest_of_stumps(np.zeros(1), np.random.default_rng(13)),
+        routing=np.array([CATEGORICAL], np.uint8),
+        category_offsets=np.array([0, len(words)]),
+        category_words=words,
+    )
+    first, end = 32 * (len(words) - 1), 32 * len(words)
+    for dtype in (np.float32, np.float64):
+        codes = np.array([first, end], dtype)
+        codes = np.concatenate([codes, np.nextafter(codes, dtype(0)), np.nextafter(codes, dtype(np.inf))])
+        leaves = check(forward, forest, codes[:, None], Settings()).leaves[:, 0]
+        assert leaves.tolist() == [0, 1, 1, 0, 0, 1]
+
+
+def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
+    """The source library casts integers to float64, and then, as all documents, to float32."""
+    rng = np.random.default_rng(14)
+    twice = 2**60 + 2**36 + 1  # float32: above the midpoint; float64: the midpoint, so then to even
+    threshold = np.array([float(np.float32(2**60))])
+    forest = forest_of_stumps(threshold, rng, input_dtype="float32", integer_dtype="float64")
+    documents = np.array([[2**60], [twice], [2**60 + 2**38]])
+    got = check(forward, forest, documents, Settings())
+    assert got.leaves[:, 0].tolist() == [0, 0, 1]
+    once = replace(forest, integer_dtype="float32")
+    assert check(forward, once, documents, Settings()).leaves[:, 0].tolist() == [0, 1, 1]
+
+
+def test_what_no_launch_holds_is_refused(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.engines.gpu_forest.MAX_GRID", 10)
+    forest, _ = CASES[0].make()
+    program = QsGpu(lambda: forward, Settings(tree_block=1)).prepare(forest, "exact")
+    with pytest.raises(DeviceError, match="20 tree blocks, more than the 10 of one launch"):
+        program.on(forward)
 
 
 def test_documents_cut_into_chunks_give_the_same_bits() -> None:

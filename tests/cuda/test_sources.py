@@ -1,8 +1,13 @@
-"""Models trained here by LightGBM and XGBoost, on the emulated device: the libraries' own exit leaves."""
+"""The models of the CPU's conformance tests on the emulated device: the source libraries' own exit leaves."""
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,52 +18,49 @@ from gpuqs.device_model import DeviceModel
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
-MISSING = [{}, {"zero_as_missing": True}, {"use_missing": False}]
+CONFORMANCE = Path(__file__).parents[1] / "conformance"
+#: Each library's conformance tests: where their models' names are kept, and what trains one.
+LIBRARIES = {
+    "lightgbm": ("LIGHTGBM", "lightgbm_trained"),
+    "xgboost": ("XGBOOST", "xgboost_trained"),
+    "catboost": ("RECIPES", "catboost_trained"),
+    "sklearn": ("RECIPES", "sklearn_trained"),
+}
 
 
-def make(seed: int, dtype: type = np.float64) -> tuple[np.ndarray, np.ndarray]:
-    """Documents with zeros, missing values and few distinct values, so that many lie on thresholds."""
-    rng = np.random.default_rng(seed)
-    X = np.round(rng.normal(size=(800, 12)), 1).astype(dtype)
-    y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + X[:, 3]
-    X[rng.random(X.shape) < 0.15] = np.nan
-    X[rng.random(X.shape) < 0.15] = 0.0
-    return X, y
+@cache
+def device() -> EmulatedDevice:
+    return EmulatedDevice()
 
 
-def check_scores(model: gpuqs.Model, X: np.ndarray, raw: np.ndarray, leaves: np.ndarray) -> None:
-    on_device = DeviceModel(model.forest, EmulatedDevice())
-    np.testing.assert_array_equal(on_device.predict(X, "leaf"), leaves)
-    scores = on_device.predict(X, "raw")
-    assert scores.dtype == raw.dtype
-    magnitude = np.abs(model.forest.leaf_value).max() * model.forest.n_trees + 1
-    bound = model.forest.n_trees * np.spacing(scores.dtype.type(magnitude))
-    np.testing.assert_allclose(scores, raw, rtol=0, atol=bound)
-    fast = model.predict(X, "raw", precision="fast", n_threads=1)
-    np.testing.assert_array_equal(on_device.predict(X, "raw", precision="fast"), fast)
+@cache
+def conformance_tests(library: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"conformance_{library}", CONFORMANCE / f"test_{library}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("missing", MISSING, ids=["nan", "zero", "none"])
-@pytest.mark.parametrize("n_leaves", [31, 90])
-def test_lightgbm(missing: dict, n_leaves: int) -> None:
-    lightgbm = pytest.importorskip("lightgbm")
-    X, y = make(1)
-    parameters = {"num_leaves": n_leaves, "min_data_in_leaf": 2, "verbosity": -1, "num_threads": 1, **missing}
-    booster = lightgbm.train(parameters, lightgbm.Dataset(X, y), 30)
-    probe = make(2)[0][:100]
-    leaves = booster.predict(probe, pred_leaf=True)
-    check_scores(gpuqs.from_model(booster), probe, booster.predict(probe, raw_score=True), leaves)
+def check(model: gpuqs.Model, X: np.ndarray, leaves: np.ndarray, name: str) -> None:
+    on_device, forest = DeviceModel(model.forest, device()), model.forest
+    np.testing.assert_array_equal(on_device.predict(X, "leaf"), leaves, err_msg=name)
+    fast = model.predict(X, "raw", precision="fast", engine="reference")
+    np.testing.assert_array_equal(on_device.predict(X, "raw", precision="fast"), fast, err_msg=name)
+    raw, want = on_device.predict(X, "raw"), model.predict(X, "raw", engine="reference")
+    assert raw.dtype == want.dtype, name
+    largest = np.abs(model.predict(X, "per_tree", engine="reference").astype(np.float64))
+    magnitude = np.abs(forest.base_score).max() + largest.reshape(len(X), -1).sum(axis=1)
+    bound = forest.n_trees * np.spacing(magnitude.astype(raw.dtype)).astype(np.float64)
+    difference = np.abs(raw.astype(np.float64) - want).reshape(len(X), -1).max(axis=1)
+    assert (difference <= bound).all(), f"{name}: {(difference - bound).max()} beyond the bound"
 
 
-@pytest.mark.parametrize("objective", [{}, {"objective": "multi:softprob", "num_class": 3}])
-def test_xgboost(objective: dict) -> None:
-    xgboost = pytest.importorskip("xgboost")
-    X, y = make(3, np.float32)
-    if objective:
-        y = np.digitize(y, [-0.5, 0.5])
-    booster = xgboost.train({"max_depth": 6, "nthread": 1, **objective}, xgboost.DMatrix(X, y), 20)
-    probe = make(4, np.float32)[0][:100]
-    matrix = xgboost.DMatrix(probe)
-    raw = booster.predict(matrix, output_margin=True)
-    leaves = booster.predict(matrix, pred_leaf=True).astype(np.int32).reshape(len(probe), -1)
-    check_scores(gpuqs.from_model(booster), probe, raw, leaves)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_trained_model(library: str, dtype: type) -> None:
+    tests = conformance_tests(library)
+    names, train = (getattr(tests, name) for name in LIBRARIES[library])
+    for name in names:
+        expected = tests.expected(name, dtype)
+        check(train(name).model, expected.X, expected.leaves, name)

@@ -73,8 +73,14 @@ class EmulatedDevice:
         self._kernels: dict[tuple[str, str], EmulatedKernel] = {}
         self._noise = np.random.default_rng(0)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EmulatedDevice, (self._order, self._sanitizer, self._only, self.scratch_bytes, self.attributes)
+
     def active(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def retain(self, used: Any) -> None:
+        return None
 
     def holds(self, array: Any) -> bool:
         return isinstance(array, DeviceArray)

@@ -50,6 +50,7 @@ def run_kernels(sanitizer: str) -> None:
         "four documents",
         "classes",
         "vector leaves",
+        "category sets, ",
         "float32 docu",
         "31 ",
     )

@@ -1,0 +1,97 @@
+"""CUDA devices as gpuqs sees them, as far as that shows with no GPU: CuPy's allocators, cuda-python's answers."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from gpuqs import arrays_cuda
+from gpuqs.arrays_cuda import CudaDevice, cuda_device, read_attribute
+from gpuqs.errors import DeviceError
+
+try:
+    cuda_device()
+    HAS_GPU = True
+except DeviceError:
+    HAS_GPU = False
+
+
+def made_up_device(cupy=None, capturing: bool = False) -> CudaDevice:
+    """A device without what it asks the driver for when it is made."""
+    device = object.__new__(CudaDevice)
+    device.index, device._captured = 0, []
+    stream = SimpleNamespace(is_capturing=lambda: capturing)
+    cuda = SimpleNamespace(
+        Device=lambda index: nullcontext(),
+        get_current_stream=lambda: stream,
+        runtime=SimpleNamespace(deviceSynchronize=lambda: None),
+    )
+    if cupy is not None:
+        cuda.get_allocator, cuda.using_allocator = cupy.cuda.get_allocator, cupy.cuda.using_allocator
+    device._cupy = SimpleNamespace(cuda=cuda)
+    return device
+
+
+@pytest.mark.parametrize("capturing", [True, False])
+def test_what_a_captured_graph_uses_stays(capturing: bool) -> None:
+    cupy = pytest.importorskip("cupy")
+    device, made = made_up_device(cupy, capturing), []
+
+    def allocate(n_bytes: int) -> object:
+        made.append(n_bytes)
+        return ("memory", n_bytes)
+
+    with cupy.cuda.using_allocator(allocate):
+        with device.active():
+            assert cupy.cuda.get_allocator()(512) == ("memory", 512)
+            device.retain("a forest")
+        assert cupy.cuda.get_allocator()(1024) == ("memory", 1024)
+    assert made == [512, 1024]
+    assert device._captured == ([("memory", 512), "a forest"] if capturing else [])
+
+
+def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    asked = []
+
+    def count(function, threads: int, shared: int) -> tuple:
+        asked.append((type(function), int(function), threads, shared))
+        return answer
+
+    driver = SimpleNamespace(CUfunction=bindings.CUfunction, cuOccupancyMaxActiveBlocksPerMultiprocessor=count)
+    monkeypatch.setattr(arrays_cuda, "_bindings", {"driver": driver}.__getitem__)
+    kernel = SimpleNamespace(kernel=SimpleNamespace(ptr=4096), name="update_scores<...>")
+    answer: tuple = (bindings.CUresult.CUDA_SUCCESS, 12)
+    assert made_up_device().resident_blocks(kernel, 256, 9000) == 12
+    assert asked == [(bindings.CUfunction, 4096, 256, 9000)]
+    answer = (bindings.CUresult.CUDA_ERROR_INVALID_VALUE, None)
+    with pytest.raises(DeviceError, match=r"occupancy of update_scores.*CUDA_ERROR_INVALID_VALUE"):
+        made_up_device().resident_blocks(kernel, 256, 9000)
+    assert callable(bindings.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+
+
+@pytest.mark.skipif(HAS_GPU, reason="there is a GPU")
+def test_what_cuda_python_says_without_a_driver() -> None:
+    pytest.importorskip("cuda.bindings.runtime")
+    with pytest.raises(DeviceError, match="cuda:0 does not tell its L2CacheSize: cudaError"):
+        read_attribute(0, "L2CacheSize")
+    with pytest.raises(DeviceError, match="the profiler does not start: cudaError"), made_up_device().profiled():
+        pytest.fail("nothing runs where no profiler starts")
+
+
+def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
+    with pytest.raises(DeviceError, match=r"needs cuda-python.*pip install 'gpuqs\[cuda13\]'"):
+        read_attribute(0, "L2CacheSize")
+
+
+def test_a_pickled_device_is_looked_for_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = pickle.dumps(made_up_device())
+    monkeypatch.setattr(arrays_cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
+    monkeypatch.setattr(arrays_cuda, "_count_devices", lambda cupy: 0)
+    with pytest.raises(DeviceError, match="no device cuda:0: this process sees 0"):
+        pickle.loads(pickled)
