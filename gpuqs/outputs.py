@@ -74,7 +74,6 @@ def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> Non
     values = weighted_leaves(forest)
     for tree in range(forest.n_trees):
         of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
-        ids = forest.leaf_id[of_tree]
-        by_id = np.zeros((int(ids.max()) + 1, values.shape[1]), values.dtype)
-        by_id[ids] = values[of_tree]
-        out[:, tree] = by_id[leaves[:, tree]].reshape(out[:, tree].shape)
+        by_id = np.argsort(forest.leaf_id[of_tree])
+        place = np.searchsorted(forest.leaf_id[of_tree][by_id], leaves[:, tree])
+        out[:, tree] = values[of_tree][by_id[place]].reshape(out[:, tree].shape)
