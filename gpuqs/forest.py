@@ -211,6 +211,12 @@ class Forest:
                 break
         return depth
 
+    def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
+        """What each leaf adds to the sums, of `sum_dtype` [L, 1] or [L, K]."""
+        dtype = np.dtype(self.sum_dtype)
+        weight = np.repeat(self.tree_weight.astype(dtype), np.diff(self.leaf_offsets))
+        return self.leaf_value.astype(dtype) * weight[:, None]
+
     def select(self, trees: slice) -> Forest:
         """The forest of a range of trees, for staged prediction.
 
@@ -342,14 +348,16 @@ class Forest:
         self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
         self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
         self._refuse(self.routing > _ALL_ROUTING, "unknown routing bits", "routing")
-        bad_leaf = np.flatnonzero(~np.isfinite(self.leaf_value).all(axis=1))
+        self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bad_leaf = np.flatnonzero(~np.isfinite(self.weighted_leaves()).all(axis=1))
         if len(bad_leaf):
             tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
             leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
-            raise ModelFormatError(f"leaf {leaf}: value is not finite", tree=tree, field="leaf_value")
+            problem = f"leaf {leaf}: value is not finite, or not so in {self.sum_dtype} times the tree's weight"
+            raise ModelFormatError(problem, tree=tree, field="leaf_value")
         bad_output = (self.tree_output < 0) | (self.tree_output >= self.n_outputs)
         self._refuse(bad_output, f"output is not in [0, {self.n_outputs})", "tree_output", trees=True)
-        self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         if not np.isfinite(self.base_score).all():
             raise ModelFormatError("base score is not finite", field="base_score")
 

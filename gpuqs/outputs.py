@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from gpuqs.forest import Forest
-from gpuqs.layout.leaves import LeafValues, weighted_leaves
+from gpuqs.layout.leaves import LeafValues
 from gpuqs.links import to_values
 
 Output = Literal["value", "raw", "class", "leaf", "per_tree"]
@@ -71,7 +71,7 @@ def _multi_label(forest: Forest) -> bool:
 
 def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> None:
     """Fill ``out`` (as `answer_form` says of "per_tree") from the source library's leaf numbers [D, T]."""
-    values = weighted_leaves(forest)
+    values = forest.weighted_leaves()
     for tree in range(forest.n_trees):
         of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
         by_id = np.argsort(forest.leaf_id[of_tree])

@@ -61,7 +61,7 @@ def whole(
             value = int(value)
         except ValueError:  # no number, or one of thousands of digits
             value = None
-    if not isinstance(value, int) or not low <= value <= high:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ModelFormatError(f"must be a whole number in [{low}, {high}]", tree=tree, field=key)
     return value
 

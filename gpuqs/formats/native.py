@@ -243,7 +243,7 @@ def _read(data: memoryview) -> Forest:
     fields = get(header, "fields", dict)
     values = {name: _field(fields, name, kind) for name, kind in _FIELDS.items()}
     _check_lengths(arrays, values["n_features"], values["n_outputs"])
-    return Forest(
+    forest = Forest(
         **arrays,
         **values,
         feature_names=_values(get(fields, "feature_names", list), "feature_names", str),
@@ -252,6 +252,8 @@ def _read(data: memoryview) -> Forest:
         ),
         classes=_values(get(fields, "classes", list), "classes"),
     )
+    _check_leaf_ids(forest)
+    return forest
 
 
 def _arrays(data: memoryview, table: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -299,6 +301,18 @@ def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: in
         raise ModelFormatError("is not at least 1", field="n_outputs")
     if not 0 <= n_features <= _INT32_MAX:
         raise ModelFormatError(f"is not in [0, {_INT32_MAX}]", field="n_features")
+
+
+def _check_leaf_ids(forest: Forest) -> None:
+    """Refuse numbers by which the leaves of a tree could not be told apart, or that are negative."""
+    tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
+    ids = (tree << 32) + forest.leaf_id
+    if (np.diff(ids) <= 0).any():  # not numbered from left to right, as most are
+        order = np.argsort(ids, kind="stable")
+        ids, tree = ids[order], tree[order]
+    bad = (np.diff(ids, prepend=-1) == 0) | ((ids - (tree << 32)) < 0)
+    if bad.any():
+        raise ModelFormatError("is negative or appears twice", tree=int(tree[np.argmax(bad)]), field="leaf_id")
 
 
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:

@@ -53,8 +53,8 @@ _OBJECTIVES: Final = {
     "binary:hinge": ("hinge", "margin"),
 }
 
-#: Far above any real model, and small enough to allocate a base score for each.
-_MAX_OUTPUTS: Final = 1 << 20
+#: Far above any real model, and small enough to sum up for each of a block of documents.
+_MAX_OUTPUTS: Final = 1 << 16
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 
 

@@ -129,20 +129,13 @@ class LeafValues:
         return scores if scores.dtype is self._score_type else scores.astype(self.score_dtype)
 
 
-def weighted_leaves(forest: Forest) -> np.ndarray:
-    """What each of the forest's leaves adds to the sums, of `Forest.sum_dtype` [L, width]."""
-    dtype = np.dtype(forest.sum_dtype)
-    weight = np.repeat(forest.tree_weight.astype(dtype), np.diff(forest.leaf_offsets))
-    return forest.leaf_value.astype(dtype) * weight[:, None]
-
-
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point)."""
     leaf_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
     order = np.empty(len(leaf_tree), np.int64)
     order[forest.leaf_offsets[leaf_tree] + ranges.position] = np.arange(len(leaf_tree))
     dtype = np.dtype(forest.sum_dtype)
-    value = weighted_leaves(forest)[order]
+    value = forest.weighted_leaves()[order]
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":

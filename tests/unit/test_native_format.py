@@ -426,6 +426,8 @@ def test_a_header_longer_than_the_file(tmp_path: Path) -> None:
         ("tree_output", 0, 1, "tree_output"),
         ("tree_weight", 0, np.nan, "tree_weight"),
         ("base_score", 0, np.nan, "base_score"),
+        ("leaf_id", 0, -1, "leaf_id"),
+        ("leaf_id", 0, 1, "leaf_id"),
     ],
 )
 def test_arrays_are_validated(tmp_path: Path, name: str, at: int, value: float, field: str | None) -> None:
