@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from gpuqs.cpu_fallback.scorer import Bitslice, Coded, QuickScorer, Values, Walk, available_isas
+from gpuqs.cpu_fallback.scorer import Bitslice, Coded, QuickScorer, Values, Walk, available_isas, table_word
 from gpuqs.errors import DeviceError
 
-__all__ = ["Bitslice", "Coded", "QuickScorer", "Values", "Walk", "available_isas", "default_threads", "isa"]
+__all__ = ["Bitslice", "Coded", "QuickScorer", "Values", "Walk", "available_isas", "default_threads", "isa", "table_word"]
 
 
 def isa() -> str:

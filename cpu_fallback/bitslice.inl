@@ -102,15 +102,21 @@ template <class Word> static inline void exchange(Word& a, Word& b, int shift, W
     b = high;
 }
 
+// Words by name: compilers copy an array of them through memory in halves.
 template <int n_bits, class Word> static inline void spread(const Word* bits, Word* leaf) {
-    Word p[8] = {};
-    for (int k = 0; k < n_bits; k++) p[k] = bits[k];
-    const Word m1 = constant<Word>(0x55), m2 = constant<Word>(0x33), m4 = constant<Word>(0x0f);
-    for (int k = 0; k < n_bits; k += 2) exchange(p[k], p[k + 1], 1, m1);
-    for (int k = 0; k < n_bits; k += 4)
-        for (int i = 0; i < 2; i++) exchange(p[k + i], p[k + 2 + i], 2, m2);
-    for (int i = 0; i < 4; i++) exchange(p[i], p[4 + i], 4, m4);
-    for (int r = 0; r < 8; r++) leaf[r] = p[r];
+    const Word zero = {}, m1 = constant<Word>(0x55), m2 = constant<Word>(0x33), m4 = constant<Word>(0x0f);
+    Word p0 = n_bits > 0 ? bits[0] : zero, p1 = n_bits > 1 ? bits[1] : zero, p2 = n_bits > 2 ? bits[2] : zero;
+    Word p3 = n_bits > 3 ? bits[3] : zero, p4 = n_bits > 4 ? bits[4] : zero, p5 = n_bits > 5 ? bits[5] : zero;
+    Word p6 = n_bits > 6 ? bits[6] : zero, p7 = n_bits > 7 ? bits[7] : zero;
+    if (n_bits > 0) exchange(p0, p1, 1, m1);
+    if (n_bits > 2) exchange(p2, p3, 1, m1);
+    if (n_bits > 4) exchange(p4, p5, 1, m1);
+    if (n_bits > 6) exchange(p6, p7, 1, m1);
+    if (n_bits > 0) exchange(p0, p2, 2, m2), exchange(p1, p3, 2, m2);
+    if (n_bits > 4) exchange(p4, p6, 2, m2), exchange(p5, p7, 2, m2);
+    if (n_bits > 0) exchange(p0, p4, 4, m4), exchange(p1, p5, 4, m4), exchange(p2, p6, 4, m4), exchange(p3, p7, 4, m4);
+    leaf[0] = p0, leaf[1] = p1, leaf[2] = p2, leaf[3] = p3;
+    leaf[4] = p4, leaf[5] = p5, leaf[6] = p6, leaf[7] = p7;
 }
 
 template <class Word> static void to_bytes(const Word* bits, int n_bits, Word* leaf) {

@@ -21,14 +21,15 @@ public:
     const uint16_t* order(int) const override { return nullptr; }
     size_t scratch_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride) + bits_bytes(); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
-        Head& head = head_for(documents, scratch);
-        head.has_missing = head.is_double ? kernels_.load_double(documents, first, n, columns_, stride, x<double>(scratch))
-                                          : kernels_.load_float(documents, first, n, columns_, stride, x<float>(scratch));
+        if (head_for(documents, scratch).is_double)
+            kernels_.load_double(documents, first, n, columns_, stride, x<double>(scratch));
+        else
+            kernels_.load_float(documents, first, n, columns_, stride, x<float>(scratch));
     }
 
 protected:
     struct Head {
-        bool is_double, has_missing;
+        bool is_double, has_missing;  // the latter as walks ask it
     };
     virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
     virtual size_t bits_bytes() const { return 0; }

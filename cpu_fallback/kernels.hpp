@@ -20,16 +20,20 @@ struct BitsliceKernels {
 struct Kernels {
     const char* isa;
 
-    // Documents [first, first + n) to feature-major x[column][stride]; whether some value is missing.
-    bool (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
-    bool (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
-    // The same to x[document][column]; block is scratch, [columns][kRowBlock].
+    // Documents [first, first + n) to feature-major x[column][stride].
+    void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
+    void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
+    // The same to x[document][column]; block is scratch, [columns][kRowBlock]. Returns whether some value is missing.
     bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* block, float* x);
     bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* block, double* x);
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n,
                        int stride, void* sums);
+    // Bytes of the words into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
+    int (*table_word)(int n_leaves, int value_bytes);
+    // Where the sum of the document at a place of `leaf` stands.
+    int (*sum_place)(const LeafValues&, int place);
 
     // leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride].
     void (*qs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);

@@ -6,7 +6,9 @@
 namespace gpuqs {
 namespace {
 
-#include "no_tables.inl"
+#include "registers_avx2.inl"
+#include "byte_tables.inl"
+#include "values.inl"
 #include "tile_avx.inl"
 #include "stages.inl"
 #include "qs.inl"

@@ -7,7 +7,8 @@ namespace gpuqs {
 namespace {
 
 #include "tile_avx.inl"
-#include "values_avx512.inl"
+#include "registers_avx512.inl"
+#include "values.inl"
 #include "stages.inl"
 #include "qs.inl"
 #include "lanes_avx512.inl"

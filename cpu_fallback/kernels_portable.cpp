@@ -4,6 +4,7 @@
 namespace gpuqs {
 namespace {
 
+#include "no_tables.inl"
 #include "plain.inl"
 #include "stages.inl"
 #include "qs.inl"

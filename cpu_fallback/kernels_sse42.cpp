@@ -6,6 +6,9 @@
 namespace gpuqs {
 namespace {
 
+#include "registers_sse42.inl"
+#include "byte_tables.inl"
+#include "values.inl"
 #include "plain.inl"
 #include "stages.inl"
 #include "qs.inl"

@@ -127,7 +127,9 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const Sum* start = static_cast<const Sum*>(values.start);
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
     // Where the sum of a block's document for an output stands while trees are added.
-    const auto place = [=](int output, int d) { return static_cast<int64_t>(output) * stride + (order ? order[d] : d); };
+    std::vector<int32_t> places(stride);
+    for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
+    const auto place = [&](int output, int d) { return static_cast<int64_t>(output) * stride + places[d]; };
     for_document_blocks(
         engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
             Sum* sums = static_cast<Sum*>(thread.sums.get());

@@ -40,6 +40,9 @@ public:
     virtual void find(int block, int n, int stride, void* scratch, void* leaf) const = 0;
 };
 
+// Trees whose leaf values stay in the L1 cache while all documents of a block take them.
+constexpr int kTrees = 16;
+
 enum class ValueKind : int { float64, float32, fixed };
 
 struct LeafValues {
@@ -52,8 +55,8 @@ struct LeafValues {
     int32_t n_outputs;
     int32_t n_trees;
     const void* start;           // [n_outputs]: double, float or int64
-    const uint16_t* tables;      // [tree][16-bit word of a value][64 leaves], or null: one output, at most 64 leaves
-    int32_t table_leaves;        // largest leaf that the tables are asked for, plus one
+    const void* tables;          // [tree][word of a value][64 leaves], or null: one output, at most 64 leaves
+    int32_t table_leaves;        // 32 or 64: most leaves of a tree
 };
 
 // sums: [documents][n_outputs] of double, float or int64; started: they begin with what is there, not with start.

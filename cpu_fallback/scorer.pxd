@@ -118,7 +118,7 @@ cdef extern from "scorer.hpp" namespace "gpuqs" nogil:
         int32_t n_outputs
         int32_t n_trees
         const void* start
-        const uint16_t* tables
+        const void* tables
         int32_t table_leaves
 
     void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int, cbool) except +
@@ -128,6 +128,7 @@ cdef extern from "scorer.hpp" namespace "gpuqs" nogil:
 cdef extern from "kernels.hpp" namespace "gpuqs" nogil:
     cdef struct Kernels:
         const char* isa
+        int (*table_word)(int n_leaves, int value_bytes)
     const Kernels* find_kernels(const char* isa)
 
 

@@ -14,11 +14,28 @@ def available_isas():
     return [name for name in _ISAS if find_kernels(name.encode()) != NULL]
 
 
+def table_word(str isa, int n_leaves, int value_bytes):
+    """Bytes of the words into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
+
+    `n_leaves` is 32 or 64: the most leaves of a tree.
+    """
+    return find_kernels(isa.encode()).table_word(n_leaves, value_bytes)
+
+
 cdef const void* data_of(array, dtype, list keep) except? NULL:
-    """Address of a C-contiguous array of that dtype, kept alive in `keep`; empty arrays have one too."""
+    """Address of an array of that dtype in C order, on a whole cache line, kept alive in `keep`.
+
+    Kernels load whole registers: one that straddles two cache lines costs two loads.
+    """
     array = np.ascontiguousarray(array)
     if array.dtype != dtype:
         raise TypeError(f"expected {np.dtype(dtype)}, got {array.dtype}")
+    if array.ctypes.data % 64:
+        room = np.empty(array.nbytes + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        aligned = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        aligned[...] = array
+        array = aligned
     keep.append(array)
     return <const void*><size_t>array.ctypes.data
 
@@ -63,7 +80,7 @@ cdef class Values:
         self.c.tables = NULL
         self.c.table_leaves = 0
         if tables is not None:
-            self.c.tables = <const uint16_t*>data_of(tables, np.uint16, self.keep)
+            self.c.tables = data_of(tables, tables.dtype, self.keep)
             self.c.table_leaves = table_leaves
 
 

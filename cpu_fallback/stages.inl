@@ -49,9 +49,8 @@ template <class Out> static void categories_to_sides(const Columns& columns, int
     }
 }
 
-// Returns whether some value is missing.
 template <class Out>
-static bool load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
+static void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
     for (int c = 0; c < columns.n;) {
         Out* to = x + static_cast<int64_t>(c) * stride;
@@ -69,7 +68,6 @@ static bool load(const Documents& documents, int64_t first, int n, const Columns
         }
         c += loaded;
     }
-    bool missing = false;
     for (int c = 0; c < columns.n; c++) {
         Out* to = x + static_cast<int64_t>(c) * stride;
         if (columns.routing[c] & kCategorical)
@@ -77,18 +75,17 @@ static bool load(const Documents& documents, int64_t first, int n, const Columns
         else if (columns.routing[c] & kZeroMissing)
             zeros_to_nan(n, to);
         for (int d = n; d < stride; d++) to[d] = Out(0);
-        for (int d = 0; d < n; d++) missing |= to[d] != to[d];
     }
-    return missing;
 }
 
-// load_rows: as load, x[row][column]; block is scratch, [columns][kRowBlock]
+// load_rows: as load, x[row][column]; block is scratch, [columns][kRowBlock]. Returns whether some value is missing.
 template <class Out>
 static bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* block, Out* x) {
-    bool missing = false;
+    int missing = 0;
     for (int d = 0; d < n; d += kRowBlock) {
         const int rows = n - d < kRowBlock ? n - d : kRowBlock;
-        missing |= load(documents, first + d, rows, columns, kRowBlock, block);
+        load(documents, first + d, rows, columns, kRowBlock, block);
+        for (int i = 0; i < columns.n * kRowBlock; i++) missing |= block[i] != block[i];
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < columns.n; c++) *x++ = block[static_cast<int64_t>(c) * kRowBlock + r];
     }
@@ -105,7 +102,13 @@ static void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_
         for (int t = 0; t < n_trees; t++) {
             const Value* of_tree = value + offsets[t];
             const Leaf* at = leaf + static_cast<int64_t>(t) * stride + d;
-            for (int k = 0; k < 8; k++) s[k] += of_tree[at[k]];
+            if constexpr (sizeof(Leaf) == 1) {
+                uint64_t leaves;  // one load for eight: the load ports are what is short here
+                __builtin_memcpy(&leaves, at, sizeof leaves);
+                for (int k = 0; k < 8; k++) s[k] += of_tree[leaves >> 8 * k & 255];
+            } else {
+                for (int k = 0; k < 8; k++) s[k] += of_tree[at[k]];
+            }
         }
         for (int k = 0; k < 8; k++) sums[d + k] = s[k];
     }
@@ -116,7 +119,11 @@ template <class Value, class Sum, class Leaf>
 static void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     const Value* value = static_cast<const Value*>(values.value);
     const int64_t* offsets = values.offsets + first;
-    if (values.n_outputs == 1) return add_scalar_leaves(value, offsets, n_trees, leaf, n, stride, sums);
+    if (values.n_outputs == 1) {
+        for (int t = 0; t < n_trees; t += kTrees, leaf += static_cast<int64_t>(kTrees) * stride)
+            add_scalar_leaves(value, offsets + t, n_trees - t < kTrees ? n_trees - t : kTrees, leaf, n, stride, sums);
+        return;
+    }
     for (int t = 0; t < n_trees; t++, leaf += stride) {
         const Value* of_tree = value + offsets[t] * values.width;
         if (values.width == 1) {
@@ -130,7 +137,7 @@ static void add_leaves(const LeafValues& values, int first, int n_trees, const L
     }
 }
 
-// add_values by tables, where the instruction set has them
+// add_values by tables, where the instruction set has them; sums stand where sum_place says
 template <class Value, class Sum>
 static void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
     if constexpr (sizeof(Value) == sizeof(Sum)) {
@@ -152,9 +159,16 @@ static void add_by_tables(const LeafValues& values, int first, int n_trees, cons
 template <class Value, class Sum, class Leaf>
 static void add_any(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     if constexpr (Tables::available && sizeof(Leaf) == 1) {
-        if (values.tables && n % 64 == 0) return add_by_tables<Value>(values, first, n_trees, leaf, n, stride, sums);
+        if (values.tables) return add_by_tables<Value>(values, first, n_trees, leaf, n, stride, sums);
     }
     add_leaves<Value>(values, first, n_trees, leaf, n, stride, sums);
+}
+
+static int table_word(int n_leaves, int value_bytes) { return Tables::word_bytes(n_leaves, value_bytes); }
+
+static int sum_place(const LeafValues& values, int d) {
+    const int value_bytes = values.kind == ValueKind::float64 ? 8 : 4;
+    return values.tables ? Tables::sum_place(Tables::word_bytes(values.table_leaves, value_bytes), value_bytes, d) : d;
 }
 
 template <class Leaf>

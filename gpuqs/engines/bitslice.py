@@ -55,5 +55,7 @@ class Bitslice(CpuEngine):
         )
         values = leaf_values(forest, layout.ranges, precision)
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
-        bound = cpu_fallback.Values(values, word_tables(values), 32 if forest.n_leaves <= 32 else 64)
+        n_leaves = 32 if forest.n_leaves <= 32 else 64
+        word = cpu_fallback.table_word(cpu_fallback.isa(), n_leaves, values.value.itemsize)
+        bound = cpu_fallback.Values(values, word_tables(values, word), n_leaves)
         return CpuProgram(values, scorer, bound)

@@ -269,13 +269,14 @@ def gray_values(
     return replace(values, value=value, leaf_id=leaf_id, offsets=offsets.astype(np.int64))
 
 
-def word_tables(values: LeafValues) -> npt.NDArray[np.uint16] | None:
-    """Values of one output in Gray order as 16-bit words, uint16 [T, words of a value, 64].
+def word_tables(values: LeafValues, word: int) -> np.ndarray | None:
+    """Values of one output in Gray order, cut into words of so many bytes: unsigned [T, words of a value, 64].
 
-    None where leaves hold vectors, trees add to several outputs, or have more than 64 leaves.
+    None where the instruction set has no tables (``word`` is 0), leaves hold vectors, trees add to several
+    outputs, or have more than 64 leaves.
     """
     n_trees = len(values.tree_output)
-    if values.n_outputs != 1 or n_trees == 0 or len(values.value) != 64 * n_trees:
+    if not word or values.n_outputs != 1 or n_trees == 0 or len(values.value) != 64 * n_trees:
         return None
-    words = values.value.view(np.uint16).reshape(n_trees, 64, -1)
+    words = values.value.view(f"u{word}").reshape(n_trees, 64, -1)
     return np.ascontiguousarray(words.transpose(0, 2, 1))
