@@ -5,15 +5,36 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from gpuqs.cpu_fallback.scorer import Bitslice, Coded, QuickScorer, Values, Walk, available_isas, table_word
+from gpuqs.cpu_fallback.scorer import (
+    Bitslice,
+    Coded,
+    QuickScorer,
+    RankWalk,
+    Values,
+    Walk,
+    available_isas,
+    forced_isa,
+    table_word,
+)
 from gpuqs.errors import DeviceError
 
-__all__ = ["Bitslice", "Coded", "QuickScorer", "Values", "Walk", "available_isas", "default_threads", "isa", "table_word"]
+__all__ = [
+    "Bitslice",
+    "Coded",
+    "QuickScorer",
+    "RankWalk",
+    "Values",
+    "Walk",
+    "available_isas",
+    "default_threads",
+    "isa",
+    "table_word",
+]
 
 
 def isa() -> str:
     """The instruction set in use: the best of this processor's, or what ``GPUQS_ISA`` names."""
-    return _choose(os.environ.get("GPUQS_ISA"))
+    return _choose(forced_isa())
 
 
 @cache

@@ -112,6 +112,37 @@ private:
     const WalkModel model_;
 };
 
+class RankWalk final : public ByValue {
+public:
+    RankWalk(const Kernels& kernels, const RankWalkModel& model)
+        : ByValue(kernels, model.columns, model.single, kRankWalkBlock), model_(model) {}
+
+    int leaf_bytes() const override { return 1; }
+    int n_tree_blocks() const override { return model_.n_blocks; }
+    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    size_t scratch_bytes(int stride) const override {
+        return ByValue::scratch_bytes(stride) + rank_bytes(stride) + whole_lines(sizeof(uint32_t) * model_.n_entries * stride);
+    }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
+        ByValue::load(documents, first, n, stride, scratch);
+        int32_t* rank = static_cast<int32_t*>(bits(scratch, stride));
+        if (head(scratch).is_double)
+            kernels_.rank_codes_double(model_, x<double>(scratch), n, stride, rank, codes(scratch, stride));
+        else
+            kernels_.rank_codes_float(model_, x<float>(scratch), n, stride, rank, codes(scratch, stride));
+    }
+    void find(int block, int n, int stride, void* scratch, void* leaf) const override {
+        kernels_.rank_walk(model_, block, codes(scratch, stride), n, stride, static_cast<uint8_t*>(leaf));
+    }
+
+private:
+    size_t rank_bytes(int stride) const { return whole_lines(sizeof(int32_t) * columns_.n * stride); }
+    uint32_t* codes(void* scratch, int stride) const {
+        return reinterpret_cast<uint32_t*>(static_cast<char*>(bits(scratch, stride)) + rank_bytes(stride));
+    }
+    const RankWalkModel model_;
+};
+
 // Scratch: planes, words of a block, slots of a group, documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:

@@ -5,6 +5,7 @@
 #include "bitslice.hpp"
 #include "documents.hpp"
 #include "quickscorer.hpp"
+#include "rankwalk.hpp"
 #include "scorer.hpp"
 #include "walk.hpp"
 
@@ -44,6 +45,12 @@ struct Kernels {
     // walk's x is [document][column].
     void (*walk_float)(const WalkModel&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_double)(const WalkModel&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
+
+    // Codes of documents, code[document][entry], from x[column][stride]; rank is scratch, [documents][columns].
+    void (*rank_codes_float)(const RankWalkModel&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);
+    void (*rank_codes_double)(const RankWalkModel&, const double* x, int n, int stride, int32_t* rank, uint32_t* code);
+    // leaf[tree][stride] of a tree block.
+    void (*rank_walk)(const RankWalkModel&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
 
     // Ranks of documents [first, first + n) as bit planes; x is scratch, [columns][rank_block(n)] of double.
     void (*rank)(const RankModel&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);

@@ -70,6 +70,7 @@ struct Lanes {
 
 #include "vqs.inl"
 #include "walk.inl"
+#include "rankwalk.inl"
 #include "words.inl"
 #include "search_avx2.inl"
 #include "ranks.inl"

@@ -14,6 +14,7 @@ namespace {
 #include "lanes_avx512.inl"
 #include "vqs.inl"
 #include "walk.inl"
+#include "rankwalk.inl"
 #include "words.inl"
 #include "search_avx512.inl"
 #include "ranks.inl"

@@ -44,6 +44,7 @@ struct Lanes {
 
 #include "vqs.inl"
 #include "walk.inl"
+#include "rankwalk.inl"
 #include "words.inl"
 #include "search_portable.inl"
 #include "ranks.inl"

@@ -50,6 +50,26 @@ cdef extern from "walk.hpp" namespace "gpuqs" nogil:
         const Item[double]* item64
 
 
+cdef extern from "rankwalk.hpp" namespace "gpuqs" nogil:
+    cdef struct RankEntry:
+        pass
+
+    cdef struct RankWalkModel:
+        Columns columns
+        cbool single
+        const int64_t* offsets
+        const float* threshold32
+        const double* threshold64
+        int32_t n_entries
+        const RankEntry* entries
+        int32_t n_blocks
+        const int32_t* block_offsets
+        const int32_t* tree
+        const uint32_t* root
+        const uint8_t* steps
+        const uint32_t* word
+
+
 cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
     cdef struct CategoryTable:
         pass
@@ -138,6 +158,9 @@ cdef extern from "engines.hpp" namespace "gpuqs" nogil:
 
     cdef cppclass CWalk "gpuqs::Walk"(ExitLeaves):
         CWalk(const Kernels&, const WalkModel&, int block) except +
+
+    cdef cppclass CRankWalk "gpuqs::RankWalk"(ExitLeaves):
+        CRankWalk(const Kernels&, const RankWalkModel&) except +
 
     cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
         CBitslice(const Kernels&, const BitsliceModel&) except +

@@ -4,6 +4,7 @@
 import numpy as np
 
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdlib cimport getenv
 from libcpp.memory cimport unique_ptr
 
 _ISAS = ("avx512", "avx2", "sse4.2", "portable")
@@ -12,6 +13,12 @@ _ISAS = ("avx512", "avx2", "sse4.2", "portable")
 def available_isas():
     """Instruction sets that the kernels were built for and this processor has, best first."""
     return [name for name in _ISAS if find_kernels(name.encode()) != NULL]
+
+
+def forced_isa():
+    """What the environment variable ``GPUQS_ISA`` holds, or None: asked by every call, so not through `os.environ`."""
+    cdef const char* name = getenv("GPUQS_ISA")
+    return None if name == NULL else name.decode()
 
 
 def table_word(str isa, int n_leaves, int value_bytes):
@@ -194,6 +201,28 @@ cdef class Walk(Scorer):
         model.item32 = <const Item[float]*>data_of(layout.item32, layout.item32.dtype, self.keep)
         model.item64 = <const Item[double]*>data_of(layout.item64, layout.item64.dtype, self.keep)
         self.engine.reset(new CWalk(self.kernels[0], model, document_block))
+
+
+cdef class RankWalk(Scorer):
+    """`rankwalk` over a RankWalkLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, str isa):
+        self._choose(isa, n_features)
+        cdef RankWalkModel model
+        model.columns = columns_of(layout.ranks.columns, self.keep)
+        model.single = single
+        model.offsets = <const int64_t*>data_of(layout.ranks.offsets, np.int64, self.keep)
+        model.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
+        model.threshold64 = <const double*>data_of(layout.ranks.threshold, np.float64, self.keep)
+        model.n_entries = len(layout.entries)
+        model.entries = <const RankEntry*>data_of(layout.entries, layout.entries.dtype, self.keep)
+        model.n_blocks = len(layout.block_offsets) - 1
+        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        model.tree = <const int32_t*>data_of(layout.tree, np.int32, self.keep)
+        model.root = <const uint32_t*>data_of(layout.root, np.uint32, self.keep)
+        model.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
+        model.word = <const uint32_t*>data_of(layout.word, np.uint32, self.keep)
+        self.engine.reset(new CRankWalk(self.kernels[0], model))
 
 
 cdef RankModel ranks_of(ranks, bint single, list keep) except *:

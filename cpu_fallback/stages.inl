@@ -92,26 +92,31 @@ static bool load_rows(const Documents& documents, int64_t first, int n, const Co
     return missing;
 }
 
-// add_values, one output, no tables: for eight documents at a time: for each tree: sum += value[leaf]
+// add_values, one output, no tables: for some documents at a time: for each tree: sum += value[leaf]
+template <int width, class Value, class Sum, class Leaf>
+static void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int stride, Sum* sums) {
+    Sum s[width];
+    for (int k = 0; k < width; k++) s[k] = sums[k];
+    for (int t = 0; t < n_trees; t++, leaf += stride) {
+        const Value* of_tree = value + offsets[t];
+        if constexpr (sizeof(Leaf) * width == 8) {
+            uint64_t leaves;  // one load for all: the load ports are what is short here
+            __builtin_memcpy(&leaves, leaf, sizeof leaves);
+            for (int k = 0; k < width; k++) s[k] += of_tree[static_cast<Leaf>(leaves >> 8 * sizeof(Leaf) * k)];
+        } else {
+            for (int k = 0; k < width; k++) s[k] += of_tree[leaf[k]];
+        }
+    }
+    for (int k = 0; k < width; k++) sums[k] = s[k];
+}
+
 template <class Value, class Sum, class Leaf>
 static void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,
                               Sum* sums) {
-    for (int d = 0; d < n; d += 8) {
-        Sum s[8];
-        for (int k = 0; k < 8; k++) s[k] = sums[d + k];
-        for (int t = 0; t < n_trees; t++) {
-            const Value* of_tree = value + offsets[t];
-            const Leaf* at = leaf + static_cast<int64_t>(t) * stride + d;
-            if constexpr (sizeof(Leaf) == 1) {
-                uint64_t leaves;  // one load for eight: the load ports are what is short here
-                __builtin_memcpy(&leaves, at, sizeof leaves);
-                for (int k = 0; k < 8; k++) s[k] += of_tree[leaves >> 8 * k & 255];
-            } else {
-                for (int k = 0; k < 8; k++) s[k] += of_tree[at[k]];
-            }
-        }
-        for (int k = 0; k < 8; k++) sums[d + k] = s[k];
-    }
+    int d = 0;
+    for (; d + 8 <= n; d += 8) add_side_by_side<8>(value, offsets, n_trees, leaf + d, stride, sums + d);
+    if (n - d >= 4) add_side_by_side<4>(value, offsets, n_trees, leaf + d, stride, sums + d), d += 4;
+    for (; d < n; d++) add_side_by_side<1>(value, offsets, n_trees, leaf + d, stride, sums + d);
 }
 
 // add_values, any number of outputs: each tree adds to its output, or its leaves' vectors to all

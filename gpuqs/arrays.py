@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +18,13 @@ from gpuqs.forest import Forest
 
 #: Names that LightGBM and XGBoost make up for features that have none.
 _MADE_UP_NAME = re.compile(r"(Column_|f|feature_)\d+")
+#: What engines read as it is.
+_NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 #: Arrow's types of numbers, by name; NumPy would read numbers into text and times, too.
 _ARROW_NUMBER = re.compile(r"bool|u?int\d+|halffloat|float|double|decimal\d+\(.*\)|null")
 
 
-@dataclass(frozen=True)
-class Documents:
+class Documents(NamedTuple):
     """Rows to score.
 
     Parameters
@@ -87,7 +87,7 @@ def _from_array(X: np.ndarray, forest: Forest) -> Documents:
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
     if X.shape[1] != forest.n_features:
         raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
-    dtype = _score_dtype(X.dtype, forest)
+    dtype = X.dtype if X.dtype in _NATIVE else _score_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop])
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))

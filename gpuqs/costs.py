@@ -15,14 +15,16 @@ from gpuqs import cpu_fallback
 from gpuqs.forest import CATEGORICAL, Forest
 
 #: Microseconds of a call before any document is scored.
-CALL = 10.0
+CALL = 6.5
 #: Nanoseconds per node and document.
 QS_NODE = 0.23
 VQS_NODE = {True: 0.08, False: 0.105}  # up to 32 leaves, more
 #: Nanoseconds per node that a walk visits; twice that where too few documents keep the walks apart.
 WALK_VISIT = 1.4
+#: Nanoseconds per step of a walk by rank, and per column to code a document.
+RANKWALK_STEP, RANKWALK_COLUMN = 0.55, 8.0
 #: Nanoseconds per node and word of so many documents.
-BITSLICE_WORD = {128: 2.1, 256: 2.9, 512: 4.8}
+BITSLICE_WORD = {128: 1.95, 256: 2.7, 512: 4.4}
 #: Nanoseconds per node and document of the NumPy reference.
 REFERENCE_NODE = 20.0
 #: Nanoseconds per category set and document: laid out by column, and by tables.
@@ -54,6 +56,11 @@ def _without_categories(engine: str, forest: Forest, n_documents: int, isa: str,
     if engine == "walk":
         visits = forest.n_trees * (1.5 * math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
         return CALL + n_documents * visits * WALK_VISIT * (2 if n_documents < 16 else 1)
+    if engine == "rankwalk":
+        deepest = np.zeros(forest.n_trees, np.int64)
+        np.maximum.at(deepest, forest.node_tree, forest.depth + 1)
+        steps, columns = int(deepest.sum()) * 1e-3, forest.n_features * 1e-3
+        return CALL + n_documents * (steps * RANKWALK_STEP + columns * RANKWALK_COLUMN)
     widest = WIDEST_WORD[isa]
     whole, rest = divmod(n_documents, widest)
     word = next((w for w in BITSLICE_WORD if w >= rest), widest) if not whole else widest

@@ -35,16 +35,16 @@ def check_options(forest: Forest, output: str, precision: str) -> None:
 
 def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of the answer for ``n`` documents, from the programs' leaf values."""
+    if output in ("value", "raw"):
+        return (n,) if forest.n_outputs == 1 else (n, forest.n_outputs), values.score_type
     n_trees = len(values.tree_output)
     if output == "leaf":
         return (n, n_trees), np.dtype(np.int32)
     if output == "per_tree":
         width = values.value.shape[1]
         return (n, n_trees) if width == 1 else (n, n_trees, width), values.value.dtype
-    if output == "class":
-        labels = class_labels(forest)
-        return (n, forest.n_outputs) if _multi_label(forest) else (n,), labels.dtype
-    return (n,) if forest.n_outputs == 1 else (n, forest.n_outputs), np.dtype(values.score_dtype)
+    labels = class_labels(forest)
+    return (n, forest.n_outputs) if _multi_label(forest) else (n,), labels.dtype
 
 
 def class_labels(forest: Forest) -> np.ndarray:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.bitslice import Bitslice
 from gpuqs.engines.quickscorer import QuickScorer, VQuickScorer
+from gpuqs.engines.rankwalk import RankWalk
 from gpuqs.engines.reference import Reference
 from gpuqs.engines.walk import Walk
 
 __all__ = ["BITSLICE", "ENGINES", "Engine", "Program"]
 
-ENGINES: dict[str, Engine] = {e.name: e for e in (Bitslice(), VQuickScorer(), QuickScorer(), Walk(), Reference())}
+ENGINES: dict[str, Engine] = {
+    e.name: e for e in (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference())
+}
 
 #: The engine whose documents can be coded beforehand.
 BITSLICE = Bitslice.name

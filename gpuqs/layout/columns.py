@@ -14,6 +14,7 @@ A feature may give several columns; one that no node tests gives none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +69,18 @@ class Columns:
         return int(np.count_nonzero((self.routing & CATEGORICAL) == 0))
 
 
+#: What `find_columns` found, while its forest lives: every engine asks.
+_FOUND: WeakKeyDictionary[Forest, Columns] = WeakKeyDictionary()
+
+
 def find_columns(forest: Forest) -> Columns:
     """The distinct (feature, how it is read) pairs that the forest's nodes test; categorical columns come last."""
+    if forest not in _FOUND:
+        _FOUND[forest] = _find(forest)
+    return _FOUND[forest]
+
+
+def _find(forest: Forest) -> Columns:
     categorical = (forest.routing & CATEGORICAL) != 0
     how = np.where(categorical, forest.routing & _OF_CATEGORIES, forest.routing & ZERO_MISSING)
     sets = _number_sets(forest, np.flatnonzero(categorical))

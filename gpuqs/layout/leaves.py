@@ -113,7 +113,8 @@ class LeafValues:
         return bool(self.add_last.any())
 
     @cached_property
-    def _score_type(self) -> np.dtype:
+    def score_type(self) -> np.dtype:
+        """`score_dtype` as NumPy's."""
         return np.dtype(self.score_dtype)
 
     @cached_property
@@ -126,7 +127,7 @@ class LeafValues:
         scores = sums if not self.step else sums * self.step
         if add_last is not None or self._adds_last:
             scores = scores + (self.add_last if add_last is None else add_last).astype(scores.dtype)
-        return scores if scores.dtype is self._score_type else scores.astype(self.score_dtype)
+        return scores if scores.dtype is self.score_type else scores.astype(self.score_type)
 
 
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:

@@ -1,4 +1,4 @@
-"""Nodes in the order in which a walk from the root meets them, for the `walk` engine."""
+"""Inner nodes and leaves in pairs of siblings, for engines that walk; the layout of `walk`."""
 
 from __future__ import annotations
 
@@ -62,12 +62,8 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
     """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
     columns, ranges = find_columns(forest), number_leaves(forest)
     n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
-    left, right = _children(forest)
-    tree_offsets = forest.node_offsets + forest.leaf_offsets
-    place = _places(forest, ranges, left, right, tree_offsets)
-
+    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges))
     column_bits = _column_bits(columns)
-    distance = place[left] - place[:n_nodes]
     nan_left = (forest.routing & NAN_LEFT) != 0
     link = np.full(n_items, 1 << column_bits, np.uint32)
     link[place[:n_nodes]] = (
@@ -99,22 +95,39 @@ def _children(forest: Forest) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
     return left, right
 
 
-def _places(
-    forest: Forest, ranges: LeafRanges, left: np.ndarray, right: np.ndarray, tree_offsets: np.ndarray
-) -> npt.NDArray[np.int64]:
-    """Where each item stands: roots first, then the pairs of siblings in preorder of their parents."""
-    n_nodes = forest.n_nodes
-    preorder = np.zeros(n_nodes, np.int64)  # of each node among its tree's
+def preorder(forest: Forest, ranges: LeafRanges) -> npt.NDArray[np.int64]:
+    """Number of each node among its tree's, where a walk that turns left first meets them."""
+    left, right = _children(forest)
+    number = np.zeros(forest.n_nodes, np.int64)
     by_depth = np.argsort(forest.depth, kind="stable")
     for nodes in np.split(by_depth, np.flatnonzero(np.diff(forest.depth[by_depth])) + 1):
-        n_before = preorder[nodes] + 1
+        n_before = number[nodes] + 1
         n_left = ranges.middle[nodes] - ranges.first[nodes] - 1  # nodes below the left child, itself included
-        for child, number in ((left[nodes], n_before), (right[nodes], n_before + n_left)):
-            inner = child < n_nodes
-            preorder[child[inner]] = number[inner]
+        for child, of_child in ((left[nodes], n_before), (right[nodes], n_before + n_left)):
+            inner = child < forest.n_nodes
+            number[child[inner]] = of_child[inner]
+    return number
+
+
+def pair_up(
+    forest: Forest, number: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Lay items out: each tree's root first, then pairs of siblings in the order of their parents' ``number``.
+
+    Returns
+    -------
+    place : int64 [N + L]
+        Where each of the forest's nodes, then each of its leaves, stands.
+    distance : int64 [N]
+        From each node to its left child.
+    tree_offsets : int64 [T + 1]
+        First item of each tree.
+    """
+    n_nodes, tree_offsets = forest.n_nodes, forest.node_offsets + forest.leaf_offsets
+    left, right = _children(forest)
     place = np.empty(n_nodes + len(forest.leaf_value), np.int64)
-    first = tree_offsets[forest.node_tree] + 1 + 2 * preorder
+    first = tree_offsets[forest.node_tree] + 1 + 2 * number
     place[left], place[right] = first, first + 1
     has_nodes = np.diff(forest.node_offsets) > 0
     place[np.where(has_nodes, forest.node_offsets[:-1], n_nodes + forest.leaf_offsets[:-1])] = tree_offsets[:-1]
-    return place
+    return place, place[left] - place[:n_nodes], tree_offsets
