@@ -38,10 +38,15 @@ struct Segment {
     uint8_t nan_left, count;
 };
 
+// Predicates and slots are where their words start among the narrowest words, in bytes: processors scale them.
 struct Treelet {
-    uint16_t predicate[3], slot[3];  // of the root, its left child, its right child
-    uint16_t first, end;             // of the root
+    uint32_t predicate[3];  // of the root, its left child, its right child
+    uint16_t slot[3];
+    uint16_t first, end;  // of the root
+    uint16_t zero;
 };
+
+constexpr int kNarrowestWord = 16;
 
 struct Run {
     uint16_t kind;  // bit 0: with the left child, bit 1: with the right

@@ -133,17 +133,23 @@ template <class Word> static void to_bytes(const Word* bits, int n_bits, Word* l
     }
 }
 
+template <class Word> static inline Word* word_at(Word* words, uint64_t place) {
+    using Byte = std::conditional_t<std::is_const_v<Word>, const char, char>;
+    return reinterpret_cast<Word*>(reinterpret_cast<Byte*>(words) + place * (sizeof(Word) / kNarrowestWord));
+}
+
 // A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
 template <int kind, class Word> static inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
-        uint64_t fields[2];  // two loads for eight fields: the load ports are what is short here
-        __builtin_memcpy(fields, at, sizeof fields);
-        const auto field = [&](int i) { return static_cast<uint16_t>(fields[i / 4] >> 16 * (i % 4)); };
-        const Word first = s[field(6)], last = s[field(7)];
-        const Word root = or_and(last, first, words[field(0)]);
-        s[field(3)] = root;
-        if (kind & 1) s[field(4)] = or_and(root, first, words[field(1)]);
-        if (kind & 2) s[field(5)] = or_and(last, root, words[field(2)]);
+        uint64_t a, b, c;  // three loads for eight fields: the load ports are what is short here
+        __builtin_memcpy(&a, at->predicate, sizeof a);
+        __builtin_memcpy(&b, at->predicate + 2, sizeof b);
+        __builtin_memcpy(&c, at->slot + 2, sizeof c);
+        const Word first = *word_at(s, static_cast<uint16_t>(c >> 16)), last = *word_at(s, c >> 32);
+        const Word root = or_and(last, first, *word_at(words, static_cast<uint32_t>(a)));
+        *word_at(s, static_cast<uint16_t>(b >> 32)) = root;
+        if (kind & 1) *word_at(s, b >> 48) = or_and(root, first, *word_at(words, a >> 32));
+        if (kind & 2) *word_at(s, static_cast<uint16_t>(c)) = or_and(last, root, *word_at(words, static_cast<uint32_t>(b)));
     }
 }
 

@@ -1,6 +1,7 @@
 // The kernels that are compiled once per instruction set, as a table of functions.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "bitslice.hpp"
 #include "documents.hpp"

@@ -249,13 +249,13 @@ cdef RankModel ranks_of(ranks, bint single, list keep) except *:
 cdef class Bitslice(Scorer):
     """`bitslice` over a BitsliceLayout."""
 
-    def __init__(self, layout, int n_features, *, bint single, int trees_merged, str isa):
+    def __init__(self, layout, int n_features, *, bint single, str isa):
         self._choose(isa, n_features)
         cdef BitsliceModel model
         model.ranks = ranks_of(layout.ranks, single, self.keep)
         model.n_trees = len(layout.tree_leaves)
         model.n_batches = len(layout.batch_offsets) - 1
-        model.trees_merged = trees_merged
+        model.trees_merged = layout.trees_merged
         model.batch_offsets = <const int32_t*>data_of(layout.batch_offsets, np.int32, self.keep)
         model.batch_segments = <const int64_t*>data_of(layout.batch_segments, np.int64, self.keep)
         model.segments = <const Segment*>data_of(layout.segments, layout.segments.dtype, self.keep)

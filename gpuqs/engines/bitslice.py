@@ -12,7 +12,6 @@ from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import (
     MAX_COLUMNS,
     MAX_LEAVES,
-    TREES_MERGED,
     build_bitslice,
     gray_values,
     word_tables,
@@ -50,7 +49,6 @@ class Bitslice(CpuEngine):
             layout,
             forest.n_features,
             single=forest.input_dtype == "float32",
-            trees_merged=TREES_MERGED,
             isa=cpu_fallback.isa(),
         )
         values = leaf_values(forest, layout.ranges, precision)

@@ -26,14 +26,17 @@ from gpuqs.layout.leaves import LeafRanges, LeafValues, number_leaves
 from gpuqs.layout.ranks import RankTables, build_ranks
 from gpuqs.layout.treelets import tile_trees
 
-#: Trees whose programs run merged, level by level, to hide the latency of each.
+#: Bytes of the narrowest word, in which treelets say where words start; the C++ `kNarrowestWord`.
+NARROWEST_WORD = 16
+#: Trees whose programs run merged, level by level, to hide the latency of each; the largest trees run alone.
 TREES_MERGED = 4
 #: Trees whose exit leaves are found before their values are added: the leaves stay in the L1/L2 caches.
 #: Fewer where trees are so large that a batch might have more predicates than 16 bits count.
 TREES_PER_BATCH = 64
 MAX_PREDICATES = 1 << 16
-#: Most leaves of a tree: slots are counted in 16 bits.
-MAX_LEAVES = 4096
+#: Slots of merged trees, and so most leaves of a tree: 16 bits hold a slot's place in bytes.
+MAX_SLOTS = (1 << 16) // NARROWEST_WORD
+MAX_LEAVES = MAX_SLOTS - 2
 #: Most columns of a forest: segments count them in 16 bits.
 MAX_COLUMNS = 1 << 16
 
@@ -41,7 +44,9 @@ MAX_COLUMNS = 1 << 16
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
 #: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots are
 #: words of the merged trees' S, predicates words of their block.
-TREELET = np.dtype([("predicate", "u2", 3), ("slot", "u2", 3), ("first", "u2"), ("end", "u2")])
+TREELET = np.dtype(
+    [("predicate", "u4", 3), ("slot", "u2", 3), ("first", "u2"), ("end", "u2"), ("zero", "u2")]
+)
 #: The C++ `Run`: consecutive treelets of one kind; kind bit 0: with the left child, bit 1: with the right.
 RUN = np.dtype([("kind", "u2"), ("count", "u2")])
 
@@ -54,8 +59,10 @@ class BitsliceLayout:
     ----------
     ranks : RankTables
     ranges : LeafRanges
+    trees_merged : int
+        Trees of a group: `TREES_MERGED`, or 1.
     batch_offsets : int32 [B + 1]
-        First tree of each batch. Batches are multiples of `TREES_MERGED` trees but for the last.
+        First tree of each batch. Batches are multiples of ``trees_merged`` trees but for the last.
     batch_segments : int64 [B + 1]
         Segments that a batch decodes before it runs; none where the batch before left its words.
     segments : SEGMENT [...]
@@ -66,7 +73,7 @@ class BitsliceLayout:
     n_words : int
         Largest number of predicates of one block.
     group_runs : int64 [G + 1]
-        Runs of each group of `TREES_MERGED` trees.
+        Runs of each group of ``trees_merged`` trees.
     runs : RUN [...]
     treelets : TREELET [...]
         In the order of the runs.
@@ -84,6 +91,7 @@ class BitsliceLayout:
 
     ranks: RankTables
     ranges: LeafRanges
+    trees_merged: int
     batch_offsets: npt.NDArray[np.int32]
     batch_segments: npt.NDArray[np.int64]
     segments: np.ndarray
@@ -120,7 +128,8 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
     """
     ranks, ranges = ranks or build_ranks(forest), number_leaves(forest)
     key = _predicate_keys(forest, ranks)
-    fitting = MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED
+    trees_merged = TREES_MERGED if TREES_MERGED * forest.n_leaves < MAX_SLOTS else 1
+    fitting = MAX_PREDICATES // max(forest.n_leaves, 1) // trees_merged * trees_merged
     per_batch = min(TREES_PER_BATCH, fitting)
     batch_offsets = np.append(np.arange(0, forest.n_trees, per_batch), forest.n_trees).astype(np.int32)
     node_batches = forest.node_offsets[batch_offsets]
@@ -141,10 +150,11 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
         batch_low += [batch_low[-1] + len(low)] * (last - batch)
         batch = last
     level_offsets, levels = _levels(forest, word)
-    programs = _programs(forest, ranges, word, np.diff(level_offsets) == 0)
+    programs = _programs(forest, ranges, trees_merged, word, np.diff(level_offsets) == 0)
     return BitsliceLayout(
         ranks=ranks,
         ranges=ranges,
+        trees_merged=trees_merged,
         batch_offsets=batch_offsets,
         batch_segments=np.array(batch_segments, np.int64),
         segments=np.concatenate([*segments, np.zeros(0, SEGMENT)]),
@@ -209,14 +219,18 @@ def _levels(
 
 
 def _programs(
-    forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64], by_program: npt.NDArray[np.bool_]
+    forest: Forest,
+    ranges: LeafRanges,
+    trees_merged: int,
+    word: npt.NDArray[np.int64],
+    by_program: npt.NDArray[np.bool_],
 ) -> dict[str, Any]:
     """Treelets of each group of trees, parents before children, trees interleaved level by level."""
     n_leaves = np.diff(forest.leaf_offsets)
-    group_of_tree = np.arange(forest.n_trees) // TREES_MERGED
-    n_groups = -(-forest.n_trees // TREES_MERGED)
+    group_of_tree = np.arange(forest.n_trees) // trees_merged
+    n_groups = -(-forest.n_trees // trees_merged)
     before = np.cumsum(n_leaves) - n_leaves
-    tree_slot = 1 + before - before[::TREES_MERGED][group_of_tree]  # slot 0 is S_L of every tree: zeros
+    tree_slot = 1 + before - before[::trees_merged][group_of_tree]  # slot 0 is S_L of every tree: zeros
     slot0 = tree_slot[forest.node_tree]
     end = np.where(ranges.end == n_leaves[forest.node_tree], 0, slot0 + ranges.end)
 
@@ -232,6 +246,8 @@ def _programs(
         there = np.ones(len(root), bool) if at == 0 else (kind & at) != 0
         treelets["predicate"][there, at] = word[node[there]]
         treelets["slot"][there, at] = (slot0 + ranges.middle)[node[there]]
+    for field in ("predicate", "slot", "first", "end"):
+        treelets[field] *= NARROWEST_WORD
 
     key = np.stack([group, level, kind])
     starts = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0))[: len(root)])

@@ -99,8 +99,13 @@ def test_every_number_of_thresholds_decides_on_each_and_beside_each(isa: str, n:
 BIG = {
     # More distinct tests, leaves, trees, features or outputs than one word, block or group holds.
     "100,000 distinct tests": {"n_trees": 40, "max_leaves": 4000, "shape": "complete", "n_thresholds": 9000},
-    "4,096 leaves": {"n_trees": 2, "max_leaves": 4096, "n_thresholds": 3000},
-    "4,097 leaves": {"n_trees": 2, "max_leaves": 4097, "n_thresholds": 3000, "shape": "complete"},
+    "128 leaves": {"n_trees": 40, "max_leaves": 128, "n_thresholds": 3000, "shape": "complete"},
+    "chains of 128 leaves": {"n_trees": 40, "max_leaves": 128, "shape": "chain"},
+    "129 leaves": {"n_trees": 40, "max_leaves": 129, "n_thresholds": 3000, "shape": "complete"},
+    "1,023 leaves": {"n_trees": 9, "max_leaves": 1023, "n_thresholds": 3000, "shape": "complete"},
+    "1,024 leaves": {"n_trees": 9, "max_leaves": 1024, "n_thresholds": 3000, "shape": "complete"},
+    "4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "n_thresholds": 3000, "shape": "complete"},
+    "4,095 leaves": {"n_trees": 2, "max_leaves": 4095, "n_thresholds": 3000, "shape": "complete"},
     "a chain of 5,000": {"n_trees": 2, "max_leaves": 5000, "shape": "chain"},
     "20,000 thresholds of one feature": {
         "n_trees": 40,
@@ -130,6 +135,7 @@ def test_forests_beyond_every_small_size(isa: str, name: str) -> None:
     model, X, leaves = big(name)
     engines = engines_of(model)
     assert "walk" in engines
+    assert ("rankwalk" in engines) == (model.n_leaves <= 128) and ("bitslice" in engines) == (model.n_leaves <= 4094)
     raw = {p: model.predict(X, "raw", engine="walk", precision=p) for p in ("exact", "fast")}
     for engine in engines:
         np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves, err_msg=engine)
