@@ -1,22 +1,23 @@
 // Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes.
 struct Search {
-    // table[answers] of a level of n / 16 registers.
-    template <int n> static __m512 look_up(const __m512* table, __m512i answers) {
+    // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
+    template <int n> static __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
         if constexpr (n == 1) {
             return _mm512_permutexvar_ps(answers, table[0]);
         } else if constexpr (n == 2) {
             return _mm512_permutex2var_ps(table[0], answers, table[1]);
         } else {
-            const __mmask16 upper = _mm512_test_epi32_mask(answers, _mm512_set1_epi32(n * 8));
-            return _mm512_mask_mov_ps(look_up<n / 2>(table, answers), upper, look_up<n / 2>(table + n / 2, answers));
+            const __mmask16 upper = asked[__builtin_ctz(n * 8)];
+            return _mm512_mask_mov_ps(look_up<n / 2>(table, answers, asked), upper, look_up<n / 2>(table + n / 2, answers, asked));
         }
     }
-    template <int level> static void ask(const __m512* table, __m512 x, __m512i& answers, uint8_t* top, int64_t plane_bytes) {
+    template <int level>
+    static void ask(const __m512* table, __m512 x, __m512i& answers, __mmask16* asked, uint8_t* top, int64_t plane_bytes) {
         constexpr int n = level < 4 ? 1 : 1 << (level - 4);
-        const __m512 threshold = level == 0 ? table[0] : look_up<n>(table, answers);
-        const __mmask16 answer = _mm512_cmp_ps_mask(x, threshold, _CMP_NLE_UQ);
-        answers = _mm512_mask_or_epi32(answers, answer, answers, _mm512_set1_epi32(1 << level));
-        __builtin_memcpy(top - level * plane_bytes, &answer, 2);
+        const __m512 threshold = level == 0 ? table[0] : look_up<n>(table, answers, asked);
+        asked[level] = _mm512_cmp_ps_mask(x, threshold, _CMP_NLE_UQ);
+        answers = _mm512_mask_or_epi32(answers, asked[level], answers, _mm512_set1_epi32(1 << level));
+        __builtin_memcpy(top - level * plane_bytes, asked + level, 2);
     }
     template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
         constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
@@ -26,15 +27,16 @@ struct Search {
         for (int d = 0; d < block; d += 16) {
             const __m512 values = _mm512_load_ps(x + d);
             __m512i answers = _mm512_setzero_si512();
+            __mmask16 asked[n];
             uint8_t* at = top + d / 8;
-            ask<0>(of_level, values, answers, at, plane_bytes);
-            if constexpr (n > 1) ask<1>(of_level + 1, values, answers, at, plane_bytes);
-            if constexpr (n > 2) ask<2>(of_level + 2, values, answers, at, plane_bytes);
-            if constexpr (n > 3) ask<3>(of_level + 3, values, answers, at, plane_bytes);
-            if constexpr (n > 4) ask<4>(of_level + 4, values, answers, at, plane_bytes);
-            if constexpr (n > 5) ask<5>(of_level + 5, values, answers, at, plane_bytes);
-            if constexpr (n > 6) ask<6>(of_level + 7, values, answers, at, plane_bytes);
-            if constexpr (n > 7) ask<7>(of_level + 11, values, answers, at, plane_bytes);
+            ask<0>(of_level, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 1) ask<1>(of_level + 1, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 2) ask<2>(of_level + 2, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 3) ask<3>(of_level + 3, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 4) ask<4>(of_level + 4, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 5) ask<5>(of_level + 5, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 6) ask<6>(of_level + 7, values, answers, asked, at, plane_bytes);
+            if constexpr (n > 7) ask<7>(of_level + 11, values, answers, asked, at, plane_bytes);
         }
     }
 
