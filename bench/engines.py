@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     n_trees, X = (50, documents(1_000)) if args.quick else (1_000, documents(10_000))
-    engines = ["bitslice", "vqs", "qs", "walk"]
+    engines = ["bitslice", "rankwalk", "vqs", "qs", "walk"]
     jobs = [(f"LightGBM LambdaMART {n_trees:,} x {n}", lambdamart(n_trees, n), X, engines) for n in (64, 32)]
     jobs.append((f"XGBoost rank:ndcg {n_trees:,} x 64", xgboost_ranker(n_trees, 64), X, engines))
     if args.large:

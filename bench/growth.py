@@ -25,7 +25,7 @@ from gpuqs.demo.mslr import mslr_like
 from gpuqs.model import Model
 
 RESULTS = Path(__file__).parent / "results"
-ENGINES = ("bitslice", "vqs", "qs", "walk")
+ENGINES = ("bitslice", "rankwalk", "vqs", "qs", "walk")
 #: Documents x trees of one call, at most: slower engines would take minutes.
 MOST_WORK = 20_000_000
 

@@ -16,7 +16,7 @@ from gpuqs.arrays import Documents, as_documents
 from gpuqs.arrays_cuda import cuda_device, device_of, is_on_device
 from gpuqs.costs import Choice, Explanation, predicted_microseconds
 from gpuqs.device_model import DeviceModel
-from gpuqs.engines import BITSLICE, ENGINES, Engine, Program
+from gpuqs.engines import BITSLICE, ENGINES, RANKED, Engine, Program
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables, build_ranks
@@ -400,7 +400,7 @@ class Model:
 
     def _prepare(self, name: str, precision: str, trees: slice | None) -> Program:
         engine, forest = ENGINES[name], self._part(trees)
-        if name != BITSLICE:
+        if name not in RANKED:
             return engine.prepare(forest, precision)
         # Parts rank documents as the whole does, so that what `encode` made serves them too.
         start, stop, _ = (trees or slice(None)).indices(self.n_trees)

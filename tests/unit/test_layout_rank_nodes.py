@@ -1,0 +1,87 @@
+"""The words of rank nodes, walked in Python, end where the forest's definition says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from forests import exit_leaf_by_walk, probing_documents, random_forest
+
+from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD, Forest
+from gpuqs.layout.rank_nodes import (
+    ENTRY_THRESHOLDS,
+    MAX_LEAVES,
+    TREE_BLOCK,
+    WALKS,
+    RankWalkLayout,
+    build_rank_walk,
+    most_entries,
+)
+from gpuqs.layout.ranks import build_ranks
+
+
+def codes(layout: RankWalkLayout, document: np.ndarray) -> list[int]:
+    """The bytes of a document, by their definition."""
+    ranks, columns = layout.ranks, layout.ranks.columns
+    out = [0]
+    for column, first, nan_left in layout.entries[1:].tolist():
+        value = float(document[columns.feature[column]])
+        if np.isnan(value) or (columns.routing[column] == ZERO_MISSING and abs(value) <= ZERO_THRESHOLD):
+            out.append(0 if nan_left else 255)
+            continue
+        thresholds = ranks.threshold[ranks.offsets[column] : ranks.offsets[column + 1]]
+        out.append(int(np.clip(np.count_nonzero(thresholds < value) - first, 0, 255)))
+    return out
+
+
+def walked(layout: RankWalkLayout, walk: int, code: list[int]) -> tuple[int, int]:
+    """Leaf position where a walk ends, and the steps that it takes."""
+    at, n_steps = int(layout.root[walk]), 0
+    while (word := int(layout.word[at])) >> 24:
+        at += (word + (code[word & 0xFFFF] << 16)) >> 24
+        n_steps += 1
+    assert word & 0xFFFF == 0, "leaves ask the entry whose byte is 0"
+    return word >> 16, n_steps
+
+
+def check(forest: Forest, documents: np.ndarray) -> None:
+    layout = build_rank_walk(forest, build_ranks(forest))
+    assert len(layout.entries) <= most_entries(layout.ranks.columns)
+    for document in documents:
+        code = codes(layout, document)
+        for walk, in_block in enumerate(layout.tree.tolist()):
+            if in_block < 0:
+                assert walk >= forest.n_trees
+                continue
+            tree = walk // TREE_BLOCK * TREE_BLOCK + in_block
+            position, n_steps = walked(layout, walk, code)
+            assert position == layout.ranges.position[exit_leaf_by_walk(forest, tree, document)]
+            assert n_steps <= layout.steps[walk // WALKS]
+
+
+@pytest.mark.parametrize(
+    ("shape", "leaves"), [("random", 30), ("chain", MAX_LEAVES), ("complete", MAX_LEAVES), ("random", 1)]
+)
+@pytest.mark.parametrize("n_features", [1, 8])
+def test_walks_end_at_the_exit_leaf(shape: str, leaves: int, n_features: int) -> None:
+    rng = np.random.default_rng(leaves)
+    forest = random_forest(rng, n_trees=7, max_leaves=leaves, shape=shape, n_features=n_features)
+    check(forest, probing_documents(rng, forest, 20, np.float64))
+
+
+def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
+    rng = np.random.default_rng(1)
+    forest = random_forest(rng, n_trees=20, max_leaves=100, shape="complete", n_features=1, n_thresholds=900)
+    layout = build_rank_walk(forest, build_ranks(forest))
+    assert len(np.unique(layout.entries["first"])) > 2
+    assert not np.any(layout.entries["first"] % ENTRY_THRESHOLDS)
+    check(forest, probing_documents(rng, forest, 40, np.float64))
+
+
+def test_every_tree_stands_in_one_group_of_about_its_depth() -> None:
+    forest = random_forest(np.random.default_rng(2), n_trees=TREE_BLOCK + 21, max_leaves=12)
+    layout = build_rank_walk(forest, build_ranks(forest))
+    assert layout.block_offsets.tolist() == [0, TREE_BLOCK, TREE_BLOCK + 21]
+    assert sorted(layout.tree[:TREE_BLOCK]) == list(range(TREE_BLOCK))
+    assert sorted(layout.tree[TREE_BLOCK : forest.n_trees]) == list(range(21))
+    for block in (layout.steps[: TREE_BLOCK // WALKS], layout.steps[TREE_BLOCK // WALKS :]):
+        assert np.all(np.diff(block.astype(int)) >= 0)
