@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class GpuqsError(Exception):
     """Base class of every exception that gpuqs raises on purpose."""
@@ -48,6 +51,17 @@ class ModelFormatError(GpuqsError, ValueError):
 
 class UnsupportedModelError(GpuqsError, NotImplementedError):
     """A sound model that uses something gpuqs does not evaluate; named, never scored wrongly."""
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """What is said of a model within names its file, or the kind of object that it is."""
+    try:
+        yield
+    except ModelFormatError as error:
+        raise error.at(source) from error.__cause__
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{source}: {error}") from None
 
 
 class InputError(GpuqsError, ValueError):

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats.catboost_trees import (
     FLOAT,
@@ -97,16 +97,14 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     UnsupportedModelError
         The model is sound but is in CatBoost's binary form, or tests what is not evaluated.
     """
-    if bytes(data[:4]) == b"CBM1":
-        raise UnsupportedModelError(
-            f"{source}: CatBoost's binary format is not read; convert it to JSON:\n"
-            f'    model = catboost.CatBoost().load_model("model.cbm")\n'
-            f'    model.save_model("model.json", format="json")'
-        )
-    try:
-        return _forest(parse_json(data), source)
-    except ModelFormatError as error:
-        raise error.at(source) from error.__cause__
+    with naming(source):
+        if bytes(data[:4]) == b"CBM1":
+            raise UnsupportedModelError(
+                "CatBoost's binary format is not read; convert it to JSON:\n"
+                '    model = catboost.CatBoost().load_model("model.cbm")\n'
+                '    model.save_model("model.json", format="json")'
+            )
+        return _forest(parse_json(data))
 
 
 def from_object(obj: Any) -> Forest | None:
@@ -154,20 +152,20 @@ def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArr
     return forest.leaf_id
 
 
-def _forest(document: Any, source: str) -> Forest:
+def _forest(document: Any) -> Forest:
     info = get(document, "model_info", dict, {})
     loss = _loss(info)
     if loss and loss not in _LINKS:
         raise UnsupportedModelError(
-            f"{source}: loss {loss[:100]!r} is not known, and so not what its scores mean; "
+            f"loss {loss[:100]!r} is not known, and so not what its scores mean; "
             f"known are {', '.join(sorted(_LINKS))}"
         )
     if str(info.get("binclass_probability_threshold", "0.5")) != "0.5":
         raise UnsupportedModelError(
-            f"{source}: a probability threshold of its own is not evaluated; call "
+            "a probability threshold of its own is not evaluated; call "
             "model.set_probability_threshold(0.5) first, and compare the probabilities with yours"
         )
-    tests, n_features, names = _features(get(document, "features_info", dict), source)
+    tests, n_features, names = _features(get(document, "features_info", dict))
     symmetric = "trees" not in document
     if not symmetric and "oblivious_trees" in document:
         raise ModelFormatError("stands beside oblivious_trees: the file is damaged", field="trees")
@@ -246,19 +244,19 @@ def _scale_and_bias(document: dict[str, Any], trees: list[Any]) -> tuple[float, 
     return float(scale), bias
 
 
-def _features(info: dict[str, Any], source: str) -> tuple[Tests, int, tuple[str, ...]]:
+def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
     """What tests may name, the number of columns and their names."""
     for kind in ("text", "embedding"):
         if get(info, f"{kind}_features", list, []):
             raise UnsupportedModelError(
-                f"{source}: {kind} features are not evaluated; turn them into numbers beforehand"
+                f"{kind} features are not evaluated; turn them into numbers beforehand"
             )
     if get(info, "ctrs", list, []):
         raise UnsupportedModelError(
-            f"{source}: splits on statistics of categories (OnlineCtr) are not evaluated; train with "
+            "splits on statistics of categories (OnlineCtr) are not evaluated; train with "
             "one_hot_max_size no smaller than any feature's number of categories, or encode them as numbers beforehand"
         )
-    tests, name_of = Tests(source), {}
+    tests, name_of = Tests(), {}
     for kind in ("float_features", "categorical_features"):
         known: dict[int, Any] = tests.floats if kind == "float_features" else tests.columns
         for feature in get(info, kind, list, []):

@@ -41,8 +41,6 @@ class Tests:
 
     Parameters
     ----------
-    source : str
-        What errors call the model.
     floats : dict
         feature_index of a numeric feature -> (column, whether NaN goes right).
     columns : dict
@@ -55,7 +53,6 @@ class Tests:
         What each "split_index" of the file stands for.
     """
 
-    source: str
     floats: dict[int, tuple[int, bool]] = field(default_factory=dict)
     columns: dict[int, int] = field(default_factory=dict)
     values: dict[int, list[int]] = field(default_factory=dict)
@@ -79,7 +76,7 @@ class Tests:
             key = (kind, index, whole(split, "value", -_HASHES, _HASHES - 1, tree=tree) % _HASHES)
         else:
             raise UnsupportedModelError(
-                f"{self.source}, tree {tree}: splits of type {kind[:100]!r} are not evaluated; "
+                f"tree {tree}: splits of type {kind[:100]!r} are not evaluated; "
                 "train on numeric features, and on categorical ones with one_hot_max_size"
             )
         if "split_index" in split:  # which CatBoost itself goes by
@@ -123,7 +120,7 @@ class Tests:
             for value in dict.fromkeys(self.values.get(index, [])):
                 if value not in self.texts:
                     raise UnsupportedModelError(
-                        f"{self.source}: categories of column {self.columns[index]} stand in the model as hashes "
+                        f"categories of column {self.columns[index]} stand in the model as hashes "
                         "only, their texts are missing; save it together with all of its training data, "
                         'model.save_model("model.json", format="json", pool=catboost.Pool(X, cat_features=...)), '
                         "and load that file"

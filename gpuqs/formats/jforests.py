@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
@@ -66,14 +66,10 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     UnsupportedModelError
         Classification trees.
     """
-    reader = _Reader()
-    try:
+    with naming(source):
+        reader = _Reader()
         parse_xml(data, reader.start, reader.end)
         return reader.forest()
-    except ModelFormatError as error:
-        raise error.at(source) from None
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{source}: {error}") from None
 
 
 class _Reader:

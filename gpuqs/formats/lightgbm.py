@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import (
     CATEGORICAL,
     NAN_LEFT,
@@ -103,12 +103,8 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     UnsupportedModelError
         Trees with linear models in their leaves; an objective that is not known.
     """
-    try:
+    with naming(source):
         return _read(bytes(data))
-    except ModelFormatError as error:
-        raise error.at(source) from None
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{source}: {error}") from None
 
 
 def _read(data: bytes) -> Forest:

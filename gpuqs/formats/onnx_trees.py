@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats.onnx_graph import Ensemble, find_ensemble
 from gpuqs.formats.onnx_nodes import Attributes, Nodes, Weights
@@ -117,15 +117,10 @@ def from_object(obj: Any) -> Forest | None:
 
 
 def _forest(model: Any, source: str) -> Forest:
-    try:
-        ensemble = find_ensemble(model)
-        fields = _fields_of(ensemble)
+    with naming(source):
+        fields = _fields_of(find_ensemble(model))
         producer = " ".join(f"{model.producer_name} {model.producer_version}".split())[:40]
         return Forest(source=f"ONNX ({producer})" if producer else "ONNX", **fields)
-    except ModelFormatError as error:
-        raise error.at(source) from None
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{source}: {error}") from None
 
 
 def _fields_of(ensemble: Ensemble) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import MAX_DEPTH, Forest
 from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
@@ -72,14 +72,10 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     UnsupportedModelError
         A ranker that is no ensemble of trees (RankBoost, coordinate ascent, line search).
     """
-    reader = _Reader()
-    try:
+    with naming(source):
+        reader = _Reader()
         parse_xml(data, reader.start, reader.end)
         return reader.forest()
-    except ModelFormatError as error:
-        raise error.at(source) from None
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{source}: {error}") from None
 
 
 @dataclass(slots=True)

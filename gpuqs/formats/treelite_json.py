@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, Forest
 from gpuqs.formats.comparisons import MAX_WORDS, OPERATORS, canonical_tests, category_words
 from gpuqs.formats.fields import get, numbers, parse_json, whole
@@ -98,15 +98,11 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     UnsupportedModelError
         A postprocessor or a form of leaves that is not evaluated.
     """
-    try:
-        return _forest(parse_json(data), source)
-    except ModelFormatError as error:
-        raise error.at(source) from error.__cause__
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{source}: {error}") from None
+    with naming(source):
+        return _forest(parse_json(data))
 
 
-def _forest(document: Any, source: str) -> Forest:
+def _forest(document: Any) -> Forest:
     dtype = _dtype(document)
     n_targets = whole(document, "num_target", 1, _MAX_OUTPUTS)
     n_classes = _ints(document, "num_class", n_targets, 1, _MAX_OUTPUTS)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats import ubjson
 from gpuqs.formats.fields import get, numbers, parse_json, whole
@@ -116,15 +116,13 @@ def from_object(obj: Any) -> Forest | None:
 
 def _read(data: bytes | memoryview, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
     """The Forest, and the first tree of each iteration (and the number of trees)."""
-    if bytes(data[:4]) == b"binf":
-        raise UnsupportedModelError(
-            f"{source}: XGBoost's old binary format is not read; load it with the XGBoost that wrote it "
-            'and save it again with save_model("model.json")'
-        )
-    try:
-        return _forest(_parse(data), source)
-    except ModelFormatError as error:
-        raise error.at(source) from error.__cause__
+    with naming(source):
+        if bytes(data[:4]) == b"binf":
+            raise UnsupportedModelError(
+                "XGBoost's old binary format is not read; load it with the XGBoost that wrote it "
+                'and save it again with save_model("model.json")'
+            )
+        return _forest(_parse(data))
 
 
 def _parse(data: bytes | memoryview) -> Any:
@@ -137,13 +135,13 @@ def _parse(data: bytes | memoryview) -> Any:
 # -- the whole model ---------------------------------------------------------------------------
 
 
-def _forest(document: Any, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
+def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
     learner = get(document, "learner", dict)
     booster = get(learner, "gradient_booster", dict)
     kind = get(booster, "name", str)
     if kind not in ("gbtree", "dart"):
         raise UnsupportedModelError(
-            f"{source}: booster {kind[:100]!r} is no ensemble of trees; train with booster='gbtree' or 'dart'"
+            f"booster {kind[:100]!r} is no ensemble of trees; train with booster='gbtree' or 'dart'"
         )
     model = get(get(booster, "gbtree", dict) if kind == "dart" else booster, "model", dict)
     param = get(learner, "learner_model_param", dict)
@@ -153,7 +151,7 @@ def _forest(document: Any, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
     objective = get(get(learner, "objective", dict), "name", str)
     if objective not in _OBJECTIVES:
         raise UnsupportedModelError(
-            f"{source}: objective {objective[:100]!r} is not known, and so not what its scores mean; "
+            f"objective {objective[:100]!r} is not known, and so not what its scores mean; "
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
     trees = get(model, "trees", list)
