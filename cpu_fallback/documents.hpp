@@ -28,4 +28,18 @@ constexpr uint8_t kSetRight = 8;                // ... or the other way round
 constexpr uint8_t kNegativeFractionIsZero = 16; // -1 < x < 0 is category 0, else none
 constexpr uint8_t kWholeCodes = 32;             // a fraction is no category, else its whole part is one
 
+// Asks memory for rows that are loaded later. Of columns far apart, and beyond the last row, it asks for nothing.
+static inline void prefetch_rows(const Documents& documents, int64_t first, int64_t end, const Columns& columns) {
+    const int64_t value_bytes = documents.is_double ? sizeof(double) : sizeof(float);
+    if (documents.column_stride != value_bytes || columns.n == 0) return;
+    const int64_t bytes = (columns.feature[columns.n - 1] + 1) * value_bytes;
+    for (int64_t row = first; row < end && row < documents.n; row++) {
+        const char* at = static_cast<const char*>(documents.data) + row * documents.row_stride;
+        for (int64_t byte = 0; byte < bytes; byte += 64) {
+            __builtin_prefetch(at + byte);
+            asm volatile("");  // else compilers drop calls of a function that only prefetches
+        }
+    }
+}
+
 }  // namespace gpuqs

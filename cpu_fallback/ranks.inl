@@ -163,10 +163,13 @@ static void rank(const RankModel& model, const Documents& documents, int64_t fir
     for (int d = 0; d < n; d += block) {
         const int rows = n - d < block ? n - d : block;
         if (is_double)
-            load(documents, first + d, rows, model.columns, block, static_cast<double*>(x));
+            load<double>(documents, first + d, rows, model.columns, block, static_cast<double*>(x));
         else
-            load(documents, first + d, rows, model.columns, block, static_cast<float*>(x));
+            load<float, false>(documents, first + d, rows, model.columns, block, static_cast<float*>(x));
+        const int64_t next = first + d + block;
         for (int c = 0; c < model.columns.n; c++) {
+            // The next rows come while these are searched: some with every column, or memory would keep all waiting.
+            prefetch_rows(documents, next + c * block / model.columns.n, next + (c + 1) * block / model.columns.n, model.columns);
             uint8_t* to = planes + model.plane_offsets[c] * plane_bytes + d / 8;
             uint8_t* mark = to + model.n_bits[c] * plane_bytes;
             if (is_double) {

@@ -9,7 +9,8 @@ static void load_column(const char* at, int64_t row_stride, int n, Out* to) {
     for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
 }
 
-// Row-major floats: neighbouring columns in tiles, as far as whole tiles go.
+// Row-major floats: neighbouring columns in tiles, as far as whole tiles go. ahead: asks memory for what is loaded next.
+template <bool ahead>
 static int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
     if (documents.column_stride != sizeof(float) || c + kTile > columns.n) return 0;
     for (int k = 1; k < kTile; k++)
@@ -18,8 +19,8 @@ static int load_tile(const Documents& documents, const char* rows, int n, const 
     const int whole = n / kTile * kTile;
     for (int d = 0; d < whole; d += kTile) {
         transpose_tile(at + d * documents.row_stride, documents.row_stride, x + d, stride);
-        // The same columns of the rows that are loaded next; beyond the last row a prefetch does nothing.
-        for (int i = 0; i < kTile; i++) __builtin_prefetch(at + (d + i + stride) * documents.row_stride);
+        // The same columns of the next rows; beyond the last row a prefetch does nothing.
+        for (int i = 0; ahead && i < kTile; i++) __builtin_prefetch(at + (d + i + stride) * documents.row_stride);
     }
     for (int k = 0; k < kTile; k++)
         load_column<float>(at + whole * documents.row_stride + k * documents.column_stride, documents.row_stride, n - whole,
@@ -49,14 +50,14 @@ template <class Out> static void categories_to_sides(const Columns& columns, int
     }
 }
 
-template <class Out>
+template <class Out, bool ahead = true>
 static void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
     for (int c = 0; c < columns.n;) {
         Out* to = x + static_cast<int64_t>(c) * stride;
         int loaded = 0;
         if constexpr (sizeof(Out) == sizeof(float)) {
-            if (!documents.is_double) loaded = load_tile(documents, rows, n, columns, c, stride, to);
+            if (!documents.is_double) loaded = load_tile<ahead>(documents, rows, n, columns, c, stride, to);
         }
         if (loaded == 0) {
             const char* at = rows + columns.feature[c] * documents.column_stride;
