@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <vector>
 
 #ifdef _OPENMP
@@ -15,24 +12,13 @@
 
 #include "engines.hpp"
 #include "kernels.hpp"
+#include "scratch.hpp"
 
 namespace gpuqs {
 namespace {
 
 // Most bytes of exit leaves that are kept while threads share out the trees.
 constexpr size_t kMostByTrees = 16 << 20;
-
-struct Free {
-    void operator()(void* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<void, Free>;
-
-Buffer allocate(size_t bytes) {
-    const size_t whole = std::max<size_t>((bytes + 63) / 64 * 64, 64);
-    void* p = std::aligned_alloc(64, whole);
-    if (!p) throw std::bad_alloc();
-    return Buffer(p);
-}
 
 struct Thread {
     Buffer scratch, leaf, sums;

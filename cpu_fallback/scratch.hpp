@@ -1,0 +1,17 @@
+// Memory for one call's work: taken from what earlier calls gave back, if it is there.
+#pragma once
+#include <cstddef>
+#include <memory>
+
+namespace gpuqs {
+
+struct GiveBack {
+    size_t bytes;
+    void operator()(void* p) const;
+};
+using Buffer = std::unique_ptr<void, GiveBack>;
+
+// Whole cache lines, at least one; their contents are anything. Throws std::bad_alloc.
+Buffer allocate(size_t bytes);
+
+}  // namespace gpuqs
