@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ def progress(items: Iterable[Any], description: str) -> Iterable[Any]:
 def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: float = 60.0) -> dict[str, Timing]:
     """Time every contender once a round, after one call each to warm up.
 
+    Each round has an order of its own: who comes after a contender that fills the caches changes.
+
     Parameters
     ----------
     contenders : dict of callables
@@ -39,11 +42,14 @@ def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: f
     for call in contenders.values():
         call()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    order, shuffle = list(contenders), random.Random(0).shuffle
     began = time.perf_counter()
     for turn in progress(range(rounds), f"{len(contenders)} contenders"):
         if turn >= 3 and time.perf_counter() - began > budget:
             break
-        for name, call in contenders.items():
+        shuffle(order)
+        for name in order:
+            call = contenders[name]
             start = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - start)
