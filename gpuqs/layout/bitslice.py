@@ -43,7 +43,7 @@ MAX_COLUMNS = 1 << 16
 #: The C++ `Segment`: predicates of a column with the same rank above the low 4 bits.
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
 #: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots are
-#: words of the merged trees' S, predicates words of their block.
+#: words of the merged trees' S, predicates words of their block: both times `NARROWEST_WORD`.
 TREELET = np.dtype(
     [("predicate", "u4", 3), ("slot", "u2", 3), ("first", "u2"), ("end", "u2"), ("zero", "u2")]
 )
