@@ -29,7 +29,7 @@ from datetime import date
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from fuzz_inputs import MAX_BYTES
@@ -53,6 +53,9 @@ TRACED = 4
 STARTED, TRIED, ACCEPTED, REFUSED = range(4)
 
 
+Answer = TypeVar("Answer")
+
+
 class Finding(Exception):
     """An answer that is neither a sound model nor a clear refusal."""
 
@@ -60,8 +63,8 @@ class Finding(Exception):
 # -- one input ---------------------------------------------------------------------------------
 
 
-def check_model(path: Path, rng: random.Random) -> bool:
-    """Load a model and score it; False where it is refused as it should be.
+def read_or_refused(path: Path, read: Callable[[], Answer]) -> Answer | None:
+    """What ``read`` makes of the file at ``path``; None where it is refused as it should be.
 
     Raises
     ------
@@ -71,16 +74,32 @@ def check_model(path: Path, rng: random.Random) -> bool:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            model = gpuqs.load(path)
-            model.explain()
+            answer = read()
         except GpuqsError as error:
             if str(path) not in str(error):
                 raise Finding(f"unnamed {type(error).__name__}") from error
-            model = None
+            answer = None
     if time.process_time() - began > MOST_SECONDS:
         raise Finding("slow")
     if warned:
         raise Finding(f"warning {warned[0].category.__name__} {warned[0].filename}:{warned[0].lineno}")
+    return answer
+
+
+def explained(path: Path) -> gpuqs.Model:
+    model = gpuqs.load(path)
+    model.explain()
+    return model
+
+
+def check_model(path: Path, rng: random.Random) -> bool:
+    """Load a model and score it; False where it is refused as it should be.
+
+    Raises
+    ------
+    Finding
+    """
+    model = read_or_refused(path, lambda: explained(path))
     if model is None:
         return False
     if model.forest.n_nodes <= MOST_NODES:
@@ -171,19 +190,7 @@ def check_documents(path: Path, rng: random.Random) -> bool:
     ------
     Finding
     """
-    began = time.process_time()
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        try:
-            values = read_all(path, 1)
-        except GpuqsError as error:
-            if str(path) not in str(error):
-                raise Finding(f"unnamed {type(error).__name__}") from error
-            values = None
-    if time.process_time() - began > MOST_SECONDS:
-        raise Finding("slow")
-    if warned:
-        raise Finding(f"warning {warned[0].category.__name__} {warned[0].filename}:{warned[0].lineno}")
+    values = read_or_refused(path, lambda: read_all(path, 1))
     if values is None:
         return False
     if not same(values, expected(path.read_bytes())):

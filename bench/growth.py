@@ -80,7 +80,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         ax.set_xticks([int(x) for x in points], [f"{int(x):,}" for x in points], minor=False)
         ax.set_xticks([], minor=True)
         ax.grid(alpha=0.3)
-    axes.flat[0].legend()
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=1 + len(ENGINES))
     base = ", ".join(f"{value:,} {name}" for name, value in vars(Point()).items())
     figure.suptitle(f"{report['processor']}, one thread; what is not varied: {base}")
     figure.savefig(path, dpi=110)

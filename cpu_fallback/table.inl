@@ -2,8 +2,12 @@
 template <class Word> static constexpr BitsliceKernels width() { return {sizeof(Word), predicates<Word>, programs<Word>}; }
 
 static constexpr Kernels table(const char* isa) {
-    Kernels t = {isa,         load<float>, load<double>, load_rows<float>, load_rows<double>, add_values, table_word, sum_place, qs<float>, qs<double>, Lanes::n,
-                 vqs<float>,  vqs<double>, walk<float>,  walk<double>, rank_codes<float>, rank_codes<double>, rank_walk, rank, 0, {}};
+    Kernels t = {isa,
+                 load<float>, load<double>, load_rows<float>, load_rows<double>,
+                 add_values, table_word, sum_place,
+                 qs<float>, qs<double>, Lanes::n, vqs<float>, vqs<double>,
+                 walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rank_walk,
+                 rank, 0, {}};
     t.widths[t.n_widths++] = width<Word16>();
 #ifdef __AVX2__
     t.widths[t.n_widths++] = width<Word32>();

@@ -27,7 +27,6 @@ struct Tables {
     static constexpr bool available = true;
     static constexpr int word_bytes(int n_leaves, int value_bytes) { return table_word_bytes(n_leaves, value_bytes); }
 
-
     // Interleaving works in lanes of 128 bits: where the sum of the document at a place of `leaf` stands.
     static int sum_place(int word, int value, int d) {
         const int documents = static_cast<int>(sizeof(Register)) / word, in_lane = d % documents % (16 / word);

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+import gpuqs
 from gpuqs.engines import ENGINES
-from gpuqs.errors import UnsupportedModelError
+from gpuqs.errors import GpuqsError, UnsupportedModelError
 from gpuqs.model import Model
 
 #: The compiled engines of the CPU.
 COMPILED = [name for name, engine in ENGINES.items() if engine.device == "cpu" and name != "reference"]
 DTYPES = [np.float64, np.float32]
+
+
+def assert_reads_or_refuses(broken: Iterable[bytes], X: np.ndarray) -> None:
+    """Whatever the bytes say: a forest whose every score of ``X`` is a number, or an error of ours; some of both."""
+    n_read = n_refused = 0
+    for data in broken:
+        try:
+            model = gpuqs.load(data)
+        except GpuqsError:
+            n_refused += 1
+            continue
+        n_read += 1
+        if model.n_features == X.shape[1]:
+            assert not np.isnan(model.predict(X)).any()
+    assert n_read > 100 and n_refused > 100
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Source(ABC):
 
     Attributes
     ----------
-    library : str
+    title : str
         "LightGBM", "XGBoost", "CatBoost".
     version : str
         The installed one.
@@ -48,7 +48,7 @@ class Source(ABC):
         Whether the library scores rows with infinite values.
     """
 
-    library: ClassVar[str]
+    title: ClassVar[str]
     package: ClassVar[str]
     takes_infinite: ClassVar[bool] = True
 
@@ -57,7 +57,7 @@ class Source(ABC):
             self._module = import_module(self.package)
         except ImportError as error:
             raise InputError(
-                f"{self.library} models are verified with {self.library} itself, which cannot be imported "
+                f"{self.title} models are verified with {self.title} itself, which cannot be imported "
                 f"({error}): pip install {self.package}"
             ) from error
         self.version: str = self._module.__version__
@@ -74,7 +74,7 @@ class Source(ABC):
 
     @property
     def name(self) -> str:
-        return f"{self.library} {self.version}"
+        return f"{self.title} {self.version}"
 
     @property
     @abstractmethod
@@ -119,7 +119,7 @@ class Source(ABC):
 
 
 class LightGBM(Source):
-    library = "LightGBM"
+    title = "LightGBM"
     package = "lightgbm"
 
     @property
@@ -140,7 +140,7 @@ class LightGBM(Source):
 
 
 class XGBoost(Source):
-    library = "XGBoost"
+    title = "XGBoost"
     package = "xgboost"
     takes_infinite = False
 
@@ -177,7 +177,7 @@ class XGBoost(Source):
 
 
 class CatBoost(Source):
-    library = "CatBoost"
+    title = "CatBoost"
     package = "catboost"
 
     @property
@@ -290,7 +290,7 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
             if kind not in _SOURCES:
                 raise UnsupportedModelError(
                     f"{called}: there is no library that loads and scores files of the format {reader.NAME!r}; "
-                    f"verified are files of {', '.join(source.library for source in _SOURCES.values())}"
+                    f"verified are files of {', '.join(source.title for source in _SOURCES.values())}"
                 )
             try:
                 return _SOURCES[kind](data, reader.read(data, called), n_threads)
