@@ -13,6 +13,7 @@ from gpuqs.cpu_fallback.scorer import (
     Values,
     Walk,
     available_isas,
+    compiles,
     forced_isa,
     table_word,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Values",
     "Walk",
     "available_isas",
+    "compiles_programs",
     "default_threads",
     "isa",
     "table_word",
@@ -45,6 +47,14 @@ def _choose(forced: str | None) -> str:
     if forced not in here:
         raise DeviceError(f"GPUQS_ISA={forced} is not one that this processor has: {', '.join(here)}")
     return forced
+
+
+def compiles_programs() -> bool:
+    """Whether tree programs become machine code: not without AVX2, nor where processes may not write code.
+
+    ``GPUQS_MACHINE_CODE=0`` forbids it.
+    """
+    return compiles(isa())
 
 
 def default_threads() -> int:

@@ -53,27 +53,40 @@ struct Run {
     uint16_t count;
 };
 
+// Node j of a tree, between its leaves j - 1 and j. Children by their numbers; 0: a leaf. The root is entry 0's right child.
+struct TreeNode {
+    uint32_t predicate;
+    uint16_t left, right;
+};
+
+// How the processor's instructions on vector registers are encoded; none: tree programs are not made into machine code.
+enum class Encoding { none, vex, evex };
+
 struct BitsliceModel {
     RankModel ranks;
     int32_t n_trees;
     int32_t n_batches;
-    int32_t trees_merged;
     const int32_t* batch_offsets;
     const int64_t* batch_segments;
     const Segment* segments;
     const uint8_t* low;
     const int64_t* batch_low;
     int32_t n_words;
+    const int64_t* level_offsets;  // of oblivious trees; no levels of others
+    const uint16_t* levels;        // predicates, the deepest first
+    const uint16_t* tree_leaves;
+    int32_t leaf_bytes;  // 1: at most 256 leaves a tree; 2
+
+    // Programs as treelets, to be interpreted, or (null treelets) as nodes, to be compiled.
+    int32_t trees_merged;
+    int32_t n_slots;
     const int64_t* group_runs;
     const Run* runs;
     const int64_t* group_treelets;
     const Treelet* treelets;
-    const int64_t* level_offsets;  // of oblivious trees; no levels of others
-    const uint16_t* levels;        // predicates, the deepest first
     const uint16_t* tree_slot;
-    const uint16_t* tree_leaves;
-    int32_t n_slots;
-    int32_t leaf_bytes;  // 1: at most 256 leaves a tree; 2
+    const int64_t* node_offsets;
+    const TreeNode* nodes;
 };
 
 // Documents whose values are laid out feature-major at a time, while their ranks are found: 16, or 128 of many.

@@ -119,6 +119,10 @@ template <int n_bits, class Word> static inline void spread(const Word* bits, Wo
     leaf[4] = p4, leaf[5] = p5, leaf[6] = p6, leaf[7] = p7;
 }
 
+template <class Word, int n_bits> static void spread_planes(const void* bits, void* leaf) {
+    spread<n_bits>(static_cast<const Word*>(bits), static_cast<Word*>(leaf));
+}
+
 template <class Word> static void to_bytes(const Word* bits, int n_bits, Word* leaf) {
     switch (n_bits) {
         case 0: return spread<0>(bits, leaf);

@@ -2,9 +2,12 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "kernels.hpp"
+#include "machine_code.hpp"
 
 namespace gpuqs {
 
@@ -19,12 +22,12 @@ public:
     int document_block() const override { return block_; }
     int stride(int n) const override { return (n + lanes() - 1) / lanes() * lanes(); }
     const uint16_t* order(int) const override { return nullptr; }
-    size_t scratch_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride) + bits_bytes(); }
-    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
-        if (head_for(documents, scratch).is_double)
-            kernels_.load_double(documents, first, n, columns_, stride, x<double>(scratch));
+    size_t loaded_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void*) const override {
+        if (head_for(documents, loaded).is_double)
+            kernels_.load_double(documents, first, n, columns_, stride, x<double>(loaded));
         else
-            kernels_.load_float(documents, first, n, columns_, stride, x<float>(scratch));
+            kernels_.load_float(documents, first, n, columns_, stride, x<float>(loaded));
     }
 
 protected:
@@ -32,19 +35,18 @@ protected:
         bool is_double, has_missing;  // the latter as walks ask it
     };
     virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
-    virtual size_t bits_bytes() const { return 0; }
     // At least one column: a walk reads column 0 at leaves, also where no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
-    Head& head_for(const Documents& documents, void* scratch) const {
-        Head& head = *static_cast<Head*>(scratch);
+    Head& head_for(const Documents& documents, void* loaded) const {
+        Head& head = *static_cast<Head*>(loaded);
         head.is_double = documents.is_double && !single_;
         return head;
     }
-    static const Head& head(const void* scratch) { return *static_cast<const Head*>(scratch); }
-    template <class Value> static Value* x(void* scratch) {
-        return reinterpret_cast<Value*>(static_cast<char*>(scratch) + whole_lines(sizeof(Head)));
+    static const Head& head(const void* loaded) { return *static_cast<const Head*>(loaded); }
+    template <class Value> static Value* x(void* loaded) {
+        return reinterpret_cast<Value*>(static_cast<char*>(loaded) + whole_lines(sizeof(Head)));
     }
-    void* bits(void* scratch, int stride) const { return static_cast<char*>(scratch) + whole_lines(sizeof(Head)) + x_bytes(stride); }
+    template <class Value> static const Value* x(const void* loaded) { return x<Value>(const_cast<void*>(loaded)); }
 
     const Kernels& kernels_;
     const Columns columns_;
@@ -61,24 +63,24 @@ public:
     int leaf_bytes() const override { return 1; }
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
-    void find(int block, int n, int stride, void* scratch, void* leaf) const override {
+    size_t scratch_bytes(int) const override {
+        int trees = 0;
+        for (int b = 0; b < model_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
+        return static_cast<size_t>(trees) * (model_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
+    }
+    void find(int block, int n, int stride, const void* loaded, void* bits, void* leaf) const override {
         uint8_t* to = static_cast<uint8_t*>(leaf);
-        if (head(scratch).is_double) {
+        if (head(loaded).is_double) {
             const auto find = vectorised_ ? kernels_.vqs_double : kernels_.qs_double;
-            find(model_, block, x<double>(scratch), n, stride, bits(scratch, stride), to);
+            find(model_, block, x<double>(loaded), n, stride, bits, to);
         } else {
             const auto find = vectorised_ ? kernels_.vqs_float : kernels_.qs_float;
-            find(model_, block, x<float>(scratch), n, stride, bits(scratch, stride), to);
+            find(model_, block, x<float>(loaded), n, stride, bits, to);
         }
     }
 
 private:
     int lanes() const override { return vectorised_ ? kernels_.vqs_lanes : 8; }
-    size_t bits_bytes() const override {
-        int trees = 0;
-        for (int b = 0; b < model_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
-        return static_cast<size_t>(trees) * (model_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
-    }
     const QuickScorerModel model_;
     const bool vectorised_;
 };
@@ -91,27 +93,27 @@ public:
     int leaf_bytes() const override { return 4; }
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
-    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
-        Head& head = head_for(documents, scratch);
-        void* block = bits(scratch, stride);
+    size_t scratch_bytes(int) const override { return sizeof(double) * columns_.n * kRowBlock; }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* block) const override {
+        Head& head = head_for(documents, loaded);
         if (head.is_double)
-            head.has_missing = kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(block), x<double>(scratch));
+            head.has_missing = kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(block), x<double>(loaded));
         else
-            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(block), x<float>(scratch));
+            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(block), x<float>(loaded));
     }
-    void find(int block, int n, int stride, void* scratch, void* leaf) const override {
+    void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
         int32_t* to = static_cast<int32_t*>(leaf);
-        if (head(scratch).is_double)
-            kernels_.walk_double(model_, block, x<double>(scratch), head(scratch).has_missing, n, stride, to);
+        if (head(loaded).is_double)
+            kernels_.walk_double(model_, block, x<double>(loaded), head(loaded).has_missing, n, stride, to);
         else
-            kernels_.walk_float(model_, block, x<float>(scratch), head(scratch).has_missing, n, stride, to);
+            kernels_.walk_float(model_, block, x<float>(loaded), head(loaded).has_missing, n, stride, to);
     }
 
 private:
-    size_t bits_bytes() const override { return sizeof(double) * columns_.n * kRowBlock; }
     const WalkModel model_;
 };
 
+// What load leaves: documents' values, then their codes.
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkModel& model)
@@ -120,30 +122,29 @@ public:
     int leaf_bytes() const override { return 1; }
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
-    size_t scratch_bytes(int stride) const override {
-        return ByValue::scratch_bytes(stride) + rank_bytes(stride) + whole_lines(sizeof(uint32_t) * model_.n_entries * stride);
+    size_t loaded_bytes(int stride) const override {
+        return ByValue::loaded_bytes(stride) + whole_lines(sizeof(uint32_t) * model_.n_entries * stride);
     }
-    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
-        ByValue::load(documents, first, n, stride, scratch);
-        int32_t* rank = static_cast<int32_t*>(bits(scratch, stride));
-        if (head(scratch).is_double)
-            kernels_.rank_codes_double(model_, x<double>(scratch), n, stride, rank, codes(scratch, stride));
+    size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
+        ByValue::load(documents, first, n, stride, loaded, scratch);
+        int32_t* rank = static_cast<int32_t*>(scratch);
+        uint32_t* codes = reinterpret_cast<uint32_t*>(static_cast<char*>(loaded) + ByValue::loaded_bytes(stride));
+        if (head(loaded).is_double)
+            kernels_.rank_codes_double(model_, x<double>(loaded), n, stride, rank, codes);
         else
-            kernels_.rank_codes_float(model_, x<float>(scratch), n, stride, rank, codes(scratch, stride));
+            kernels_.rank_codes_float(model_, x<float>(loaded), n, stride, rank, codes);
     }
-    void find(int block, int n, int stride, void* scratch, void* leaf) const override {
-        kernels_.rank_walk(model_, block, codes(scratch, stride), n, stride, static_cast<uint8_t*>(leaf));
+    void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
+        const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
+        kernels_.rank_walk(model_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
     }
 
 private:
-    size_t rank_bytes(int stride) const { return whole_lines(sizeof(int32_t) * columns_.n * stride); }
-    uint32_t* codes(void* scratch, int stride) const {
-        return reinterpret_cast<uint32_t*>(static_cast<char*>(bits(scratch, stride)) + rank_bytes(stride));
-    }
     const RankWalkModel model_;
 };
 
-// Scratch: planes, words of a block, slots of a group, documents feature-major.
+// What load leaves: planes. Scratch: words of a block, slots of a group (or planes of a tree), documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:
     Bitslice(const Kernels& kernels, const BitsliceModel& model) : kernels_(kernels), model_(model) {
@@ -162,38 +163,46 @@ public:
     int leaf_bytes() const override { return model_.leaf_bytes; }
     int n_tree_blocks() const override { return model_.n_batches; }
     int first_tree(int block) const override { return model_.batch_offsets[block]; }
-    bool may_begin(int block) const override { return decodes(block); }
+    // Batches that decode their block's predicates.
+    bool may_begin(int batch) const override { return model_.batch_segments[batch] != model_.batch_segments[batch + 1]; }
+    int blocks_together() const override { return 8; }
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
-    size_t scratch_bytes(int stride) const override { return planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
-    void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const override {
-        char* at = static_cast<char*>(scratch);
+    // Coded documents are this, block after block.
+    size_t loaded_bytes(int stride) const override {
+        return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8));
+    }
+    size_t scratch_bytes(int stride) const override { return words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
         if (documents.planes) {
-            std::memcpy(at, documents.planes + first / document_block() * planes_bytes(stride), planes_bytes(stride));
+            std::memcpy(loaded, documents.planes + first / document_block() * loaded_bytes(stride), loaded_bytes(stride));
             return;
         }
-        void* x = at + planes_bytes(stride) + words_bytes(stride) + slots_bytes(stride);
-        kernels_.rank(model_.ranks, documents, first, n, x, reinterpret_cast<uint8_t*>(at), stride / 8);
+        void* x = static_cast<char*>(scratch) + words_bytes(stride) + slots_bytes(stride);
+        kernels_.rank(model_.ranks, documents, first, n, x, static_cast<uint8_t*>(loaded), stride / 8);
     }
-    void find(int block, int, int stride, void* scratch, void* leaf) const override {
-        find_predicates(block, stride, scratch);
+    void make_ready(int stride) const override {
+        const int w = width(stride);
+        if (model_.nodes)
+            std::call_once(compiled_[w], [&] { code_[w] = std::make_unique<const MachineCode>(model_, kernels_.widths[w]); });
+    }
+    void find(int block, int, int stride, const void* loaded, void* scratch, void* leaf) const override {
+        find_predicates(block, stride, loaded, scratch);
         run_programs(block, stride, scratch, leaf);
     }
 
     // The two stages of find.
-    void find_predicates(int block, int stride, void* scratch) const {
-        char* planes = static_cast<char*>(scratch);
-        if (decodes(block)) kernels_.widths[width(stride)].predicates(model_, block, planes, planes + planes_bytes(stride));
+    void find_predicates(int block, int stride, const void* planes, void* words) const {
+        if (may_begin(block)) kernels_.widths[width(stride)].predicates(model_, block, planes, words);
     }
-    void run_programs(int block, int stride, void* scratch, void* leaf) const {
-        char* words = static_cast<char*>(scratch) + planes_bytes(stride);
-        kernels_.widths[width(stride)].programs(model_, block, words, words + words_bytes(stride), leaf);
+    void run_programs(int block, int stride, void* words, void* leaf) const {
+        void* slots = static_cast<char*>(words) + words_bytes(stride);
+        if (model_.nodes)
+            code_[width(stride)]->run(block, words, slots, leaf);
+        else
+            kernels_.widths[width(stride)].programs(model_, block, words, slots, leaf);
     }
-
-    // Coded documents are what load leaves at the start of scratch.
-    size_t planes_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8)); }
 
 private:
-    bool decodes(int batch) const { return model_.batch_segments[batch] != model_.batch_segments[batch + 1]; }
     int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
     int width(int stride) const {
         int w = 0;
@@ -201,12 +210,16 @@ private:
         return w;
     }
     size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
-    size_t slots_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_slots) * (stride / 8)); }
+    size_t slots_bytes(int stride) const {
+        return whole_lines(static_cast<size_t>(model_.nodes ? MachineCode::kPlanes : model_.n_slots) * (stride / 8));
+    }
     size_t x_bytes() const { return whole_lines(sizeof(double) * model_.ranks.columns.n * kRankBlock); }
 
     const Kernels& kernels_;
     const BitsliceModel model_;
     std::vector<uint16_t> order_[3];
+    mutable std::once_flag compiled_[3];
+    mutable std::unique_ptr<const MachineCode> code_[3];
 };
 
 }  // namespace gpuqs

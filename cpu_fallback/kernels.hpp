@@ -12,11 +12,16 @@
 
 namespace gpuqs {
 
+// Planes of bits to leaf[documents].
+using Spread = void (*)(const void* planes, void* leaf);
+
 // bitslice on words of one width: 8 * word_bytes documents.
 struct BitsliceKernels {
     int word_bytes;
     void (*predicates)(const BitsliceModel&, int batch, const void* planes, void* words);
     void (*programs)(const BitsliceModel&, int batch, const void* words, void* slots, void* leaf);
+    Encoding encoding;
+    Spread spread[9];  // of so many planes
 };
 
 struct Kernels {

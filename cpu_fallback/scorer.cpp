@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMostByTrees = 16 << 20;
 
 struct Thread {
-    Buffer scratch, leaf, sums;
+    Buffer loaded, scratch, leaf, sums;
 };
 
 int largest_tree_block(const ExitLeaves& engine) {
@@ -30,44 +30,77 @@ int largest_tree_block(const ExitLeaves& engine) {
     return largest;
 }
 
-// How a batch is cut: `block` documents at a time, laid out in `stride` places.
+// How a batch is cut: `size` documents at a time, laid out in `stride` places; `together` such blocks pass each range of
+// tree blocks before the next.
 struct Blocks {
     int64_t size;
     int stride;
+    int together;
+    std::vector<int> ranges;  // where they start, and the end
 };
+
+int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Blocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
     const int64_t most = engine.document_block();
-    if (documents.planes || documents.n >= most * n_threads)  // coded documents keep the blocks they were coded in
-        return {most, engine.stride(static_cast<int>(std::min(documents.n, most)))};
-    const int64_t each = std::max<int64_t>((documents.n + n_threads - 1) / n_threads, 1);
-    const int stride = engine.stride(static_cast<int>(std::min(each, most)));
-    return {std::min<int64_t>(stride, most), stride};
+    Blocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, {0}};
+    if (!documents.planes && documents.n < most * n_threads) {  // coded documents keep the blocks they were coded in
+        const int64_t each = std::max<int64_t>(quotient_up(documents.n, n_threads), 1);
+        blocks.stride = engine.stride(static_cast<int>(std::min(each, most)));
+        blocks.size = std::min<int64_t>(blocks.stride, most);
+    }
+    const int n_tree_blocks = engine.n_tree_blocks();
+    for (int b = 1; b < n_tree_blocks && engine.blocks_together() > 1; b++)
+        if (engine.may_begin(b)) blocks.ranges.push_back(b);
+    blocks.ranges.push_back(n_tree_blocks);
+    if (blocks.ranges.size() > 2) {
+        const int64_t of_thread = std::max<int64_t>(quotient_up(quotient_up(documents.n, blocks.size), n_threads), 1);
+        blocks.together = static_cast<int>(quotient_up(of_thread, quotient_up(of_thread, engine.blocks_together())));
+    }
+    return blocks;
 }
 
-// Runs work(thread, first document, documents) for every document block; memory is taken before any thread starts.
+// Runs work(thread, first document, documents) for every `together` document blocks; memory is taken before any thread starts.
 template <class Work>
-void for_document_blocks(const ExitLeaves& engine, const Documents& documents, Blocks blocks, size_t sum_bytes, int n_threads,
+void for_document_blocks(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, size_t sum_bytes, int n_threads,
                          Work work) {
-    const int64_t block = blocks.size;
     const int stride = blocks.stride;
-    const int64_t n_blocks = (documents.n + block - 1) / block;
-    n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_blocks)));
+    const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
+    n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
     const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * stride * engine.leaf_bytes();
     std::vector<Thread> threads(n_threads);
     for (Thread& thread : threads) {
-        thread = {allocate(engine.scratch_bytes(stride)), allocate(leaf_bytes), allocate(sum_bytes * stride)};
+        thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)), allocate(leaf_bytes),
+                  allocate(sum_bytes * stride * blocks.together)};
         std::memset(thread.leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
     }
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t b = 0; b < n_blocks; b++) {
+    for (int64_t p = 0; p < n_pieces; p++) {
 #ifdef _OPENMP
         Thread& thread = threads[n_threads > 1 ? omp_get_thread_num() : 0];
 #else
         Thread& thread = threads[0];
 #endif
-        work(thread, b * block, static_cast<int>(std::min(block, documents.n - b * block)));
+        work(thread, p * size, static_cast<int>(std::min(size, documents.n - p * size)));
     }
+}
+
+// Finds the exit leaves of documents [first, first + n), some blocks of them: work(block, documents, first tree, trees, leaf).
+template <class Work>
+void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, const Thread& thread, int64_t first,
+                      int n, Work work) {
+    const int size = static_cast<int>(blocks.size), stride = blocks.stride;
+    char* const loaded = static_cast<char*>(thread.loaded.get());
+    const size_t loaded_bytes = engine.loaded_bytes(stride);
+    for (int d = 0; d < n; d += size)
+        engine.load(documents, first + d, std::min(size, n - d), stride, loaded + d / size * loaded_bytes, thread.scratch.get());
+    for (size_t range = 0; range + 1 < blocks.ranges.size(); range++)
+        for (int d = 0; d < n; d += size)
+            for (int b = blocks.ranges[range]; b < blocks.ranges[range + 1]; b++) {
+                const int rows = std::min(size, n - d), tree = engine.first_tree(b);
+                engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), thread.leaf.get());
+                work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
+            }
 }
 
 // Tree blocks as contiguous ranges, one for each thread at most.
@@ -81,7 +114,7 @@ std::vector<int> share_trees(const ExitLeaves& engine, int n_threads) {
 }
 
 // leaf[tree][stride] of all trees, for documents of one block; null where threads can share nothing out.
-Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, Blocks blocks, int n_threads) {
+Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, int n_threads) {
     const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
     if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
     const std::vector<int> starts = share_trees(engine, n_threads);
@@ -89,15 +122,18 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, Block
     if (n_ranges < 2) return nullptr;
     Buffer leaf = allocate(bytes);
     std::memset(leaf.get(), 0, bytes);
-    std::vector<Buffer> scratch;
-    for (int r = 0; r < n_ranges; r++) scratch.push_back(allocate(engine.scratch_bytes(blocks.stride)));
+    std::vector<Buffer> loaded, scratch;
+    for (int r = 0; r < n_ranges; r++) {
+        loaded.push_back(allocate(engine.loaded_bytes(blocks.stride)));
+        scratch.push_back(allocate(engine.scratch_bytes(blocks.stride)));
+    }
     const int n = static_cast<int>(documents.n);
 #pragma omp parallel for num_threads(n_ranges)
     for (int r = 0; r < n_ranges; r++) {
-        engine.load(documents, 0, n, blocks.stride, scratch[r].get());
+        engine.load(documents, 0, n, blocks.stride, loaded[r].get(), scratch[r].get());
         for (int b = starts[r]; b < starts[r + 1]; b++) {
             const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
-            engine.find(b, n, blocks.stride, scratch[r].get(), static_cast<char*>(leaf.get()) + at);
+            engine.find(b, n, blocks.stride, loaded[r].get(), scratch[r].get(), static_cast<char*>(leaf.get()) + at);
         }
     }
     return leaf;
@@ -107,36 +143,37 @@ template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads, bool started) {
     const Blocks blocks = blocks_of(engine, documents, n_threads);
-    const int stride = blocks.stride;
+    const int stride = blocks.stride, size = static_cast<int>(blocks.size);
+    engine.make_ready(stride);
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
-    // Where the sum of a block's document for an output stands while trees are added.
-    std::vector<int32_t> places(stride);
+    std::vector<int32_t> places(stride);  // of a block's sums while trees are added
     for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
-    const auto place = [&](int output, int d) { return static_cast<int64_t>(output) * stride + places[d]; };
     for_document_blocks(
         engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
             Sum* sums = static_cast<Sum*>(thread.sums.get());
-            for (int k = 0; k < n_outputs; k++) {
-                std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, start[k]);
-                for (int d = 0; started && d < n; d++) sums[place(k, d)] = out[(first + d) * n_outputs + k];
-            }
-            const auto add = [&](int tree, int n_trees, const void* leaf) {
-                kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : n, stride, sums);
+            const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
+            // move(sum, value of out) for each document and output.
+            const auto exchange = [&](auto move) {
+                for (int d = 0; d < n; d += size)
+                    for (int k = 0; k < n_outputs; k++)
+                        for (int i = 0; i < std::min(size, n - d); i++)
+                            move(sums[d / size * of_block + static_cast<int64_t>(k) * stride + places[i]], out[(first + d + i) * n_outputs + k]);
             };
-            if (found) {
-                add(0, values.n_trees, found.get());
-            } else {
-                engine.load(documents, first, n, stride, thread.scratch.get());
-                for (int b = 0; b < engine.n_tree_blocks(); b++) {
-                    engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
-                    add(engine.first_tree(b), engine.first_tree(b + 1) - engine.first_tree(b), thread.leaf.get());
-                }
-            }
-            for (int d = 0; d < n; d++)
-                for (int k = 0; k < n_outputs; k++) out[(first + d) * n_outputs + k] = sums[place(k, d)];
+            for (int row = 0; row < blocks.together * n_outputs; row++)
+                std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
+            if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
+            const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+                kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
+                                   sums + block * of_block);
+            };
+            if (found)
+                add(0, n, 0, values.n_trees, found.get());
+            else
+                find_exit_leaves(engine, documents, blocks, thread, first, n, add);
+            exchange([](const Sum& sum, Sum& value) { value = sum; });
         });
 }
 
@@ -144,21 +181,21 @@ template <class Leaf>
 void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
     const Blocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride;
+    engine.make_ready(stride);
     const uint16_t* order = engine.order(stride);
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
     for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
-        const auto number = [&](int tree, int end, const void* leaves) {
+        const auto number = [&](int block, int rows, int tree, int n_trees, const void* leaves) {
             const Leaf* leaf = static_cast<const Leaf*>(leaves);
-            for (int t = tree; t < end; t++, leaf += stride)
-                for (int d = 0; d < n; d++)
-                    out[(first + d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
+            int32_t* to = out + (first + block * blocks.size) * values.n_trees;
+            for (int t = tree; t < tree + n_trees; t++, leaf += stride)
+                for (int d = 0; d < rows; d++)
+                    to[static_cast<int64_t>(d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
         };
-        if (found) return number(0, values.n_trees, found.get());
-        engine.load(documents, first, n, stride, thread.scratch.get());
-        for (int b = 0; b < engine.n_tree_blocks(); b++) {
-            engine.find(b, n, stride, thread.scratch.get(), thread.leaf.get());
-            number(engine.first_tree(b), engine.first_tree(b + 1), thread.leaf.get());
-        }
+        if (found)
+            number(0, n, 0, values.n_trees, found.get());
+        else
+            find_exit_leaves(engine, documents, blocks, thread, first, n, number);
     });
 }
 
@@ -183,24 +220,25 @@ void exit_leaves(const ExitLeaves& engine, const Documents& documents, const Lea
 
 int64_t coded_bytes(const Bitslice& engine, int64_t n) {
     const int stride = engine.stride(static_cast<int>(std::min<int64_t>(n, engine.document_block())));
-    return (n + engine.document_block() - 1) / engine.document_block() * engine.planes_bytes(stride);
+    return quotient_up(n, engine.document_block()) * static_cast<int64_t>(engine.loaded_bytes(stride));
 }
 
 void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* planes, int n_threads) {
     Documents all = part;
     all.n = n;
-    const Blocks blocks = blocks_of(engine, all, 1);  // the same for any number of threads
-    const int stride = blocks.stride;
-    const int64_t bytes = engine.planes_bytes(stride);
+    Blocks blocks = blocks_of(engine, all, 1);  // the same for any number of threads
+    blocks.together = 1;
+    const int64_t bytes = static_cast<int64_t>(engine.loaded_bytes(blocks.stride));
     for_document_blocks(engine, part, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int rows) {
-        engine.load(part, first, rows, stride, thread.scratch.get());
-        std::memcpy(planes + first / engine.document_block() * bytes, thread.scratch.get(), bytes);
+        engine.load(part, first, rows, blocks.stride, planes + first / blocks.size * bytes, thread.scratch.get());
     });
 }
 
 void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, double seconds[4]) {
     using Clock = std::chrono::steady_clock;
-    const Blocks blocks = blocks_of(engine, documents, 1);
+    Blocks blocks = blocks_of(engine, documents, 1);
+    blocks.together = 1;
+    engine.make_ready(blocks.stride);
     std::fill_n(seconds, 4, 0.0);
     for_document_blocks(engine, documents, blocks, sizeof(double) * values.n_outputs, 1, [&](Thread& thread, int64_t first, int n) {
         auto since = Clock::now();
@@ -210,11 +248,11 @@ void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents
             since = now;
         };
         std::memset(thread.sums.get(), 0, sizeof(double) * values.n_outputs * blocks.stride);
-        engine.load(documents, first, n, blocks.stride, thread.scratch.get());
+        engine.load(documents, first, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
         stage(0);
         for (int b = 0; b < engine.n_tree_blocks(); b++) {
             const int tree = engine.first_tree(b);
-            engine.find_predicates(b, blocks.stride, thread.scratch.get());
+            engine.find_predicates(b, blocks.stride, thread.loaded.get(), thread.scratch.get());
             stage(1);
             engine.run_programs(b, blocks.stride, thread.scratch.get(), thread.leaf.get());
             stage(2);

@@ -1,11 +1,13 @@
 // The driver that all CPU engines share, and the interface through which it runs them.
 //
-//   for each document block (threads share these out):
-//       engine.load(documents)                  rank or transpose them into scratch
+//   for each few document blocks (threads share these out):
+//       engine.load(documents)                      rank or transpose them
 //       sums = start, or what the caller began them with
-//       for each tree block, in tree order:
-//           engine.find(tree block) -> leaf     exit leaf of every (tree, document)
-//           add_values(leaf) -> sums            or: store the leaves' own numbers
+//       for each range of tree blocks:              as many as caches hold: other documents find them there
+//           for each document block:
+//               for each tree block, in tree order:
+//                   engine.find(tree block) -> leaf     exit leaf of every (tree, document)
+//                   add_values(leaf) -> sums            or: store the leaves' own numbers
 //       write the sums out
 //
 // Fewer documents than fill a block for each thread: threads share out the tree blocks instead, and one adds up.
@@ -29,15 +31,21 @@ public:
     virtual int leaf_bytes() const = 0;         // 1, 2 or 4: size of one stored position
     virtual int n_tree_blocks() const = 0;
     virtual int first_tree(int block) const = 0;  // of block 0 ... n_tree_blocks (the end)
-    virtual size_t scratch_bytes(int stride) const = 0;  // of one thread, 64-byte aligned
+    // 64-byte aligned memory: what load leaves of a document block, and scratch of one thread.
+    virtual size_t loaded_bytes(int stride) const = 0;
+    virtual size_t scratch_bytes(int stride) const = 0;
     // Documents [first, first + n) of `documents`; n <= document_block().
-    virtual void load(const Documents& documents, int64_t first, int n, int stride, void* scratch) const = 0;
+    virtual void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const = 0;
     // Place of each document in what find writes; null: as they come.
     virtual const uint16_t* order(int stride) const = 0;
-    // Whether a block can be the first that is asked for after a load.
+    // Called before load and find work with a stride, by one thread.
+    virtual void make_ready(int) const {}
+    // Whether a block can be the first that is asked for, of documents that were not the last to be asked for.
     virtual bool may_begin(int) const { return true; }
-    // Writes leaf[tree in block][stride]. Blocks of one load are asked for one after another.
-    virtual void find(int block, int n, int stride, void* scratch, void* leaf) const = 0;
+    // Document blocks that pass a range of tree blocks one after another; then on to the next range.
+    virtual int blocks_together() const { return 1; }
+    // Writes leaf[tree in block][stride]. Blocks are asked for one after another.
+    virtual void find(int block, int n, int stride, const void* loaded, void* scratch, void* leaf) const = 0;
 };
 
 // Trees whose leaf values stay in the L1 cache while all documents of a block take them.

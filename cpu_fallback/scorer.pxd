@@ -99,24 +99,30 @@ cdef extern from "bitslice.hpp" namespace "gpuqs" nogil:
     cdef struct Treelet:
         pass
 
+    cdef struct TreeNode:
+        pass
+
     cdef struct BitsliceModel:
         RankModel ranks
-        int32_t n_trees, n_batches, trees_merged
+        int32_t n_trees, n_batches
         const int32_t* batch_offsets
         const int64_t* batch_segments
         const Segment* segments
         const uint8_t* low
         const int64_t* batch_low
         int32_t n_words
+        const int64_t* level_offsets
+        const uint16_t* levels
+        const uint16_t* tree_leaves
+        int32_t leaf_bytes
+        int32_t trees_merged, n_slots
         const int64_t* group_runs
         const Run* runs
         const int64_t* group_treelets
         const Treelet* treelets
-        const int64_t* level_offsets
-        const uint16_t* levels
         const uint16_t* tree_slot
-        const uint16_t* tree_leaves
-        int32_t n_slots, leaf_bytes
+        const int64_t* node_offsets
+        const TreeNode* nodes
 
 
 cdef extern from "scorer.hpp" namespace "gpuqs" nogil:
@@ -150,6 +156,10 @@ cdef extern from "kernels.hpp" namespace "gpuqs" nogil:
         const char* isa
         int (*table_word)(int n_leaves, int value_bytes)
     const Kernels* find_kernels(const char* isa)
+
+
+cdef extern from "machine_code.hpp" namespace "gpuqs" nogil:
+    cbool compiles_programs(const Kernels&)
 
 
 cdef extern from "engines.hpp" namespace "gpuqs" nogil:

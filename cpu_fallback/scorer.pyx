@@ -21,6 +21,12 @@ def forced_isa():
     return None if name == NULL else name.decode()
 
 
+def compiles(str isa):
+    """Whether tree programs become machine code for an instruction set: `GPUQS_MACHINE_CODE=0` forbids it."""
+    cdef const char* allowed = getenv("GPUQS_MACHINE_CODE")
+    return (allowed == NULL or allowed[0] != b"0") and compiles_programs(find_kernels(isa.encode())[0])
+
+
 def table_word(str isa, int n_leaves, int value_bytes):
     """Bytes of the words into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
 
@@ -255,24 +261,33 @@ cdef class Bitslice(Scorer):
         model.ranks = ranks_of(layout.ranks, single, self.keep)
         model.n_trees = len(layout.tree_leaves)
         model.n_batches = len(layout.batch_offsets) - 1
-        model.trees_merged = layout.trees_merged
         model.batch_offsets = <const int32_t*>data_of(layout.batch_offsets, np.int32, self.keep)
         model.batch_segments = <const int64_t*>data_of(layout.batch_segments, np.int64, self.keep)
         model.segments = <const Segment*>data_of(layout.segments, layout.segments.dtype, self.keep)
         model.low = <const uint8_t*>data_of(layout.low, np.uint8, self.keep)
         model.batch_low = <const int64_t*>data_of(layout.batch_low, np.int64, self.keep)
         model.n_words = layout.n_words
-        model.group_runs = <const int64_t*>data_of(layout.group_runs, np.int64, self.keep)
-        model.runs = <const Run*>data_of(layout.runs, layout.runs.dtype, self.keep)
-        model.group_treelets = <const int64_t*>data_of(layout.group_treelets, np.int64, self.keep)
-        model.treelets = <const Treelet*>data_of(layout.treelets, layout.treelets.dtype, self.keep)
         model.level_offsets = <const int64_t*>data_of(layout.level_offsets, np.int64, self.keep)
         model.levels = <const uint16_t*>data_of(layout.levels, np.uint16, self.keep)
-        model.tree_slot = <const uint16_t*>data_of(layout.tree_slot, np.uint16, self.keep)
         model.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
-        model.n_slots = layout.n_slots
         model.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
+        programs = layout.programs
+        if hasattr(programs, "nodes"):
+            model.node_offsets = <const int64_t*>data_of(programs.node_offsets, np.int64, self.keep)
+            model.nodes = <const TreeNode*>data_of(programs.nodes, programs.nodes.dtype, self.keep)
+        else:
+            self._interpret(&model, programs)
         self.engine.reset(new CBitslice(self.kernels[0], model))
+
+    cdef void _interpret(self, BitsliceModel* model, programs) except *:
+        model.nodes = NULL
+        model.trees_merged = programs.trees_merged
+        model.n_slots = programs.n_slots
+        model.group_runs = <const int64_t*>data_of(programs.group_runs, np.int64, self.keep)
+        model.runs = <const Run*>data_of(programs.runs, programs.runs.dtype, self.keep)
+        model.group_treelets = <const int64_t*>data_of(programs.group_treelets, np.int64, self.keep)
+        model.treelets = <const Treelet*>data_of(programs.treelets, programs.treelets.dtype, self.keep)
+        model.tree_slot = <const uint16_t*>data_of(programs.tree_slot, np.uint16, self.keep)
 
     def encode(self, chunks, Py_ssize_t n, int n_threads):
         """Rank `n` documents (chunks of float32 or float64 [rows, features]) once, to score them many times.

@@ -1,5 +1,17 @@
 // The table of one instruction set; included last, inside its namespace.
-template <class Word> static constexpr BitsliceKernels width() { return {sizeof(Word), predicates<Word>, programs<Word>}; }
+#if defined(__AVX512VL__)
+static constexpr Encoding kEncoding = Encoding::evex;
+#elif defined(__AVX2__)
+static constexpr Encoding kEncoding = Encoding::vex;
+#else
+static constexpr Encoding kEncoding = Encoding::none;
+#endif
+
+template <class Word> static constexpr BitsliceKernels width() {
+    return {sizeof(Word), predicates<Word>, programs<Word>, kEncoding,
+            {spread_planes<Word, 0>, spread_planes<Word, 1>, spread_planes<Word, 2>, spread_planes<Word, 3>, spread_planes<Word, 4>,
+             spread_planes<Word, 5>, spread_planes<Word, 6>, spread_planes<Word, 7>, spread_planes<Word, 8>}};
+}
 
 static constexpr Kernels table(const char* isa) {
     Kernels t = {isa,

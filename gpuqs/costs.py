@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.layout.programs import MAX_COMPILED_LEAVES
 
 #: Microseconds of a call before any document is scored.
 CALL = 6.5
@@ -23,8 +24,8 @@ VQS_NODE = {True: 0.08, False: 0.105}  # up to 32 leaves, more
 WALK_VISIT = 1.4
 #: Nanoseconds per step of a walk by rank, and per column to code a document.
 RANKWALK_STEP, RANKWALK_COLUMN = 0.55, 8.0
-#: Nanoseconds per node and word of so many documents.
-BITSLICE_WORD = {128: 1.95, 256: 2.7, 512: 4.4}
+#: Nanoseconds per node and word of so many documents: interpreted programs, compiled ones.
+BITSLICE_WORD = {False: {128: 1.9, 256: 2.6, 512: 4.3}, True: {128: 1.5, 256: 2.1, 512: 3.2}}
 #: Nanoseconds per node and document of the NumPy reference.
 REFERENCE_NODE = 20.0
 #: Nanoseconds per category set and document: laid out by column, and by tables.
@@ -63,8 +64,9 @@ def _without_categories(engine: str, forest: Forest, n_documents: int, isa: str,
         return CALL + n_documents * (steps * RANKWALK_STEP + columns * RANKWALK_COLUMN)
     widest = WIDEST_WORD[isa]
     whole, rest = divmod(n_documents, widest)
-    word = next((w for w in BITSLICE_WORD if w >= rest), widest) if not whole else widest
-    return CALL + (whole + (rest > 0)) * nodes * BITSLICE_WORD[word]
+    costs = BITSLICE_WORD[forest.n_leaves <= MAX_COMPILED_LEAVES and cpu_fallback.compiles_programs()]
+    word = next((w for w in costs if w >= rest), widest) if not whole else widest
+    return CALL + (whole + (rest > 0)) * nodes * costs[word]
 
 
 @dataclass(frozen=True)

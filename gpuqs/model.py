@@ -120,7 +120,7 @@ class Model:
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
-        key = (min(n_documents, 4096), cpu_fallback.isa())
+        key = (min(n_documents, 4096), cpu_fallback.isa(), cpu_fallback.compiles_programs())
         name = self._chosen.get(key)
         if name is None:
             able = [name for name, reason in self._reasons.items() if reason is None]
@@ -381,7 +381,7 @@ class Model:
 
     def _program(self, name: str, precision: str, trees: slice | None) -> Program:
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
-        key = (name, precision, cpu_fallback.isa(), bounds)
+        key = (name, precision, cpu_fallback.isa(), cpu_fallback.compiles_programs(), bounds)
         program = self._programs.get(key)
         if program is not None:
             return program
@@ -392,7 +392,7 @@ class Model:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
         with self._lock:
             if key not in self._programs:
-                parts = [k for k in self._programs if k[3] is not None]
+                parts = [k for k in self._programs if k[-1] is not None]
                 if bounds is not None and len(parts) >= PARTS_KEPT:
                     del self._programs[parts[0]]
                 self._programs[key] = self._prepare(name, precision, trees)

@@ -8,17 +8,26 @@ from pathlib import Path
 import pytest
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback.scorer import compiles
 
 HERE = Path(__file__).parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
 
-@pytest.fixture(params=cpu_fallback.available_isas())
+def _isas() -> list[str]:
+    here = cpu_fallback.available_isas()
+    return here + [f"{isa} interpreted" for isa in here if compiles(isa)]
+
+
+@pytest.fixture(params=_isas())
 def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each instruction set that this processor has, forced in turn."""
-    monkeypatch.setenv("GPUQS_ISA", request.param)
-    assert cpu_fallback.isa() == request.param
+    """Each instruction set that this processor has, forced in turn; those with machine code without it, too."""
+    name, _, interpreted = request.param.partition(" ")
+    monkeypatch.setenv("GPUQS_ISA", name)
+    monkeypatch.setenv("GPUQS_MACHINE_CODE", "0" if interpreted else "1")
+    assert cpu_fallback.isa() == name
+    assert cpu_fallback.compiles_programs() == (compiles(name) and not interpreted)
     return request.param
 
 

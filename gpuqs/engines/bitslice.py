@@ -11,7 +11,6 @@ from gpuqs.engines.cpu import CpuEngine, CpuProgram
 from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import (
     MAX_COLUMNS,
-    MAX_LEAVES,
     build_bitslice,
     gray_values,
     word_tables,
@@ -19,6 +18,7 @@ from gpuqs.layout.bitslice import (
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
+from gpuqs.layout.programs import MAX_COMPILED_LEAVES, MAX_LEAVES
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
 
@@ -44,7 +44,8 @@ class Bitslice(CpuEngine):
         return None
 
     def prepare(self, forest: Forest, precision: str, ranks: RankTables | None = None) -> CpuProgram:
-        layout = build_bitslice(forest, self.max_words, ranks)
+        compiled = forest.n_leaves <= MAX_COMPILED_LEAVES and cpu_fallback.compiles_programs()
+        layout = build_bitslice(forest, self.max_words, ranks, compiled)
         scorer = cpu_fallback.Bitslice(
             layout,
             forest.n_features,

@@ -16,53 +16,42 @@ are the bits of the exit leaf's number, the root's the highest.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.leaves import LeafRanges, LeafValues, number_leaves
+from gpuqs.layout.programs import (
+    TREES_MERGED,
+    NodePrograms,
+    TreeletPrograms,
+    node_programs,
+    treelet_programs,
+)
 from gpuqs.layout.ranks import RankTables, build_ranks
-from gpuqs.layout.treelets import tile_trees
 
-#: Bytes of the narrowest word, in which treelets say where words start; the C++ `kNarrowestWord`.
-NARROWEST_WORD = 16
-#: Trees whose programs run merged, level by level, to hide the latency of each; the largest trees run alone.
-TREES_MERGED = 4
 #: Trees whose exit leaves are found before their values are added: the leaves stay in the L1/L2 caches.
 #: Fewer where trees are so large that a batch might have more predicates than 16 bits count.
 TREES_PER_BATCH = 64
 MAX_PREDICATES = 1 << 16
-#: Slots of merged trees, and so most leaves of a tree: 16 bits hold a slot's place in bytes.
-MAX_SLOTS = (1 << 16) // NARROWEST_WORD
-MAX_LEAVES = MAX_SLOTS - 2
 #: Most columns of a forest: segments count them in 16 bits.
 MAX_COLUMNS = 1 << 16
 
 #: The C++ `Segment`: predicates of a column with the same rank above the low 4 bits.
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
-#: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots are
-#: words of the merged trees' S, predicates words of their block: both times `NARROWEST_WORD`.
-TREELET = np.dtype(
-    [("predicate", "u4", 3), ("slot", "u2", 3), ("first", "u2"), ("end", "u2"), ("zero", "u2")]
-)
-#: The C++ `Run`: consecutive treelets of one kind; kind bit 0: with the left child, bit 1: with the right.
-RUN = np.dtype([("kind", "u2"), ("count", "u2")])
 
 
 @dataclass(frozen=True)
 class BitsliceLayout:
-    """A forest as predicates and programs; B tree batches, G merged groups of trees, T trees.
+    """A forest as predicates and programs; B tree batches, T trees.
 
     Parameters
     ----------
     ranks : RankTables
     ranges : LeafRanges
-    trees_merged : int
-        Trees of a group: `TREES_MERGED`, or 1.
     batch_offsets : int32 [B + 1]
-        First tree of each batch. Batches are multiples of ``trees_merged`` trees but for the last.
+        First tree of each batch.
     batch_segments : int64 [B + 1]
         Segments that a batch decodes before it runs; none where the batch before left its words.
     segments : SEGMENT [...]
@@ -72,41 +61,27 @@ class BitsliceLayout:
         Where each batch's predicates start in `low`.
     n_words : int
         Largest number of predicates of one block.
-    group_runs : int64 [G + 1]
-        Runs of each group of ``trees_merged`` trees.
-    runs : RUN [...]
-    treelets : TREELET [...]
-        In the order of the runs.
-    group_treelets : int64 [G + 1]
     level_offsets : int64 [T + 1]
         Levels of each tree; none of a tree that is not oblivious.
     levels : uint16 [...]
         Predicate of each level of the oblivious trees, the deepest first.
-    tree_slot : uint16 [T]
-        Slot of each tree's S_0; its S_j follow.
     tree_leaves : uint16 [T]
-    n_slots : int
-        Slots of the largest group; slot 0 holds zeros.
+    programs : TreeletPrograms or NodePrograms
+        Of the trees that are not oblivious: to be interpreted, or to be compiled.
     """
 
     ranks: RankTables
     ranges: LeafRanges
-    trees_merged: int
     batch_offsets: npt.NDArray[np.int32]
     batch_segments: npt.NDArray[np.int64]
     segments: np.ndarray
     low: npt.NDArray[np.uint8]
     batch_low: npt.NDArray[np.int64]
     n_words: int
-    group_runs: npt.NDArray[np.int64]
-    runs: np.ndarray
-    treelets: np.ndarray
-    group_treelets: npt.NDArray[np.int64]
     level_offsets: npt.NDArray[np.int64]
     levels: npt.NDArray[np.uint16]
-    tree_slot: npt.NDArray[np.uint16]
     tree_leaves: npt.NDArray[np.uint16]
-    n_slots: int
+    programs: TreeletPrograms | NodePrograms
 
     @property
     def oblivious(self) -> npt.NDArray[np.bool_]:
@@ -114,7 +89,9 @@ class BitsliceLayout:
         return np.diff(self.level_offsets) > 0
 
 
-def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = None) -> BitsliceLayout:
+def build_bitslice(
+    forest: Forest, max_words: int, ranks: RankTables | None = None, compiled: bool = False
+) -> BitsliceLayout:
     """Lay a forest out as predicates and programs.
 
     Parameters
@@ -125,12 +102,12 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
         Predicates of a block of trees, as far as whole batches allow: what fits the L2 cache.
     ranks : RankTables, optional
         Tables of these nodes within a larger forest, so that documents coded for it fit.
+    compiled : bool
+        Programs for machine code, of at most `MAX_COMPILED_LEAVES` leaves a tree.
     """
     ranks, ranges = ranks or build_ranks(forest), number_leaves(forest)
     key = _predicate_keys(forest, ranks)
-    trees_merged = TREES_MERGED if TREES_MERGED * forest.n_leaves < MAX_SLOTS else 1
-    fitting = MAX_PREDICATES // max(forest.n_leaves, 1) // trees_merged * trees_merged
-    per_batch = min(TREES_PER_BATCH, fitting)
+    per_batch = min(TREES_PER_BATCH, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
     batch_offsets = np.append(np.arange(0, forest.n_trees, per_batch), forest.n_trees).astype(np.int32)
     node_batches = forest.node_offsets[batch_offsets]
     word = np.zeros(forest.n_nodes, np.int64)
@@ -150,11 +127,10 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
         batch_low += [batch_low[-1] + len(low)] * (last - batch)
         batch = last
     level_offsets, levels = _levels(forest, word)
-    programs = _programs(forest, ranges, trees_merged, word, np.diff(level_offsets) == 0)
+    by_program = np.diff(level_offsets) == 0
     return BitsliceLayout(
         ranks=ranks,
         ranges=ranges,
-        trees_merged=trees_merged,
         batch_offsets=batch_offsets,
         batch_segments=np.array(batch_segments, np.int64),
         segments=np.concatenate([*segments, np.zeros(0, SEGMENT)]),
@@ -164,7 +140,9 @@ def build_bitslice(forest: Forest, max_words: int, ranks: RankTables | None = No
         level_offsets=level_offsets,
         levels=levels,
         tree_leaves=np.diff(forest.leaf_offsets).astype(np.uint16),
-        **programs,
+        programs=node_programs(forest, ranges, word)
+        if compiled
+        else treelet_programs(forest, ranges, word, by_program),
     )
 
 
@@ -216,53 +194,6 @@ def _levels(
     n_levels = np.bincount(tree[first], minlength=forest.n_trees)
     deepest_first = first[np.lexsort((-depth[first], tree[first]))]
     return np.concatenate([[0], np.cumsum(n_levels)]), word[deepest_first].astype(np.uint16)
-
-
-def _programs(
-    forest: Forest,
-    ranges: LeafRanges,
-    trees_merged: int,
-    word: npt.NDArray[np.int64],
-    by_program: npt.NDArray[np.bool_],
-) -> dict[str, Any]:
-    """Treelets of each group of trees, parents before children, trees interleaved level by level."""
-    n_leaves = np.diff(forest.leaf_offsets)
-    group_of_tree = np.arange(forest.n_trees) // trees_merged
-    n_groups = -(-forest.n_trees // trees_merged)
-    before = np.cumsum(n_leaves) - n_leaves
-    tree_slot = 1 + before - before[::trees_merged][group_of_tree]  # slot 0 is S_L of every tree: zeros
-    slot0 = tree_slot[forest.node_tree]
-    end = np.where(ranges.end == n_leaves[forest.node_tree], 0, slot0 + ranges.end)
-
-    tiles = tile_trees(forest)
-    order = np.lexsort((tiles.kind, tiles.level, group_of_tree[forest.node_tree[tiles.root]]))
-    order = order[by_program[forest.node_tree[tiles.root[order]]]]
-    root, kind, level = tiles.root[order], tiles.kind[order], tiles.level[order]
-    group = group_of_tree[forest.node_tree[root]]
-    treelets = np.zeros(len(root), TREELET)
-    treelets["first"], treelets["end"] = (slot0 + ranges.first)[root], end[root]
-    base = forest.node_offsets[forest.node_tree[root]]
-    for at, node in enumerate((root, base + forest.left[root], base + forest.right[root])):
-        there = np.ones(len(root), bool) if at == 0 else (kind & at) != 0
-        treelets["predicate"][there, at] = word[node[there]]
-        treelets["slot"][there, at] = (slot0 + ranges.middle)[node[there]]
-    for field in ("predicate", "slot", "first", "end"):
-        treelets[field] *= NARROWEST_WORD
-
-    key = np.stack([group, level, kind])
-    starts = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0))[: len(root)])
-    runs = np.zeros(len(starts), RUN)
-    runs["kind"] = kind[starts]
-    runs["count"] = np.diff(np.append(starts, len(root)))
-    groups = np.arange(n_groups + 1)
-    return {
-        "group_runs": np.searchsorted(group[starts], groups).astype(np.int64),
-        "runs": runs,
-        "treelets": treelets,
-        "group_treelets": np.searchsorted(group, groups).astype(np.int64),
-        "tree_slot": tree_slot.astype(np.uint16),
-        "n_slots": int(np.bincount(group_of_tree, n_leaves, minlength=1).max()) + 1,
-    }
 
 
 def gray_values(

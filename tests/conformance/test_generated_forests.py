@@ -102,6 +102,10 @@ BIG = {
     "128 leaves": {"n_trees": 40, "max_leaves": 128, "n_thresholds": 3000, "shape": "complete"},
     "chains of 128 leaves": {"n_trees": 40, "max_leaves": 128, "shape": "chain"},
     "129 leaves": {"n_trees": 40, "max_leaves": 129, "n_thresholds": 3000, "shape": "complete"},
+    # The most that is compiled, and one more.
+    "256 leaves": {"n_trees": 20, "max_leaves": 256, "n_thresholds": 3000, "shape": "complete"},
+    "chains of 256 leaves": {"n_trees": 20, "max_leaves": 256, "shape": "chain"},
+    "257 leaves": {"n_trees": 20, "max_leaves": 257, "n_thresholds": 3000, "shape": "complete"},
     "1,023 leaves": {"n_trees": 9, "max_leaves": 1023, "n_thresholds": 3000, "shape": "complete"},
     "1,024 leaves": {"n_trees": 9, "max_leaves": 1024, "n_thresholds": 3000, "shape": "complete"},
     "4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "n_thresholds": 3000, "shape": "complete"},
@@ -142,6 +146,23 @@ def test_forests_beyond_every_small_size(isa: str, name: str) -> None:
         for precision, expected in raw.items():
             got = model.predict(X, "raw", engine=engine, precision=precision)
             np.testing.assert_array_equal(bits(got), bits(expected), err_msg=f"{engine} {precision}")
+
+
+@pytest.mark.parametrize("n", [511, 4096, 9000])
+def test_documents_pass_ranges_of_trees_together(isa: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks of documents, several ranges of trees whose predicates fit the cache; some last ones partial."""
+    monkeypatch.setattr("gpuqs.engines.bitslice.Bitslice.max_words", 300)
+    forest = random_forest(np.random.default_rng(4), n_trees=300, max_leaves=17, n_thresholds=400, n_outputs=2)
+    model = Model(forest)
+    X = probing_documents(np.random.default_rng(n), forest, n, np.float32)
+    leaves, raw = (model.predict(X, output, engine="walk") for output in ("leaf", "raw"))
+    coded = model.encode(X)
+    for n_threads in (1, 2, 3):
+        for documents in (X, coded):
+            got = model.predict(documents, "leaf", engine="bitslice", n_threads=n_threads)
+            np.testing.assert_array_equal(got, leaves, err_msg=f"{n_threads} threads")
+            got = model.predict(documents, "raw", engine="bitslice", n_threads=n_threads)
+            np.testing.assert_array_equal(bits(got), bits(raw), err_msg=f"{n_threads} threads")
 
 
 def test_more_tested_features_than_16_bits_count() -> None:

@@ -1,0 +1,26 @@
+// Pages of machine code: written once, then run and no longer written.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpuqs {
+
+class Executable {
+public:
+    explicit Executable(const std::vector<uint8_t>& code);  // throws std::bad_alloc where the system gives no such pages
+    ~Executable();
+    Executable(const Executable&) = delete;
+    Executable& operator=(const Executable&) = delete;
+
+    // Whether this system lets a process write code and run it.
+    static bool allowed();
+
+    const uint8_t* at(size_t offset) const { return pages_ + offset; }
+
+private:
+    uint8_t* pages_;
+    size_t bytes_;
+};
+
+}  // namespace gpuqs

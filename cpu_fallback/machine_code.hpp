@@ -1,0 +1,38 @@
+// Tree programs as machine code.
+//
+//   for each tree:
+//       for each node, parents first:
+//           S_j = S_end | (S_first & predicate)      one instruction; S in registers
+//           plane[k] ^= S_j, k the zeros at the end of j
+//       leaves = bytes of the planes                 a call of the instruction set's `spread`
+//
+// Of two subtrees the one that needs more registers goes first (Sethi and Ullman): a tree of L leaves then needs at most
+// 2 + log2 L at a time, whatever its shape.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "executable.hpp"
+#include "kernels.hpp"
+
+namespace gpuqs {
+
+// Whether programs for an instruction set can be made and run here.
+bool compiles_programs(const Kernels& kernels);
+
+class MachineCode {
+public:
+    MachineCode(const BitsliceModel& model, const BitsliceKernels& kernels);
+
+    // leaf[tree][documents] of a tree batch; planes is scratch for `kPlanes` words.
+    void run(int batch, const void* words, void* planes, void* leaf) const;
+
+    static constexpr int kPlanes = 8;  // bits of a leaf's number: trees of at most 256 leaves
+
+private:
+    const BitsliceKernels& kernels_;
+    std::vector<size_t> starts_;
+    std::unique_ptr<Executable> code_;
+};
+
+}  // namespace gpuqs
