@@ -19,7 +19,7 @@ from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.programs import MAX_COMPILED_LEAVES, MAX_LEAVES
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
 
 
 class Bitslice(CpuEngine):
@@ -28,8 +28,10 @@ class Bitslice(CpuEngine):
     name: ClassVar[str] = "bitslice"
     summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
 
-    #: Predicate words of a block of trees: what half an L2 cache of 1 MiB holds at 64 bytes a word.
-    max_words: ClassVar[int] = 20_000
+    #: Predicate words of a block of trees: what fits an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
+    max_words: ClassVar[int] = 12_000
+    #: So few distinct tests make one block: decoding some of them twice would cost more than what overflows.
+    one_block: ClassVar[int] = 20_000
 
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
@@ -44,8 +46,10 @@ class Bitslice(CpuEngine):
         return None
 
     def prepare(self, forest: Forest, precision: str, ranks: RankTables | None = None) -> CpuProgram:
+        ranks = ranks or build_ranks(forest)
+        max_words = self.one_block if len(ranks.threshold) <= self.one_block else self.max_words
         compiled = forest.n_leaves <= MAX_COMPILED_LEAVES and cpu_fallback.compiles_programs()
-        layout = build_bitslice(forest, self.max_words, ranks, compiled)
+        layout = build_bitslice(forest, ranks, max_words, compiled)
         scorer = cpu_fallback.Bitslice(
             layout,
             forest.n_features,

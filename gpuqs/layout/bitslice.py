@@ -29,7 +29,7 @@ from gpuqs.layout.programs import (
     node_programs,
     treelet_programs,
 )
-from gpuqs.layout.ranks import RankTables, build_ranks
+from gpuqs.layout.ranks import RankTables
 
 #: Trees whose exit leaves are found before their values are added: the leaves stay in the L1/L2 caches.
 #: Fewer where trees are so large that a batch might have more predicates than 16 bits count.
@@ -89,23 +89,21 @@ class BitsliceLayout:
         return np.diff(self.level_offsets) > 0
 
 
-def build_bitslice(
-    forest: Forest, max_words: int, ranks: RankTables | None = None, compiled: bool = False
-) -> BitsliceLayout:
+def build_bitslice(forest: Forest, ranks: RankTables, max_words: int, compiled: bool) -> BitsliceLayout:
     """Lay a forest out as predicates and programs.
 
     Parameters
     ----------
     forest : Forest
         Numeric tests, at most `MAX_LEAVES` leaves a tree, at most 65,535 thresholds a column.
+    ranks : RankTables
+        Of this forest, or the part for its nodes of a larger one's, so that documents coded for that fit.
     max_words : int
         Predicates of a block of trees, as far as whole batches allow: what fits the L2 cache.
-    ranks : RankTables, optional
-        Tables of these nodes within a larger forest, so that documents coded for it fit.
     compiled : bool
         Programs for machine code, of at most `MAX_COMPILED_LEAVES` leaves a tree.
     """
-    ranks, ranges = ranks or build_ranks(forest), number_leaves(forest)
+    ranges = number_leaves(forest)
     key = _predicate_keys(forest, ranks)
     per_batch = min(TREES_PER_BATCH, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
     batch_offsets = np.append(np.arange(0, forest.n_trees, per_batch), forest.n_trees).astype(np.int32)
