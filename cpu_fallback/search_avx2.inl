@@ -1,4 +1,5 @@
-// Eight documents a register; tables of up to 32 thresholds are looked up by permutes, larger ones gathered.
+// Eight documents a register; tables of up to 32 thresholds are looked up by permutes, larger ones gathered. Two
+// registers of documents take each level side by side: one alone would wait for its last answer.
 struct Search {
     // table[answers] of a level of n * 8 thresholds.
     template <int n> static __m256 look_up(const float* table, __m256i answers) {
@@ -9,31 +10,32 @@ struct Search {
             return _mm256_blendv_ps(look_up<n / 2>(table, answers), look_up<n / 2>(table + n * 4, answers), upper);
         }
     }
-    template <int level> static void ask(const float* table, __m256 x, __m256i& answers, uint8_t* top, int64_t plane_bytes) {
-        __m256 threshold;
-        if constexpr (level == 0)
-            threshold = _mm256_broadcast_ss(table);
-        else if constexpr (level <= 5)
-            threshold = look_up<level <= 3 ? 1 : 1 << (level - 3)>(table, answers);
-        else
-            threshold = _mm256_i32gather_ps(table, answers, 4);
-        const __m256 answer = _mm256_cmp_ps(x, threshold, _CMP_NLE_UQ);
-        answers = _mm256_or_si256(answers, _mm256_and_si256(_mm256_castps_si256(answer), _mm256_set1_epi32(1 << level)));
-        top[-level * plane_bytes] = static_cast<uint8_t>(_mm256_movemask_ps(answer));
+    // Levels level ... n - 1 of `side` registers of documents.
+    template <int level, int n, int side>
+    static void ask(const float* table, const float* x, __m256i* answers, uint8_t* top, int64_t plane_bytes) {
+        if constexpr (level < n) {
+#pragma GCC unroll 2
+            for (int s = 0; s < side; s++) {
+                __m256 threshold;
+                if constexpr (level == 0)
+                    threshold = _mm256_broadcast_ss(table);
+                else if constexpr (level <= 5)
+                    threshold = look_up<level <= 3 ? 1 : 1 << (level - 3)>(table, answers[s]);
+                else
+                    threshold = _mm256_i32gather_ps(table, answers[s], 4);
+                const __m256 answer = _mm256_cmp_ps(_mm256_load_ps(x + 8 * s), threshold, _CMP_NLE_UQ);
+                answers[s] = _mm256_or_si256(answers[s], _mm256_and_si256(_mm256_castps_si256(answer), _mm256_set1_epi32(1 << level)));
+                top[s - level * plane_bytes] = static_cast<uint8_t>(_mm256_movemask_ps(answer));
+            }
+            ask<level + 1, n, side>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes);
+        }
     }
     template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
-        for (int d = 0; d < block; d += 8) {
-            const __m256 values = _mm256_load_ps(x + d);
-            __m256i answers = _mm256_setzero_si256();
-            uint8_t* at = top + d / 8;
-            ask<0>(table, values, answers, at, plane_bytes);
-            if constexpr (n > 1) ask<1>(table + 16, values, answers, at, plane_bytes);
-            if constexpr (n > 2) ask<2>(table + 32, values, answers, at, plane_bytes);
-            if constexpr (n > 3) ask<3>(table + 48, values, answers, at, plane_bytes);
-            if constexpr (n > 4) ask<4>(table + 64, values, answers, at, plane_bytes);
-            if constexpr (n > 5) ask<5>(table + 80, values, answers, at, plane_bytes);
-            if constexpr (n > 6) ask<6>(table + 112, values, answers, at, plane_bytes);
-            if constexpr (n > 7) ask<7>(table + 176, values, answers, at, plane_bytes);
+        constexpr int side = 2;  // blocks are of sixteen documents at least
+        for (int d = 0; d < block; d += 8 * side) {
+            __m256i answers[side];
+            for (int s = 0; s < side; s++) answers[s] = _mm256_setzero_si256();
+            ask<0, n, side>(table, x + d, answers, top + d / 8, plane_bytes);
         }
     }
 
