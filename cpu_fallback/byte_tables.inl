@@ -11,7 +11,7 @@ template <int word, int n_leaves, int n_words> struct Tree {
     };
 
     explicit Tree(const uint8_t* of_tree) : tables(of_tree) {}
-    static Index index(const uint8_t* leaf) {
+    static Index index(const uint8_t* leaf, int) {
         const Register leaves = load_register(leaf);
         Index index;
         for (int q = 0; q < n_leaves / 16; q++) index.at[q] = add_saturated(exclusive_or(leaves, all_bytes(16 * q)), all_bytes(0x70));

@@ -27,9 +27,10 @@ template <int word, int n_leaves, int n_words> struct Tree {
             high[p] = _mm512_load_si512(tables + 64 * word * p + 64);
         }
     }
-    static Register index(const uint8_t* leaf) {
-        return word == 2 ? _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(leaf)))
-                         : _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(leaf)));
+    // A look-up asks only for the low bits of a word: every word-th leaf is shifted there, none is widened.
+    static Register index(const uint8_t* leaf, int first) {
+        const Register leaves = _mm512_load_si512(leaf);
+        return word == 2 ? _mm512_srli_epi16(leaves, 8 * first) : _mm512_srli_epi32(leaves, 8 * first);
     }
     Register look_up(int p, Register index) const {
         return word == 2 ? _mm512_permutex2var_epi16(low[p], index, high[p]) : _mm512_permutex2var_epi32(low[p], index, high[p]);

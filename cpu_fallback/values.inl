@@ -27,11 +27,13 @@ struct Tables {
     static constexpr bool available = true;
     static constexpr int word_bytes(int n_leaves, int value_bytes) { return table_word_bytes(n_leaves, value_bytes); }
 
-    // Interleaving works in lanes of 128 bits: where the sum of the document at a place of `leaf` stands.
+    // Where the sum of the document at a place of `leaf` stands. Registers of leaves take every `word`-th document, and
+    // interleaving works in lanes of 128 bits.
     static int sum_place(int word, int value, int d) {
-        const int documents = static_cast<int>(sizeof(Register)) / word, in_lane = d % documents % (16 / word);
-        const int lane = d % documents / (16 / word), values = 16 / value;  // of a lane
-        return d / documents * documents + in_lane / values * (static_cast<int>(sizeof(Register)) / value) + lane * values + in_lane % values;
+        constexpr int bytes = static_cast<int>(sizeof(Register));
+        const int documents = bytes / word, first = d / bytes * bytes + d % word * documents, i = d % bytes / word;
+        const int lane = i / (16 / word), in_lane = i % (16 / word), values = 16 / value;  // of a lane
+        return first + in_lane / values * (bytes / value) + lane * values + in_lane % values;
     }
 
     template <class Value, int word, int n_leaves>
@@ -43,7 +45,7 @@ struct Tables {
         for (int t = 0; t < n_trees; t++, tables += 64 * sizeof(Value), leaf += stride) {
             const Tree<word, n_leaves, n_words> tree(tables);
             for (int b = 0; b < n_blocks; b++) {
-                const auto index = tree.index(leaf + b * documents);
+                const auto index = tree.index(leaf + b / word * sizeof(Register), b % word);
                 Register looked_up[n_words], value[n_words];
                 for (int p = 0; p < n_words; p++) looked_up[p] = tree.look_up(p, index);
                 interleave<word, n_words>(looked_up, value);
