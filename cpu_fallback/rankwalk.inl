@@ -11,7 +11,7 @@ template <> const float* thresholds_of<float>(const RankWalkModel& model) { retu
 template <> const double* thresholds_of<double>(const RankWalkModel& model) { return model.threshold64; }
 
 // Counting is sooner done than searching as far as registers compare many at once.
-static constexpr int64_t kCounted = 256;
+static constexpr int64_t kCounted = 64;
 
 template <class Value> static int count_below(const Value* threshold, int64_t n, Value x) {
     const Value* from = threshold;
