@@ -165,7 +165,10 @@ public:
     int first_tree(int block) const override { return model_.batch_offsets[block]; }
     // Batches that decode their block's predicates.
     bool may_begin(int batch) const override { return model_.batch_segments[batch] != model_.batch_segments[batch + 1]; }
-    int blocks_together() const override { return 8; }
+    int blocks_together() const override {
+        const size_t fitting = kLoadedTogether / std::max<size_t>(loaded_bytes(document_block()), 1);
+        return static_cast<int>(std::clamp<size_t>(fitting, 1, 32));
+    }
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
     // Coded documents are this, block after block.
     size_t loaded_bytes(int stride) const override {
@@ -203,6 +206,8 @@ public:
     }
 
 private:
+    static constexpr size_t kLoadedTogether = 2 << 20;  // bytes of the documents that pass trees together: the L3's
+
     int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
     int width(int stride) const {
         int w = 0;

@@ -6,8 +6,8 @@
 //           plane[k] ^= S_j, k the zeros at the end of j
 //       leaves = bytes of the planes                 a call of the instruction set's `spread`
 //
-// Of two subtrees the one that needs more registers goes first (Sethi and Ullman): a tree of L leaves then needs at most
-// 2 + log2 L at a time, whatever its shape.
+// Of two subtrees the one that needs fewer registers goes first, while what the other starts from waits (after Sethi and
+// Ullman): a tree of L leaves then needs at most 2 + log2 L for its S, whatever its shape.
 #pragma once
 #include <memory>
 #include <vector>

@@ -33,6 +33,9 @@ class Bitslice(CpuEngine):
     #: So few distinct tests make one block: decoding some of them twice would cost more than what overflows.
     one_block: ClassVar[int] = 20_000
 
+    #: Nodes of a block: programs and leaf values of so many stay in the L3 cache while other documents run.
+    max_nodes: ClassVar[int] = 65_000
+
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; programs hold {MAX_LEAVES}"
@@ -49,7 +52,7 @@ class Bitslice(CpuEngine):
         ranks = ranks or build_ranks(forest)
         max_words = self.one_block if len(ranks.threshold) <= self.one_block else self.max_words
         compiled = forest.n_leaves <= MAX_COMPILED_LEAVES and cpu_fallback.compiles_programs()
-        layout = build_bitslice(forest, ranks, max_words, compiled)
+        layout = build_bitslice(forest, ranks, max_words, self.max_nodes, compiled)
         scorer = cpu_fallback.Bitslice(
             layout,
             forest.n_features,

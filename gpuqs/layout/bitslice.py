@@ -89,7 +89,9 @@ class BitsliceLayout:
         return np.diff(self.level_offsets) > 0
 
 
-def build_bitslice(forest: Forest, ranks: RankTables, max_words: int, compiled: bool) -> BitsliceLayout:
+def build_bitslice(
+    forest: Forest, ranks: RankTables, max_words: int, max_nodes: int, compiled: bool
+) -> BitsliceLayout:
     """Lay a forest out as predicates and programs.
 
     Parameters
@@ -100,6 +102,8 @@ def build_bitslice(forest: Forest, ranks: RankTables, max_words: int, compiled: 
         Of this forest, or the part for its nodes of a larger one's, so that documents coded for that fit.
     max_words : int
         Predicates of a block of trees, as far as whole batches allow: what fits the L2 cache.
+    max_nodes : int
+        Nodes of a block, likewise: several groups of documents pass a block before the next.
     compiled : bool
         Programs for machine code, of at most `MAX_COMPILED_LEAVES` leaves a tree.
     """
@@ -113,7 +117,7 @@ def build_bitslice(forest: Forest, ranks: RankTables, max_words: int, compiled: 
     batch_segments, batch_low = [0], [0]
     n_words, batch, n_batches = 0, 0, len(batch_offsets) - 1
     while batch < n_batches:
-        last, distinct = _block_end(key, node_batches, batch, max_words)
+        last, distinct = _block_end(key, node_batches, batch, max_words, max_nodes)
         nodes = slice(int(node_batches[batch]), int(node_batches[last]))
         word[nodes] = np.searchsorted(distinct, key[nodes])
         block_segments, low = _segments(distinct, ranks)
@@ -152,13 +156,14 @@ def _predicate_keys(forest: Forest, ranks: RankTables) -> npt.NDArray[np.int64]:
 
 
 def _block_end(
-    key: np.ndarray, node_batches: np.ndarray, batch: int, max_words: int
+    key: np.ndarray, node_batches: np.ndarray, batch: int, max_words: int, max_nodes: int
 ) -> tuple[int, npt.NDArray[np.int64]]:
     """The end of the block that starts with ``batch``, and its distinct predicates."""
     last, distinct = batch, np.zeros(0, np.int64)
     while last < len(node_batches) - 1:
         grown = np.union1d(distinct, key[node_batches[last] : node_batches[last + 1]])
-        if last > batch and len(grown) > max_words:
+        n_nodes = node_batches[last + 1] - node_batches[batch]
+        if last > batch and (len(grown) > max_words or n_nodes > max_nodes):
             break
         last, distinct = last + 1, grown
     return last, distinct
