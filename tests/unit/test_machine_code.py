@@ -1,0 +1,106 @@
+"""Tree programs: which form they take, and what happens where a process may not write code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from forests import random_forest
+
+from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback.scorer import compiles
+from gpuqs.engines.bitslice import Bitslice
+from gpuqs.forest import Forest
+from gpuqs.layout.bitslice import BitsliceLayout
+from gpuqs.layout.leaves import number_leaves
+from gpuqs.layout.programs import node_programs
+
+COMPILING = [isa for isa in cpu_fallback.available_isas() if compiles(isa)]
+
+
+def forest_of(n_leaves: int, shape: str = "complete") -> Forest:
+    return random_forest(np.random.default_rng(7), n_trees=5, max_leaves=n_leaves, shape=shape)
+
+
+def form_of(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The form of programs that the engine lays out and binds."""
+    forms = []
+    bind = cpu_fallback.Bitslice
+
+    def spy(layout: BitsliceLayout, *args: object, **options: object) -> cpu_fallback.Bitslice:
+        forms.append(type(layout.programs).__name__)
+        return bind(layout, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu_fallback, "Bitslice", spy)
+        Bitslice().prepare(forest, "exact")
+    return forms[0]
+
+
+@pytest.mark.parametrize("isa", cpu_fallback.available_isas())
+def test_only_instruction_sets_with_an_assembler_compile(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUQS_ISA", isa)
+    assert not compiles(isa) or isa in ("avx2", "avx512")
+    assert form_of(forest_of(256), monkeypatch) == ("NodePrograms" if compiles(isa) else "TreeletPrograms")
+
+
+@pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
+def test_large_trees_and_who_forbids_it_are_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert form_of(forest_of(257), monkeypatch) == "TreeletPrograms"
+    monkeypatch.setenv("GPUQS_MACHINE_CODE", "0")
+    assert form_of(forest_of(256), monkeypatch) == "TreeletPrograms"
+
+
+def test_nodes_stand_where_their_leaves_meet() -> None:
+    forest = forest_of(9, "random")
+    ranges = number_leaves(forest)
+    word = np.arange(forest.n_nodes) + 100
+    programs = node_programs(forest, ranges, word)
+    assert len(programs.nodes) == forest.leaf_offsets[-1]
+    for tree in range(forest.n_trees):
+        nodes = programs.nodes[programs.node_offsets[tree] : programs.node_offsets[tree + 1]]
+        first = forest.node_offsets[tree]
+
+        def check(node: int, j: int, nodes: np.ndarray = nodes, first: int = first) -> None:
+            at = first + node
+            assert (j, nodes[j]["predicate"]) == (ranges.middle[at], word[at])
+            for side, child in (("left", forest.left[at]), ("right", forest.right[at])):
+                if child < 0:
+                    assert nodes[j][side] == 0
+                else:
+                    check(child, int(nodes[j][side]))
+
+        if len(nodes) == 1:
+            assert nodes[0]["right"] == 0
+        else:
+            check(0, int(nodes[0]["right"]))
+
+
+IN_A_PROCESS_THAT_MAY_NOT_WRITE_CODE = """
+import ctypes, sys
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN: Linux 6.3
+    sys.exit(77)
+import numpy as np
+from gpuqs import Model, cpu_fallback
+from forests import probing_documents, random_forest
+assert not cpu_fallback.compiles_programs()
+rng = np.random.default_rng(7)
+model = Model(random_forest(rng, n_trees=30, max_leaves=40))
+X = probing_documents(rng, model.forest, 600)
+np.testing.assert_array_equal(model.predict(X, "raw", engine="bitslice"), model.predict(X, "raw", engine="reference"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+def test_a_process_that_may_not_write_code_interprets() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS_THAT_MAY_NOT_WRITE_CODE],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    if run.returncode == 77:
+        pytest.skip("this kernel lets every process write code")
+    assert run.returncode == 0, run.stderr
