@@ -47,6 +47,7 @@ struct Treelet {
 };
 
 constexpr int kNarrowestWord = 16;
+constexpr int kPlanes = 12;  // most bits of a leaf's number: slots hold no larger trees
 
 struct Run {
     uint16_t kind;  // bit 0: with the left child, bit 1: with the right

@@ -119,22 +119,27 @@ template <int n_bits, class Word> static inline void spread(const Word* bits, Wo
     leaf[4] = p4, leaf[5] = p5, leaf[6] = p6, leaf[7] = p7;
 }
 
-template <class Word, int n_bits> static void spread_planes(const void* bits, void* leaf) {
-    spread<n_bits>(static_cast<const Word*>(bits), static_cast<Word*>(leaf));
+// The number of each document's leaf, from the bits of up to kPlanes planes; bytes hold those of eight.
+template <class Word, class Leaf, int n_bits> static void spread_planes(const void* planes, void* leaf) {
+    constexpr int n_low = n_bits < 8 ? n_bits : 8;
+    const Word* bits = static_cast<const Word*>(planes);
+    if constexpr (sizeof(Leaf) == 1) {
+        spread<n_low>(bits, static_cast<Word*>(leaf));
+    } else {
+        Word low[8], high[8];
+        spread<n_low>(bits, low);
+        spread<n_bits - n_low>(bits + n_low, high);
+        Leaf* to = static_cast<Leaf*>(leaf);
+        for (size_t d = 0; d < sizeof low; d++)
+            to[d] = static_cast<Leaf>(reinterpret_cast<uint8_t*>(low)[d] | reinterpret_cast<uint8_t*>(high)[d] << 8);
+    }
 }
 
-template <class Word> static void to_bytes(const Word* bits, int n_bits, Word* leaf) {
-    switch (n_bits) {
-        case 0: return spread<0>(bits, leaf);
-        case 1: return spread<1>(bits, leaf);
-        case 2: return spread<2>(bits, leaf);
-        case 3: return spread<3>(bits, leaf);
-        case 4: return spread<4>(bits, leaf);
-        case 5: return spread<5>(bits, leaf);
-        case 6: return spread<6>(bits, leaf);
-        case 7: return spread<7>(bits, leaf);
-        default: return spread<8>(bits, leaf);
-    }
+template <class Word, class Leaf, int n_bits = 0> static void to_leaves(const Word* bits, int n, void* leaf) {
+    if (n == n_bits)
+        spread_planes<Word, Leaf, n_bits>(bits, leaf);
+    else if constexpr (n_bits < kPlanes)
+        to_leaves<Word, Leaf, n_bits + 1>(bits, n, leaf);
 }
 
 template <class Word> static inline Word* word_at(Word* words, uint64_t place) {
@@ -181,21 +186,15 @@ template <class Word> static void programs(const BitsliceModel& model, int batch
         for (int i = t; i < end; i++) s[model.tree_slot[i]] = ~Word{};
         run_group(model, t / model.trees_merged, static_cast<const Word*>(words), s);
         for (int i = t; i < end; i++, leaf += model.leaf_bytes * documents) {
-            Word bits[16];
+            Word bits[kPlanes];
             const int64_t level = model.level_offsets[i];
             int n_bits = static_cast<int>(model.level_offsets[i + 1] - level);
             for (int k = 0; k < n_bits; k++) bits[k] = static_cast<const Word*>(words)[model.levels[level + k]];
             if (n_bits == 0) n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
-            if (model.leaf_bytes == 1) {
-                to_bytes(bits, n_bits, reinterpret_cast<Word*>(leaf));
-            } else {
-                Word low[8], high[8];
-                to_bytes(bits, n_bits < 8 ? n_bits : 8, low);
-                to_bytes(bits + 8, n_bits < 8 ? 0 : n_bits - 8, high);
-                uint16_t* to = reinterpret_cast<uint16_t*>(leaf);
-                for (int d = 0; d < documents; d++)
-                    to[d] = static_cast<uint16_t>(reinterpret_cast<uint8_t*>(low)[d] | reinterpret_cast<uint8_t*>(high)[d] << 8);
-            }
+            if (model.leaf_bytes == 1)
+                to_leaves<Word, uint8_t>(bits, n_bits, leaf);
+            else
+                to_leaves<Word, uint16_t>(bits, n_bits, leaf);
         }
     }
 }

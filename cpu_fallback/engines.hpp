@@ -216,7 +216,7 @@ private:
     }
     size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
     size_t slots_bytes(int stride) const {
-        return whole_lines(static_cast<size_t>(model_.nodes ? MachineCode::kPlanes : model_.n_slots) * (stride / 8));
+        return whole_lines(static_cast<size_t>(model_.nodes ? kPlanes : model_.n_slots) * (stride / 8));
     }
     size_t x_bytes() const { return whole_lines(sizeof(double) * model_.ranks.columns.n * kRankBlock); }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "bitslice.hpp"
 #include "documents.hpp"
@@ -12,7 +13,7 @@
 
 namespace gpuqs {
 
-// Planes of bits to leaf[documents].
+// Planes of bits to leaf[documents], one or two bytes each.
 using Spread = void (*)(const void* planes, void* leaf);
 
 // bitslice on words of one width: 8 * word_bytes documents.
@@ -21,7 +22,7 @@ struct BitsliceKernels {
     void (*predicates)(const BitsliceModel&, int batch, const void* planes, void* words);
     void (*programs)(const BitsliceModel&, int batch, const void* words, void* slots, void* leaf);
     Encoding encoding;
-    Spread spread[9];  // of so many planes
+    Spread spread[2][kPlanes + 1];  // [bytes of a leaf - 1][planes]
 };
 
 struct Kernels {

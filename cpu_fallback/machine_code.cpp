@@ -14,14 +14,17 @@ class TreeProgram {
 public:
     TreeProgram(Assembler& assembler, Encoding encoding, const TreeNode* nodes, int n_leaves)
         : to_(assembler), nodes_(nodes), registers_needed_(n_leaves), uses_(assembler.n_registers()),
-          n_in_registers_(encoding == Encoding::evex ? 8 : 3), n_waiting_(encoding == Encoding::evex ? 4 : 0) {
+          n_waiting_(encoding == Encoding::evex ? 4 : 0) {
         while (1 << n_planes_ < n_leaves) n_planes_++;
+        // What S, the planes that wait and one register more leave.
+        n_in_registers_ = assembler.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
     }
 
+    // Returns how many planes there are.
     int write() {
         if (const int root = nodes_[0].right) {
             count_registers(root);
-            write_node(root, kNone, kNone);
+            write_nodes(root);
         }
         for (int k = 0; k < n_planes_ && k < n_in_registers_; k++) {
             if (planes_[k].waiting != kNone) add_one(planes_[k], planes_[k].waiting);
@@ -47,17 +50,23 @@ private:
                 uses_[r] = 1;
                 return static_cast<int>(r);
             }
-        throw std::logic_error("a tree program needs more registers than there are");  // not up to 256 leaves
+        throw std::logic_error("a tree program needs more registers than there are");  // not of trees that layouts hold
     }
     void keep(int r) { uses_[r]++; }
     void drop(int r) {
         if (r != kNone) uses_[r]--;
     }
 
-    int count_registers(int j) {
-        if (j == 0) return 0;
-        const int left = count_registers(nodes_[j].left), right = count_registers(nodes_[j].right);
-        return registers_needed_[j] = left == right ? left + 1 : std::max(left, right);
+    // Not by recursion: chains are as deep as trees have leaves.
+    void count_registers(int root) {
+        std::vector<int> order = {root};  // parents first
+        for (size_t i = 0; i < order.size(); i++)
+            for (const int child : {nodes_[order[i]].left, nodes_[order[i]].right})
+                if (child) order.push_back(child);
+        for (size_t i = order.size(); i-- > 0;) {
+            const int left = registers_needed_[nodes_[order[i]].left], right = registers_needed_[nodes_[order[i]].right];
+            registers_needed_[order[i]] = left == right ? left + 1 : std::max(left, right);
+        }
     }
 
     // S of node j, in a register. S_first is ones and S_end zeros where they have none; what no child needs is dropped.
@@ -86,16 +95,29 @@ private:
         return s;
     }
 
-    void write_node(int j, int first, int end) {
-        const TreeNode& node = nodes_[j];
-        const int s = combine(j, first, end);
-        add_to_plane(__builtin_ctz(j), s);
-        if (node.left && node.right) keep(s);
-        const bool left_first = registers_needed_[node.left] <= registers_needed_[node.right];
-        if (node.left && left_first) write_node(node.left, first, s);
-        if (node.right) write_node(node.right, s, end);
-        if (node.left && !left_first) write_node(node.left, first, s);
-        if (!node.left && !node.right) drop(s);
+    void write_nodes(int root) {
+        struct Subtree {
+            int j, first, end;
+        };
+        std::vector<Subtree> to_do = {{root, kNone, kNone}};
+        while (!to_do.empty()) {
+            const auto [j, first, end] = to_do.back();
+            to_do.pop_back();
+            const TreeNode& node = nodes_[j];
+            const int s = combine(j, first, end);
+            add_to_plane(__builtin_ctz(j), s);
+            const Subtree left = {node.left, first, s}, right = {node.right, s, end};
+            if (node.left && node.right) {
+                keep(s);
+                const bool left_first = registers_needed_[node.left] <= registers_needed_[node.right];
+                to_do.push_back(left_first ? right : left);
+                to_do.push_back(left_first ? left : right);
+            } else if (node.left || node.right) {
+                to_do.push_back(node.left ? left : right);
+            } else {
+                drop(s);
+            }
+        }
     }
 
     void add_to_plane(int k, int s) {
@@ -146,16 +168,16 @@ private:
     const TreeNode* const nodes_;
     std::vector<int> registers_needed_;
     std::vector<int> uses_;
-    const int n_in_registers_, n_waiting_;
-    int n_planes_ = 0;
-    Plane planes_[MachineCode::kPlanes];
+    const int n_waiting_;
+    int n_planes_ = 0, n_in_registers_;
+    Plane planes_[kPlanes];
 };
 
 }  // namespace
 
 bool compiles_programs(const Kernels& kernels) { return kernels.widths[0].encoding != Encoding::none && Executable::allowed(); }
 
-MachineCode::MachineCode(const BitsliceModel& model, const BitsliceKernels& kernels) : kernels_(kernels) {
+MachineCode::MachineCode(const BitsliceModel& model, const BitsliceKernels& kernels) : spread_(kernels.spread[model.leaf_bytes - 1]) {
     Assembler assembler(kernels.encoding, kernels.word_bytes);
     for (int batch = 0; batch < model.n_batches; batch++) {
         starts_.push_back(assembler.begin_function());
@@ -167,7 +189,7 @@ MachineCode::MachineCode(const BitsliceModel& model, const BitsliceKernels& kern
             }
             if (n_planes == 0)
                 n_planes = TreeProgram(assembler, kernels.encoding, model.nodes + model.node_offsets[t], model.tree_leaves[t]).write();
-            assembler.call_with_leaves(n_planes, 8 * kernels.word_bytes);
+            assembler.call_with_leaves(n_planes, 8 * kernels.word_bytes * model.leaf_bytes);
         }
         assembler.end_function();
     }
@@ -176,7 +198,7 @@ MachineCode::MachineCode(const BitsliceModel& model, const BitsliceKernels& kern
 
 void MachineCode::run(int batch, const void* words, void* planes, void* leaf) const {
     using Function = void (*)(const void* words, void* planes, void* leaf, const Spread* spread);
-    reinterpret_cast<Function>(code_->at(starts_[batch]))(words, planes, leaf, kernels_.spread);
+    reinterpret_cast<Function>(code_->at(starts_[batch]))(words, planes, leaf, spread_);
 }
 
 }  // namespace gpuqs

@@ -4,7 +4,7 @@
 //       for each node, parents first:
 //           S_j = S_end | (S_first & predicate)      one instruction; S in registers
 //           plane[k] ^= S_j, k the zeros at the end of j
-//       leaves = bytes of the planes                 a call of the instruction set's `spread`
+//       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
 //
 // Of two subtrees the one that needs fewer registers goes first, while what the other starts from waits (after Sethi and
 // Ullman): a tree of L leaves then needs at most 2 + log2 L for its S, whatever its shape.
@@ -27,10 +27,8 @@ public:
     // leaf[tree][documents] of a tree batch; planes is scratch for `kPlanes` words.
     void run(int batch, const void* words, void* planes, void* leaf) const;
 
-    static constexpr int kPlanes = 8;  // bits of a leaf's number: trees of at most 256 leaves
-
 private:
-    const BitsliceKernels& kernels_;
+    const Spread* spread_;
     std::vector<size_t> starts_;
     std::unique_ptr<Executable> code_;
 };

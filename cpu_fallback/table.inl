@@ -7,11 +7,11 @@ static constexpr Encoding kEncoding = Encoding::vex;
 static constexpr Encoding kEncoding = Encoding::none;
 #endif
 
-template <class Word> static constexpr BitsliceKernels width() {
+template <class Word, int... n_bits> static constexpr BitsliceKernels width(std::integer_sequence<int, n_bits...>) {
     return {sizeof(Word), predicates<Word>, programs<Word>, kEncoding,
-            {spread_planes<Word, 0>, spread_planes<Word, 1>, spread_planes<Word, 2>, spread_planes<Word, 3>, spread_planes<Word, 4>,
-             spread_planes<Word, 5>, spread_planes<Word, 6>, spread_planes<Word, 7>, spread_planes<Word, 8>}};
+            {{spread_planes<Word, uint8_t, n_bits>...}, {spread_planes<Word, uint16_t, n_bits>...}}};
 }
+template <class Word> static constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }
 
 static constexpr Kernels table(const char* isa) {
     Kernels t = {isa,

@@ -13,7 +13,6 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.forest import CATEGORICAL, Forest
-from gpuqs.layout.programs import MAX_COMPILED_LEAVES
 
 #: Microseconds of a call before any document is scored.
 CALL = 6.5
@@ -64,7 +63,7 @@ def _without_categories(engine: str, forest: Forest, n_documents: int, isa: str,
         return CALL + n_documents * (steps * RANKWALK_STEP + columns * RANKWALK_COLUMN)
     widest = WIDEST_WORD[isa]
     whole, rest = divmod(n_documents, widest)
-    costs = BITSLICE_WORD[forest.n_leaves <= MAX_COMPILED_LEAVES and cpu_fallback.compiles_programs()]
+    costs = BITSLICE_WORD[cpu_fallback.compiles_programs()]
     word = next((w for w in costs if w >= rest), widest) if not whole else widest
     return CALL + (whole + (rest > 0)) * nodes * costs[word]
 

@@ -18,7 +18,7 @@ from gpuqs.layout.bitslice import (
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.programs import MAX_COMPILED_LEAVES, MAX_LEAVES
+from gpuqs.layout.programs import MAX_LEAVES
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
 
 
@@ -51,8 +51,7 @@ class Bitslice(CpuEngine):
     def prepare(self, forest: Forest, precision: str, ranks: RankTables | None = None) -> CpuProgram:
         ranks = ranks or build_ranks(forest)
         max_words = self.one_block if len(ranks.threshold) <= self.one_block else self.max_words
-        compiled = forest.n_leaves <= MAX_COMPILED_LEAVES and cpu_fallback.compiles_programs()
-        layout = build_bitslice(forest, ranks, max_words, self.max_nodes, compiled)
+        layout = build_bitslice(forest, ranks, max_words, self.max_nodes, cpu_fallback.compiles_programs())
         scorer = cpu_fallback.Bitslice(
             layout,
             forest.n_features,

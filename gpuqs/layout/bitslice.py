@@ -105,7 +105,7 @@ def build_bitslice(
     max_nodes : int
         Nodes of a block, likewise: several groups of documents pass a block before the next.
     compiled : bool
-        Programs for machine code, of at most `MAX_COMPILED_LEAVES` leaves a tree.
+        Programs for machine code.
     """
     ranges = number_leaves(forest)
     key = _predicate_keys(forest, ranks)

@@ -21,8 +21,6 @@ TREES_MERGED = 4
 #: Slots of merged trees, and so most leaves of a tree: 16 bits hold a slot's place in bytes.
 MAX_SLOTS = (1 << 16) // NARROWEST_WORD
 MAX_LEAVES = MAX_SLOTS - 2
-#: Most leaves of a tree that is compiled: programs of such trees need no more registers than there are.
-MAX_COMPILED_LEAVES = 256
 
 #: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots are
 #: words of the merged trees' S, predicates words of their block: both times `NARROWEST_WORD`.

@@ -47,8 +47,7 @@ def test_only_instruction_sets_with_an_assembler_compile(isa: str, monkeypatch: 
 
 
 @pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
-def test_large_trees_and_who_forbids_it_are_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert form_of(forest_of(257), monkeypatch) == "TreeletPrograms"
+def test_who_forbids_it_has_programs_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUQS_MACHINE_CODE", "0")
     assert form_of(forest_of(256), monkeypatch) == "TreeletPrograms"
 
