@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ np.testing.assert_array_equal(model.predict(X, "raw", engine="bitslice"), model.
 def test_a_process_that_may_not_write_code_interprets() -> None:
     run = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS_THAT_MAY_NOT_WRITE_CODE],
-        env={"PYTHONPATH": ":".join(sys.path)},
+        cwd=Path(__file__).parents[1],  # where `forests` is, and the sources of gpuqs are not
         capture_output=True,
         text=True,
     )
