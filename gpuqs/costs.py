@@ -22,9 +22,9 @@ VQS_NODE = {True: 0.08, False: 0.105}  # up to 32 leaves, more
 #: Nanoseconds per node that a walk visits; twice that where too few documents keep the walks apart.
 WALK_VISIT = 1.4
 #: Nanoseconds per step of a walk by rank, and per column to code a document.
-RANKWALK_STEP, RANKWALK_COLUMN = 0.55, 8.0
+RANKWALK_STEP, RANKWALK_COLUMN = 0.57, 8.0
 #: Nanoseconds per node and word of so many documents: interpreted programs, compiled ones.
-BITSLICE_WORD = {False: {128: 1.9, 256: 2.6, 512: 4.3}, True: {128: 1.5, 256: 2.1, 512: 3.2}}
+BITSLICE_WORD = {False: {128: 1.9, 256: 2.6, 512: 4.3}, True: {128: 1.4, 256: 2.1, 512: 3.2}}
 #: Nanoseconds per node and document of the NumPy reference.
 REFERENCE_NODE = 20.0
 #: Nanoseconds per category set and document: laid out by column, and by tables.
