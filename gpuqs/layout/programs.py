@@ -104,14 +104,12 @@ def node_programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64
 def treelet_programs(
     forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64], by_program: npt.NDArray[np.bool_]
 ) -> TreeletPrograms:
-    """Treelets of each group of trees, parents before children, trees interleaved level by level.
+    """Programs as treelets, parents before children, the trees of a group interleaved level by level.
 
     Parameters
     ----------
-    forest : Forest
-    ranges : LeafRanges
-    word : int64 [N]
-        Predicate of each node within its block of trees.
+    forest, ranges, word
+        As `node_programs` has them.
     by_program : bool [T]
         Trees that have a program.
     """

@@ -102,13 +102,14 @@ BIG = {
     "128 leaves": {"n_trees": 40, "max_leaves": 128, "n_thresholds": 3000, "shape": "complete"},
     "chains of 128 leaves": {"n_trees": 40, "max_leaves": 128, "shape": "chain"},
     "129 leaves": {"n_trees": 40, "max_leaves": 129, "n_thresholds": 3000, "shape": "complete"},
-    # The most that is compiled, and one more.
+    # The most whose leaves one byte numbers, and one more.
     "256 leaves": {"n_trees": 20, "max_leaves": 256, "n_thresholds": 3000, "shape": "complete"},
     "chains of 256 leaves": {"n_trees": 20, "max_leaves": 256, "shape": "chain"},
     "257 leaves": {"n_trees": 20, "max_leaves": 257, "n_thresholds": 3000, "shape": "complete"},
     "1,023 leaves": {"n_trees": 9, "max_leaves": 1023, "n_thresholds": 3000, "shape": "complete"},
     "1,024 leaves": {"n_trees": 9, "max_leaves": 1024, "n_thresholds": 3000, "shape": "complete"},
     "4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "n_thresholds": 3000, "shape": "complete"},
+    "chains of 4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "shape": "chain"},
     "4,095 leaves": {"n_trees": 2, "max_leaves": 4095, "n_thresholds": 3000, "shape": "complete"},
     "a chain of 5,000": {"n_trees": 2, "max_leaves": 5000, "shape": "chain"},
     "20,000 thresholds of one feature": {
