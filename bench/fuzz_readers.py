@@ -39,6 +39,7 @@ import gpuqs
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.readers import open_documents
+from gpuqs.schema import Schema
 
 REPOSITORY = Path(gpuqs.__file__).parents[1]
 READERS = (f"{os.sep}gpuqs{os.sep}formats{os.sep}", f"{os.sep}gpuqs{os.sep}readers{os.sep}")
@@ -145,7 +146,7 @@ def narrow(forest: Forest) -> Forest:
     """The forest without the features that it does not test: a file may speak of billions."""
     used, feature = np.unique(forest.feature, return_inverse=True)
     return dataclasses.replace(
-        forest, n_features=len(used), feature=feature.astype(np.int32), feature_names=(), categories=()
+        forest, n_features=len(used), feature=feature.astype(np.int32), schema=Schema()
     )
 
 

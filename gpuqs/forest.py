@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.schema import Schema
 
 #: `Forest.routing` bit: a missing value (NaN) goes left. Without it, right.
 NAN_LEFT: Final = 1
@@ -112,11 +113,8 @@ class Forest:
         Node n's category set is ``category_words[category_offsets[n]:category_offsets[n + 1]]``.
     category_words : uint32 [...], optional
         Bitsets: code c is in the set iff bit ``c % 32`` of word ``c // 32`` is set.
-    feature_names : tuple of str
-        Empty, or one name per feature.
-    categories : tuple of (tuple or None)
-        Empty, or per feature None (numeric) or its categories' values (str, int, float, bool) in
-        code order, by which text and categorical columns of data frames are coded. Arrays hold codes.
+    schema : Schema
+        What the columns of documents are: names, categories, what an absent entry means.
     classes : tuple
         Class labels in the order of the outputs (two for one output of a binary classifier); empty
         for 0, 1, ...
@@ -152,8 +150,7 @@ class Forest:
     leaf_id: npt.NDArray[np.int32] = field(default_factory=lambda: _empty(np.int32))
     category_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
     category_words: npt.NDArray[np.uint32] = field(default_factory=lambda: _empty(np.uint32))
-    feature_names: tuple[str, ...] = ()
-    categories: tuple[tuple[Any, ...] | None, ...] = ()
+    schema: Schema = field(default_factory=Schema)
     classes: tuple[Any, ...] = ()
     class_rule: str = "value"
     source: str = "gpuqs"
@@ -180,6 +177,10 @@ class Forest:
     def n_leaves(self) -> int:
         """Λ: the largest number of leaves of one tree (0 for a forest without trees)."""
         return int(np.diff(self.leaf_offsets).max(initial=0))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return self.schema.names
 
     @property
     def vector_leaves(self) -> bool:
@@ -315,13 +316,7 @@ class Forest:
             offsets = getattr(self, name)
             if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
                 raise ValueError(f"Forest.{name} must rise from 0 to {total}")
-        if self.feature_names and len(self.feature_names) != self.n_features:
-            raise ModelFormatError(
-                f"{len(self.feature_names)} feature names for {self.n_features} features",
-                field="feature_names",
-            )
-        if self.categories and len(self.categories) != self.n_features:
-            raise ValueError(f"Forest.categories has length {len(self.categories)}, not {self.n_features}")
+        self.schema.check(self.n_features)
         if self.classes and len(self.classes) != max(self.n_outputs, 2):
             raise ModelFormatError(
                 f"{len(self.classes)} class labels for {self.n_outputs} outputs", field="classes"

@@ -34,6 +34,7 @@ from gpuqs.formats.catboost_trees import (
     symmetric_trees,
 )
 from gpuqs.formats.fields import get, numbers, parse_json, whole
+from gpuqs.schema import Schema
 
 NAME: Final = "CatBoost JSON"
 
@@ -188,8 +189,7 @@ def _forest(document: Any) -> Forest:
         base_score=bias,
         base_first=False,
         link=_LINKS.get(loss, "identity"),
-        feature_names=names,
-        categories=tests.categories(n_features),
+        schema=Schema(names, tests.categories(n_features)),
         classes=() if loss in _MULTI_LABEL else _classes(info),
         class_rule="raw",
         source=_version(info),

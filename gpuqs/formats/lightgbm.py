@@ -20,6 +20,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.formats.lightgbm_text import count, fields_of, joined, n_words, numbers, squeezed
+from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
 
@@ -327,8 +328,7 @@ class _Trees:
             link_scale=header.link_scale,
             category_offsets=category_offsets,
             category_words=category_words,
-            feature_names=header.feature_names,
-            categories=header.categories,
+            schema=Schema(header.feature_names, header.categories),
             source=header.source,
             objective=header.objective,
         )

@@ -38,6 +38,7 @@ import numpy as np
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.fields import get, parse_json
+from gpuqs.schema import Schema
 
 NAME: Final = "gpuqs"
 
@@ -155,8 +156,10 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
 
 def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
     fields: dict[str, Any] = {name: kind(getattr(forest, name)) for name, kind in _FIELDS.items()}
-    fields["feature_names"] = _plain(forest.feature_names, "feature name")
-    fields["categories"] = [None if c is None else _plain(c, "category") for c in forest.categories]
+    schema = forest.schema
+    fields["feature_names"] = _plain(schema.names, "feature name")
+    fields["categories"] = [None if c is None else _plain(c, "category") for c in schema.categories]
+    fields["absent"] = "missing" if np.isnan(schema.absent) else "zero"
     fields["classes"] = _plain(forest.classes, "class label")
     table, offset = {}, 0
     for name, values in arrays.items():
@@ -246,10 +249,7 @@ def _read(data: memoryview) -> Forest:
     forest = Forest(
         **arrays,
         **values,
-        feature_names=_values(get(fields, "feature_names", list), "feature_names", str),
-        categories=tuple(
-            None if item is None else _values(item, "categories") for item in get(fields, "categories", list)
-        ),
+        schema=_schema(fields, values["source"]),
         classes=_values(get(fields, "classes", list), "classes"),
     )
     _check_leaf_ids(forest)
@@ -320,6 +320,18 @@ def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     if type(value) is not kind or (kind is float and not isfinite(value)):
         raise ModelFormatError(f"is missing, or is not {_KINDS[kind]}", field=name)
     return value
+
+
+def _schema(fields: dict[str, Any], source: str) -> Schema:
+    # Files of earlier releases do not say what an absent entry means: what their source library takes it for.
+    absent = fields.get("absent", "missing" if source.startswith("XGBoost") else "zero")
+    if absent not in ("missing", "zero"):
+        raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
+    return Schema(
+        _values(get(fields, "feature_names", list), "feature_names", str),
+        tuple(None if item is None else _values(item, "categories") for item in get(fields, "categories", list)),
+        np.nan if absent == "missing" else 0.0,
+    )
 
 
 def _values(items: Any, name: str, kinds: type | tuple[type, ...] = (str, int, float)) -> tuple[Any, ...]:

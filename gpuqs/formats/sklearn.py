@@ -29,6 +29,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.sklearn_hist import hist_fields
 from gpuqs.formats.sklearn_trees import forest_arrays, node_depths, table_of_tree
+from gpuqs.schema import Schema
 
 NAME: Final = "scikit-learn estimators"
 
@@ -103,7 +104,7 @@ def from_object(obj: Any) -> Forest | None:
     fields = fields_of(obj, source)
     return Forest(
         n_features=int(obj.n_features_in_),
-        feature_names=tuple(str(name) for name in getattr(obj, "feature_names_in_", ())),
+        schema=Schema(tuple(str(name) for name in getattr(obj, "feature_names_in_", ())), fields.pop("categories", ())),
         classes=_labels(obj),
         source=f"scikit-learn {sys.modules['sklearn'].__version__}",
         **fields,

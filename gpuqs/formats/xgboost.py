@@ -22,6 +22,7 @@ from gpuqs.forest import Forest
 from gpuqs.formats import ubjson
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.xgboost_trees import canonical_arrays, read_nodes
+from gpuqs.schema import Schema
 
 NAME: Final = "XGBoost JSON or UBJSON"
 
@@ -183,8 +184,7 @@ def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
         base_score=_base_margin(param, objective, n_outputs, version),
         base_first=True,
         link=_OBJECTIVES[objective][0],
-        feature_names=tuple(names),
-        categories=_categories(get(model, "cats", dict, {}), n_features),
+        schema=Schema(tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan),
         source=".".join(["XGBoost", *map(str, version[:2])]).replace(".", " ", 1),
         objective=objective,
     )

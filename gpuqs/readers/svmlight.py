@@ -47,7 +47,7 @@ class SvmlightReader(DocumentReader):
         self.first_id = first_id
         self.n_threads = n_threads
         self.dtype = np.dtype(forest.input_dtype)
-        self.absent = np.nan if forest.source.startswith("XGBoost") else 0.0
+        self.absent = forest.schema.absent
         self._line = 0
         self._lowest_id: int | None = None
 

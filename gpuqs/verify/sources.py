@@ -223,7 +223,7 @@ class CatBoost(Source):
             X = X.astype(np.float32)
         rows = X.astype(object)
         for column in columns:
-            known = (self.forest.categories[column] if self.forest.categories else None) or ()
+            known = (self.forest.schema.categories or {column: None})[column] or ()
             value_of = dict(enumerate(known))
             rows[:, column] = [value_of.get(code, _UNSEEN) for code in X[:, column].tolist()]
         return rows

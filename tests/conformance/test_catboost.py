@@ -218,8 +218,8 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
     booster.save_model(str(path), format="json", pool=catboost.Pool(frame, cat_features=names))
     forest = gpuqs.formats.read_model(path)
     assert forest.feature_names == tuple(frame.columns)
-    assert forest.categories[0] is None
-    assert all(forest.categories[i] for i in range(1, 5))
+    assert forest.schema.categories[0] is None
+    assert all(forest.schema.categories[i] for i in range(1, 5))
 
     other = frame.sample(300, random_state=1)
     other.loc[other.index[:50], "text"] = "never seen"
@@ -233,7 +233,7 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
         codes = np.empty((len(asked), 5))
         codes[:, 0] = asked["x"]
         for i in range(1, 5):
-            code = {value: code for code, value in enumerate(forest.categories[i])}
+            code = {value: code for code, value in enumerate(forest.schema.categories[i])}
             codes[:, i] = [code.get(value, np.nan) for value in asked.iloc[:, i]]
         for engine in [name for name in ("reference", *COMPILED) if model.engines()[name] is None]:
             for X in (codes, asked.assign(flag=asked["flag"].astype(object))):

@@ -302,8 +302,8 @@ def test_frames_with_categories(engine: str) -> None:
     model = gpuqs.from_model(estimator)
     forest = model.forest
     assert set(forest.feature[(forest.routing & CATEGORICAL) != 0].tolist()) == {1, 3, 4}
-    assert forest.categories[1] is not None
-    assert forest.categories[0] is forest.categories[3] is None
+    assert forest.schema.categories[1] is not None
+    assert forest.schema.categories[0] is forest.schema.categories[3] is None
     if model.engines()[engine] is not None:
         pytest.skip(model.engines()[engine])
 

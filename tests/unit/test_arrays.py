@@ -14,6 +14,7 @@ from gpuqs.arrays import as_documents
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.schema import Schema
 
 NAMES = ("age", "price paid", "clicks")
 
@@ -23,7 +24,7 @@ def forest_of(**fields: object) -> Forest:
 
 
 FOREST = forest_of()
-NAMED = forest_of(feature_names=NAMES)
+NAMED = forest_of(schema=Schema(NAMES))
 MODEL, NAMED_MODEL = Model(FOREST), Model(NAMED)
 ROWS = probing_documents(np.random.default_rng(1), FOREST, 150)
 EXPECTED = MODEL.predict(ROWS, "raw", engine="reference")
@@ -252,7 +253,7 @@ def test_tables_of_several_chunks(pa: Any) -> None:
 
 
 def test_blanks_that_lightgbm_stores_as_underscores(pd: Any) -> None:
-    model = Model(forest_of(feature_names=("age", "price_paid", "clicks")))
+    model = Model(forest_of(schema=Schema(("age", "price_paid", "clicks"))))
     frame = pd.DataFrame(named_columns(ORDERS["reordered"]))
     np.testing.assert_array_equal(model.predict(frame, "raw"), EXPECTED)
 
@@ -266,7 +267,7 @@ def test_missing_columns_are_named(pd: Any, pa: Any) -> None:
 
 @pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2"), ("f0", "f1", "f2")])
 def test_models_without_real_names_go_by_position(pd: Any, names: tuple[str, ...]) -> None:
-    model = Model(forest_of(feature_names=names))
+    model = Model(forest_of(schema=Schema(tuple(names))))
     frame = pd.DataFrame(named_columns(NAMES))
     np.testing.assert_array_equal(model.predict(frame, "raw"), EXPECTED)
     with pytest.raises(InputError, match="X has 2 columns; the model was trained on 3 features"):

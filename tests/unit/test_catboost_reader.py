@@ -97,7 +97,7 @@ def score(forest: Forest, X: Any) -> tuple[list[float], list[list[int]]]:
 def test_symmetric_trees() -> None:
     forest = read(small_model())
     assert forest.feature_names == ("size", "colour", "2")
-    assert forest.categories == (None, ("blue", "12", 12), None)
+    assert forest.schema.categories == (None, ("blue", "12", 12), None)
     assert (forest.source, forest.objective, forest.n_outputs) == ("CatBoost 1.2", "RMSE", 1)
     nan = np.nan
     X = [[0.5, 0, -1], [0.6, 1, -1], [0.5, 2, 0], [nan, nan, nan], [nan, 99, 0], [0, 1.5, 0], [-9, -1, -9]]

@@ -12,6 +12,7 @@ from forests import random_forest
 
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import CATEGORICAL, MAX_DEPTH, Forest
+from gpuqs.schema import Schema
 
 
 def two_trees(**changes: object) -> Forest:
@@ -113,7 +114,7 @@ def int32(*values: int) -> np.ndarray:
         ({"tree_weight": np.array([1, np.nan])}, 1, "tree_weight", "weight is not finite"),
         ({"base_score": np.array([-np.inf])}, None, "base_score", "base score is not finite"),
         ({"leaf_offsets": np.array([0, 2, 5])}, 0, "leaf_value", "one leaf more than it has nodes"),
-        ({"feature_names": ("a", "b")}, None, "feature_names", "2 feature names for 3 features"),
+        ({"schema": Schema(("a", "b"))}, None, "feature_names", "2 feature names for 3 features"),
     ],
 )
 def test_what_is_refused(changes: dict, tree: int | None, field: str, problem: str) -> None:

@@ -566,7 +566,7 @@ def test_categories_of_a_frame(infos: str, line: str, expected: tuple) -> None:
     text = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=2\nobjective=regression\n"
     text += f"feature_infos={infos}\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
     forest = reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")
-    assert forest.categories == expected
+    assert forest.schema.categories == expected
 
 
 @pytest.mark.parametrize("line", ["[[1], 2]", '[["a"', "{}x", "[[null]]", "[[[1]]]", "[" * 100_000])

@@ -21,6 +21,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.schema import Schema
 
 
 def make(**fields: object) -> Model:
@@ -33,7 +34,7 @@ EXPECTED = MODEL.predict(X, "raw", engine="reference")
 
 
 def test_what_a_model_says_of_itself() -> None:
-    model = make(feature_names=tuple("abcdefgh"), source="LightGBM 4", objective="lambdarank", n_outputs=2)
+    model = make(schema=Schema(tuple("abcdefgh")), source="LightGBM 4", objective="lambdarank", n_outputs=2)
     assert (model.n_features, model.n_trees, model.n_outputs) == (8, 20, 2)
     assert model.n_leaves == model.forest.n_leaves
     assert model.feature_names == tuple("abcdefgh")
@@ -402,7 +403,7 @@ def test_the_gil_is_released() -> None:
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickling(protocol: int) -> None:
-    model = make(feature_names=tuple("abcdefgh"))
+    model = make(schema=Schema(tuple("abcdefgh")))
     model.predict(X)  # compiled programs stay behind
     copy = pickle.loads(pickle.dumps(model, protocol))
     assert copy.feature_names == model.feature_names
@@ -427,7 +428,7 @@ def test_instruction_sets_do_not_share_programs(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_saved_model_scores_alike(tmp_path: Path) -> None:
-    model = make(feature_names=tuple("abcdefgh"), categories=(None,) * 7 + (("x", 2),), n_outputs=3, link="softmax")
+    model = make(schema=Schema(tuple("abcdefgh"), (None,) * 7 + (("x", 2),)), n_outputs=3, link="softmax")
     model.save(tmp_path / "model.gpuqs")
     again = gpuqs.load(tmp_path / "model.gpuqs")
     assert repr(again) == repr(model)

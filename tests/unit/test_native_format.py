@@ -26,6 +26,7 @@ import gpuqs
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CLASS_RULES, LINKS, Forest
 from gpuqs.formats import native, read_model
+from gpuqs.schema import Schema
 
 VALUES = st.one_of(
     st.text(), st.integers(), st.floats(allow_nan=False), st.booleans(), st.sampled_from(["\ud800", -0.0, 5e-324])
@@ -48,8 +49,7 @@ def small() -> Forest:
     forest = random_forest(rng, n_trees=3, max_leaves=5, n_features=4, categorical=0.5)
     return replace(
         forest,
-        feature_names=("größe", "b", "", "d"),
-        categories=(None, ("x", 1, 1.0, True), (), None),
+        schema=Schema(("größe", "b", "", "d"), (None, ("x", 1, 1.0, True), (), None), np.nan),
         classes=("no", "yes"),
         link="sigmoid",
         link_scale=0.1,
@@ -114,8 +114,10 @@ def test_everything_comes_back(
         integer_dtype="float32" if flags[1] else "float64",
         tree_weight=np.linspace(-2, 3, forest.n_trees),
         leaf_id=np.arange(len(forest.leaf_value), dtype=np.int32)[::-1],
-        feature_names=tuple(f"{names}{i}" for i in range(n)),
-        categories=tuple(None if i % 3 else tuple(labels[: i % 7]) for i in range(n)),
+        schema=Schema(
+            tuple(f"{names}{i}" for i in range(n)),
+            tuple(None if i % 3 else tuple(labels[: i % 7]) for i in range(n)),
+        ),
         classes=tuple(labels[: max(forest.n_outputs, 2)]),
         source=names,
         objective=names[::-1],
@@ -128,7 +130,8 @@ def test_everything_comes_back(
 
 def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
     header, _ = taken_apart(written(small(), tmp_path))
-    assert {*header["arrays"], *header["fields"]} == {f.name for f in fields(Forest)}
+    schema = {"feature_names", "categories", "absent"}
+    assert {*header["arrays"], *header["fields"]} - schema == {f.name for f in fields(Forest)} - {"schema"}
 
 
 def test_a_forest_is_itself_a_live_model() -> None:
@@ -225,14 +228,14 @@ def test_permissions(tmp_path: Path) -> None:
 
 def test_numpy_labels_become_plain(tmp_path: Path) -> None:
     labels = (np.int64(3), np.float32(0.1), np.str_("a"), np.bool_(True))
-    forest = replace(small(), categories=(labels, None, None, None))
+    forest = replace(small(), schema=Schema(categories=(labels, None, None, None)))
     native.write(forest, tmp_path / "m")
-    assert repr(read_model(tmp_path / "m").categories[0]) == repr((3, float(np.float32(0.1)), "a", True))
+    assert repr(read_model(tmp_path / "m").schema.categories[0]) == repr((3, float(np.float32(0.1)), "a", True))
 
 
 @pytest.mark.parametrize("value", [None, (1, 2), b"x", np.datetime64("2020-01-01"), 1j])
 def test_other_labels_are_refused(tmp_path: Path, value: Any) -> None:
-    for part in ({"categories": ((value,), None, None, None)}, {"classes": ("a", value)}):
+    for part in ({"schema": Schema(categories=((value,), None, None, None))}, {"classes": ("a", value)}):
         with pytest.raises(UnsupportedModelError, match="only texts, numbers and truth values"):
             native.write(replace(small(), **part), tmp_path / "m")
     assert os.listdir(tmp_path) == []

@@ -8,6 +8,7 @@ import pytest
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers import Chunk, find_format, open_documents
+from gpuqs.schema import Schema
 
 
 def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
@@ -60,7 +61,7 @@ def test_letor_text(tmp_path: Path) -> None:
 
 
 def test_absent_features_are_missing_for_xgboost(tmp_path: Path) -> None:
-    model = forest(source="XGBoost 3.2", input_dtype="float32")
+    model = forest(schema=Schema(absent=np.nan), input_dtype="float32")
     documents = read(write(tmp_path, LETOR), model)
     assert documents.values.dtype == np.float32
     nan = np.nan
@@ -268,7 +269,7 @@ def test_npy_cut_short(tmp_path: Path, size: int) -> None:
 
 # -- CSV ------------------------------------------------------------------------------------
 
-NAMED = {"feature_names": ("a", "b_c", "d")}
+NAMED = {"schema": Schema(("a", "b_c", "d"))}
 
 
 def test_csv_columns_by_name(tmp_path: Path) -> None:
@@ -288,7 +289,7 @@ def test_csv_label_and_query_under_other_names(tmp_path: Path) -> None:
 
 
 def test_a_feature_named_label_is_a_feature(tmp_path: Path) -> None:
-    documents = read(write(tmp_path, "label,x\n1,2\n"), forest(2, feature_names=("x", "label")))
+    documents = read(write(tmp_path, "label,x\n1,2\n"), forest(2, schema=Schema(("x", "label"))))
     np.testing.assert_array_equal(documents.values, [[2, 1]])
     assert documents.labels is None
 

@@ -102,7 +102,7 @@ def hist(values: Any, **params: Any) -> Any:
 def test_category_sets_hold_the_users_values() -> None:
     forest = read_model(hist([70.0, 5.0, 40.0]))
     assert forest.feature.tolist() == [1, 1]
-    assert forest.categories == ()
+    assert forest.schema.categories == ()
     for node in range(2):
         words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]
         codes = {32 * word + bit for word, bits in enumerate(words.tolist()) for bit in range(32) if bits >> bit & 1}

@@ -433,4 +433,4 @@ def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ModelFormatError, match="columns for"):
         reader.read(json.dumps(document).encode(), "file")
     model["cats"] = {"enc": [{"offsets": [0, 1, 3], "values": [97, 98, 99]}, *plain]}
-    assert reader.read(json.dumps(document).encode(), "file").categories[0] == ("a", "bc")
+    assert reader.read(json.dumps(document).encode(), "file").schema.categories[0] == ("a", "bc")

@@ -58,7 +58,8 @@ def arrow_codes(column: Any, numeric: Callable[[Any], bool], forest: Forest, fea
 
 def _known(forest: Forest, feature: int, numeric: bool, name: Any) -> tuple[Any, ...] | None:
     """The categories by which a column is coded."""
-    known = forest.categories[feature] if forest.categories else None
+    categories = forest.schema.categories
+    known = categories[feature] if categories else None
     if known is not None and numeric and all(isinstance(value, str) for value in known):
         raise InputError(
             f"column {name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "

@@ -1,0 +1,53 @@
+"""Documents in: whatever holds rows of features becomes float32 or float64 chunks, uncopied if it can.
+
+What a source library does with other types is kept: integers become what `Forest.integer_dtype`
+says; float32 and float64 stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuqs.arrays.arrow_tables import arrow_table, from_table
+from gpuqs.arrays.columns import columns_of
+from gpuqs.arrays.dense import Documents, from_array
+from gpuqs.arrays.pandas_frames import from_frame
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+
+__all__ = ["Documents", "as_documents", "columns_of"]
+
+
+def as_documents(X: Any, forest: Forest) -> Documents:
+    """Check ``X`` against the forest and make it readable in chunks.
+
+    Parameters
+    ----------
+    X : array-like [D, n_features]
+        NumPy array (float32, float64, integers, bool; any strides), nested list, pandas frame,
+        Arrow table or polars frame (columns by name where the model's names are real ones, else by position).
+
+    Raises
+    ------
+    InputError
+        Wrong number of dimensions or features, missing columns, a type that holds no numbers.
+    """
+    if type(X) is np.ndarray:
+        return from_array(X, forest)
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        return from_frame(X, forest)
+    if hasattr(X, "column_names") and hasattr(X, "slice"):
+        return from_table(X, forest)
+    if hasattr(X, "__arrow_c_stream__"):  # polars and others
+        return from_table(arrow_table(X), forest)
+    if isinstance(X, np.ma.MaskedArray):
+        raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
+    if hasattr(X, "tocsr"):
+        raise InputError("X is a sparse matrix; pass X.toarray(), or dense batches of it")
+    try:
+        array = np.asarray(X)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"X cannot be read as an array of numbers: {error}") from error
+    return from_array(array, forest)

@@ -1,0 +1,54 @@
+"""Dense arrays as documents: floats stay as they are, other numbers become what the library makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+
+#: What engines read as it is.
+_NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Documents(NamedTuple):
+    """Rows to score.
+
+    Parameters
+    ----------
+    n : int
+        Number of documents.
+    chunk : callable
+        ``chunk(start, stop)`` gives rows as float32 or float64 [stop - start, n_features]; a
+        view where the caller's own memory serves.
+    """
+
+    n: int
+    chunk: Callable[[int, int], np.ndarray]
+
+
+def from_array(X: np.ndarray, forest: Forest) -> Documents:
+    if X.ndim != 2:
+        hint = "; pass X.reshape(1, -1) to score one document" if X.ndim == 1 else ""
+        raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
+    if X.shape[1] != forest.n_features:
+        raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
+    dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
+    if X.dtype == dtype and X.flags.aligned:
+        return Documents(len(X), lambda start, stop: X[start:stop])
+    return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
+
+
+def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
+    """The type in which documents of ``dtype`` are scored."""
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+    if dtype.kind in "iubf":  # long doubles: the source libraries cast them as they cast integers
+        return np.dtype(forest.integer_dtype)
+    raise InputError(
+        f"X has dtype {dtype}; documents are floating-point or integer numbers "
+        "(convert with X.astype(np.float64), or encode text and categories as in training)"
+    )
