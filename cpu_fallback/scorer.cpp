@@ -6,13 +6,10 @@
 #include <cstring>
 #include <vector>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "engines.hpp"
 #include "kernels.hpp"
 #include "scratch.hpp"
+#include "threads.hpp"
 
 namespace gpuqs {
 namespace {
@@ -74,15 +71,9 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
                   allocate(sum_bytes * stride * blocks.together)};
         std::memset(thread.leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
     }
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t p = 0; p < n_pieces; p++) {
-#ifdef _OPENMP
-        Thread& thread = threads[n_threads > 1 ? omp_get_thread_num() : 0];
-#else
-        Thread& thread = threads[0];
-#endif
-        work(thread, p * size, static_cast<int>(std::min(size, documents.n - p * size)));
-    }
+    share_out(n_pieces, n_threads, [&](int thread, int64_t p) {
+        work(threads[thread], p * size, static_cast<int>(std::min(size, documents.n - p * size)));
+    });
 }
 
 // Finds the exit leaves of documents [first, first + n), some blocks of them: work(block, documents, first tree, trees, leaf).
@@ -122,20 +113,20 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
     if (n_ranges < 2) return nullptr;
     Buffer leaf = allocate(bytes);
     std::memset(leaf.get(), 0, bytes);
-    std::vector<Buffer> loaded, scratch;
-    for (int r = 0; r < n_ranges; r++) {
-        loaded.push_back(allocate(engine.loaded_bytes(blocks.stride)));
-        scratch.push_back(allocate(engine.scratch_bytes(blocks.stride)));
-    }
+    std::vector<Thread> threads(std::min(n_ranges, n_threads));
+    for (Thread& thread : threads)
+        thread = {allocate(engine.loaded_bytes(blocks.stride)), allocate(engine.scratch_bytes(blocks.stride)), nullptr, nullptr};
+    std::vector<char> loads(threads.size(), true);  // those that have loaded the documents need not again
     const int n = static_cast<int>(documents.n);
-#pragma omp parallel for num_threads(n_ranges)
-    for (int r = 0; r < n_ranges; r++) {
-        engine.load(documents, 0, n, blocks.stride, loaded[r].get(), scratch[r].get());
+    share_out(n_ranges, static_cast<int>(threads.size()), [&](int number, int64_t r) {
+        const Thread& thread = threads[number];
+        if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
+        loads[number] = false;
         for (int b = starts[r]; b < starts[r + 1]; b++) {
             const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
-            engine.find(b, n, blocks.stride, loaded[r].get(), scratch[r].get(), static_cast<char*>(leaf.get()) + at);
+            engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), static_cast<char*>(leaf.get()) + at);
         }
-    }
+    });
     return leaf;
 }
 
