@@ -11,8 +11,6 @@
 #include <new>
 #include <thread>
 
-int gpuqs_thread_limit = 0;
-
 namespace gpuqs {
 namespace {
 
@@ -133,8 +131,6 @@ void wait_for_helpers(Job& job) {
 
 }  // namespace
 
-int most_threads() { return kMostThreads; }
-
 void share_out(int64_t n, int n_threads, Piece piece, void* work) {
     const int most = static_cast<int>(std::min<int64_t>({n, n_threads, kMostThreads}));
     if (most <= 1 || !survives_fork) {
@@ -149,3 +145,5 @@ void share_out(int64_t n, int n_threads, Piece piece, void* work) {
 }
 
 }  // namespace gpuqs
+
+int gpuqs_most_threads() { return gpuqs::kMostThreads; }

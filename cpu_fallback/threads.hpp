@@ -10,13 +10,10 @@
 #include <cstdint>
 #include <type_traits>
 
-// The most threads that threadpoolctl allows a call that does not say how many; 0: as many as there are processors.
-extern "C" int gpuqs_thread_limit;
+// Most threads of a call, and of all helpers and one caller: a few times the processors. By this name threadpoolctl knows us.
+extern "C" int gpuqs_most_threads();
 
 namespace gpuqs {
-
-// Most threads of a call, and of all helpers and one caller: a few times the processors.
-int most_threads();
 
 // Runs piece(work, thread, p) for p = 0 ... n - 1 in any order; threads are numbered below `n_threads`, and each number runs
 // one piece at a time. Rethrows what a piece throws; pieces that nobody has begun by then are left out.
