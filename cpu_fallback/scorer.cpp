@@ -16,6 +16,8 @@ namespace {
 
 // Most bytes of exit leaves that are kept while threads share out the trees.
 constexpr size_t kMostByTrees = 16 << 20;
+// Ranges of trees for each thread: who comes late still finds some.
+constexpr int kRangesOfThread = 4;
 
 struct Thread {
     Buffer loaded, scratch, leaf, sums;
@@ -94,12 +96,12 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
             }
 }
 
-// Tree blocks as contiguous ranges, one for each thread at most.
-std::vector<int> share_trees(const ExitLeaves& engine, int n_threads) {
+// Tree blocks as up to so many contiguous ranges.
+std::vector<int> share_trees(const ExitLeaves& engine, int most) {
     std::vector<int> starts = {0};
     const int n = engine.n_tree_blocks();
     for (int b = 1; b < n; b++)
-        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / n_threads) starts.push_back(b);
+        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / most) starts.push_back(b);
     starts.push_back(n);
     return starts;
 }
@@ -108,7 +110,7 @@ std::vector<int> share_trees(const ExitLeaves& engine, int n_threads) {
 Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, int n_threads) {
     const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
     if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
-    const std::vector<int> starts = share_trees(engine, n_threads);
+    const std::vector<int> starts = share_trees(engine, n_threads * kRangesOfThread);
     const int n_ranges = static_cast<int>(starts.size()) - 1;
     if (n_ranges < 2) return nullptr;
     Buffer leaf = allocate(bytes);

@@ -168,10 +168,10 @@ class Model:
             or 1 for each output). "leaf": the source library's exit leaf numbers. "per_tree": the exit
             leaves' values, tree by tree.
         n_threads : int, optional
-            Threads to use, at most four for each processor. None and -1: all processors that the process
-            may use, -2: all but one, as joblib's ``n_jobs``; the affinity and the control groups' quotas of
-            the process, ``OMP_NUM_THREADS`` and ``threadpoolctl`` say how many these are. They are
-            no more than there is work for.
+            Threads to use, at most four for each processor. By default one for few documents, else one for
+            each processor that the process may use: its affinity, its control groups' quotas,
+            ``OMP_NUM_THREADS`` and ``threadpoolctl`` say how many these are. -1: so many for few documents
+            too, -2: one less, and so on, as joblib's ``n_jobs``.
         out : ndarray, optional
             Where the answer goes: C order, the shape and dtype given below.
         engine : str
