@@ -11,7 +11,7 @@ help:
 	@echo "make test      set up, then run all tests"
 	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
 	@echo "make lint      check style"
-	@echo "make sanitize  run the kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make sanitize  run the kernels' tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer"
 	@echo "make clean     remove what these have made"
 
 $(BIN)/python:
@@ -38,14 +38,20 @@ lint: $(BIN)/python
 	@test -x $(BIN)/ruff || $(BIN)/python -m pip install --quiet 'ruff==0.17.*'
 	$(BIN)/ruff check .
 
-SANITIZER := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+MEMORY := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 PRELOAD = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so)
+SANITIZED = CXXFLAGS="$(1) -fno-omit-frame-pointer -g" $(BIN)/python -m pip install --quiet --no-deps --upgrade \
+  --target $(VENV)/$(2) -Cbuild-dir=build/$(2) -Cinstall.strip=false .
 
+# ThreadSanitizer wants its memory where it expects it: setarch -R.
 sanitize: $(VENV)/installed-test
-	CXXFLAGS="$(SANITIZER)" $(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/sanitized --upgrade \
-	  -Cbuild-dir=build/sanitized -Cinstall.strip=false .
+	$(call SANITIZED,$(MEMORY),sanitized)
 	LD_PRELOAD=$(PRELOAD) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/sanitized \
 	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py
+	$(call SANITIZED,-fsanitize=thread,sanitized-threads)
+	LD_PRELOAD=$(shell $(CXX) -print-file-name=libtsan.so) TSAN_OPTIONS=exitcode=66 OPENBLAS_NUM_THREADS=1 \
+	  PYTHONPATH=$(VENV)/sanitized-threads setarch -R \
+	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py -k python_threads
 
 clean:
 	rm -rf $(VENV) build

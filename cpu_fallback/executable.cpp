@@ -1,5 +1,6 @@
 #include "executable.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -26,15 +27,16 @@ Executable::Executable(const std::vector<uint8_t>& code) : bytes_(code.size() + 
 Executable::~Executable() { munmap(pages_, bytes_); }
 
 bool Executable::allowed() {
-    static const bool answer = [] {
+    static std::atomic<int> known{-1};  // no static that is made once: a fork meanwhile would have the child wait for it
+    if (known < 0) {
         try {
             const Executable nothing({});
-            return true;
+            known = 1;
         } catch (const std::bad_alloc&) {
-            return false;
+            known = 0;
         }
-    }();
-    return answer;
+    }
+    return known == 1;
 }
 
 #else
