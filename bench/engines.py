@@ -13,21 +13,19 @@ import argparse
 import json
 import os
 import platform
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import lightgbm
 import numpy as np
 import xgboost
-from interleave import Timing, by_turns, clock, processor
+from interleave import Timing, by_turns, clock, processor, results_at
 from models import documents, enlarged, lambdamart, xgboost_ranker
 
 import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
 
-RESULTS = Path(__file__).parent / "results"
 #: Engines whose kernels differ from one instruction set to the next; the others run on the best.
 PER_ISA = ("vqs", "bitslice")
 
@@ -209,8 +207,7 @@ def main() -> None:
     }
     print("\n" + markdown(report))
     if not args.quick:
-        RESULTS.mkdir(exist_ok=True)
-        stem = RESULTS / ("engines-" + re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-"))
+        stem = results_at("engines")
         stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
         stem.with_suffix(".md").write_text(markdown(report))
 

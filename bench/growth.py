@@ -3,31 +3,33 @@
     python bench/growth.py            # some minutes; figures go to bench/results/
     python bench/growth.py --quick    # a smoke run, nothing written
 
-The forests are made up: trees shaped as LambdaMART grows them, thresholds from the documents.
+The forests are made up: trees shaped as LambdaMART grows them, thresholds from the documents. LightGBM scores the
+same forest, written as its text. Contenders that would take minutes get fewer documents;
+`bitslice` and `auto` get the same ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
-from gpu_forests import lambdamart_like
-from interleave import by_turns, processor, progress
+from interleave import by_turns, processor, progress, results_at
+from made_up import lambdamart_like, lightgbm_text
 from matplotlib import pyplot as plt
 
 from gpuqs.demo.mslr import mslr_like
 from gpuqs.model import Model
 
-RESULTS = Path(__file__).parent / "results"
 ENGINES = ("bitslice", "rankwalk", "vqs", "qs", "walk")
-#: Documents x trees of one call, at most: slower engines would take minutes.
+#: Documents x trees of one call of contenders that would take minutes with more.
 MOST_WORK = 20_000_000
+LIGHTGBM = "LightGBM"
 
 
 @dataclass(frozen=True)
@@ -55,32 +57,35 @@ def documents(n: int, n_features: int) -> np.ndarray:
 
 
 def measure(point: Point, rounds: int) -> dict[str, float]:
-    """Nanoseconds per document and tree of each engine, and of "auto", on one thread."""
+    """Nanoseconds per document and tree of LightGBM, each engine, and "auto", on one thread."""
     X = documents(point.batch, point.features)
+    few = X[: max(1, min(len(X), MOST_WORK // point.trees))]
     model = Model(lambdamart_like(point.trees, point.leaves, documents(2_000, point.features)))
-    able = [engine for engine in ENGINES if model.engines()[engine] is None]
-    rows = {engine: X[: max(1, min(len(X), MOST_WORK // point.trees))] for engine in able}
+    booster = lightgbm.Booster(model_str=lightgbm_text(model.forest))
+    if not np.array_equal(model.predict(few[:100]), booster.predict(few[:100], num_threads=1)):
+        raise SystemExit(f"{point}: LightGBM's scores differ")
+    rows = {engine: few for engine in ENGINES if model.engines()[engine] is None} | {"bitslice": X, "auto": X}
     calls: dict[str, Callable[[], Any]] = {
-        engine: lambda engine=engine: model.predict(rows[engine], engine=engine, n_threads=1) for engine in able
+        engine: lambda engine=engine: model.predict(rows[engine], engine=engine, n_threads=1) for engine in rows
     }
-    calls["auto"] = lambda: model.predict(X, n_threads=1)
-    sizes = {**{engine: len(rows[engine]) for engine in able}, "auto": len(X)}
+    calls[LIGHTGBM], rows[LIGHTGBM] = lambda: booster.predict(few, num_threads=1), few
     timings = by_turns(calls, rounds, budget=8)
-    return {name: timing.median / sizes[name] / point.trees * 1e9 for name, timing in timings.items()}
+    return {name: timing.median / len(rows[name]) / point.trees * 1e9 for name, timing in timings.items()}
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(2, 2, figsize=(11, 8), sharey=True, constrained_layout=True)
     for ax, (name, points) in zip(axes.flat, report["curves"].items(), strict=True):
-        for engine in ("auto", *ENGINES):
+        for engine in ("auto", *ENGINES, LIGHTGBM):
             xs = [int(x) for x, row in points.items() if engine in row]
             ys = [row[engine] for row in points.values() if engine in row]
-            ax.plot(xs, ys, "k--" if engine == "auto" else "o-", label=engine, zorder=3 if engine == "auto" else 2)
+            style = {"auto": "k--", LIGHTGBM: "ks-"}.get(engine, "o-")
+            ax.plot(xs, ys, style, label=engine, zorder=3 if engine == "auto" else 2)
         ax.set(xscale="log", yscale="log", xlabel=name, ylabel="ns per document and tree")
         ax.set_xticks([int(x) for x in points], [f"{int(x):,}" for x in points], minor=False)
         ax.set_xticks([], minor=True)
         ax.grid(alpha=0.3)
-    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=1 + len(ENGINES))
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=2 + len(ENGINES))
     base = ", ".join(f"{value:,} {name}" for name, value in vars(Point()).items())
     figure.suptitle(f"{report['processor']}, one thread; what is not varied: {base}")
     figure.savefig(path, dpi=110)
@@ -102,7 +107,7 @@ def main() -> None:
         for value, row in report["curves"][name].items():
             print(f"  {value:>7}  " + "  ".join(f"{engine} {ns:8.3f}" for engine, ns in row.items()))
     if not args.quick:
-        stem = RESULTS / ("growth-" + re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-"))
+        stem = results_at("growth")
         stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
         draw(report, stem.with_suffix(".png"))
 

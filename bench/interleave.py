@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
+
+#: Where benches keep what they measured.
+RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,29 @@ def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: f
 
 
 def processor() -> str:
-    """The processor's name, as the system tells it."""
+    """The processor's name, as the system tells it; AMD's with its generation, which the name may leave out."""
     try:
         with open("/proc/cpuinfo") as info:
-            return next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
-    except (OSError, StopIteration):
+            pairs = (line.partition(":")[::2] for line in info.read().partition("\n\n")[0].splitlines())
+    except OSError:
         return "unknown processor"
+    fields = {name.strip(): value.strip() for name, value in pairs}
+    name = fields.get("model name", "unknown processor")
+    generation = _zen(int(fields["cpu family"]), int(fields["model"])) if "AMD" in name else None
+    return f"{name} (Zen {generation})" if generation else name
+
+
+def _zen(family: int, model: int) -> int | None:
+    """The generation of an AMD core, by the family and model that it tells."""
+    if family == 25:
+        return 4 if model in (*range(0x10, 0x20), *range(0x60, 0xB0)) else 3
+    return {23: 2 if model >= 0x30 else 1, 26: 5}.get(family)
+
+
+def results_at(kind: str) -> Path:
+    """Where a bench keeps what it measured on this processor, without a suffix."""
+    RESULTS.mkdir(exist_ok=True)
+    return RESULTS / f"{kind}-{re.sub(r'[^a-z0-9]+', '-', processor().lower()).strip('-')}"
 
 
 def clock() -> float:

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import catboost
 import numpy as np
 import sklearn
-from interleave import by_turns, processor
+from interleave import by_turns, processor, results_at
 from sklearn.ensemble import RandomForestRegressor
 
 import gpuqs
 from gpuqs.demo.mslr import mslr_like
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def fully_grown(n_trees: int, n_rows: int) -> tuple[dict[str, Callable[[], Any]], str, int]:
@@ -93,8 +89,7 @@ def main() -> None:
             print(f"  {label:26} {microseconds:9.3f} us a document{ratio}")
         report["results"].append({"model": name, "documents": n, "us_per_document": rows})
     if not args.quick:
-        stem = "libraries-" + re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
-        (RESULTS / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
+        results_at("libraries").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

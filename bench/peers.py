@@ -13,21 +13,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lightgbm
 import numpy as np
-from interleave import by_turns, processor
+from interleave import by_turns, processor, results_at
 from models import CACHE, documents, enlarged, lambdamart
 
 import gpuqs
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import round_down
 
-RESULTS = Path(__file__).parent / "results"
 Call = Callable[[np.ndarray], np.ndarray]
 
 
@@ -132,9 +130,8 @@ def main() -> None:
     if args.large:
         big = enlarged(lambdamart(1_000, 64), 20_000)
         results.append(measure("20,000 x 64", big, X[:2_048], (2_048,), args.rounds, True))
-    stem = "peers-" + re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
     report = {"processor": processor(), "results": results}
-    (RESULTS / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
+    results_at("peers").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -217,7 +217,7 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
     """What is profiled: one scoring of documents on the device, after one to warm up."""
     for folder in (str(CHECKOUT), str(CHECKOUT / "bench")):
         sys.path.append(folder)
-    from gpu_forests import lambdamart_like
+    from made_up import lambdamart_like
 
     from gpuqs.arrays_cuda import cuda_device
     from gpuqs.demo.mslr import mslr_like

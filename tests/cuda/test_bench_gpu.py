@@ -23,7 +23,7 @@ if str(BENCH) not in sys.path:
     sys.path.append(str(BENCH))
 
 import gpu  # noqa: E402
-from gpu_forests import lambdamart_like  # noqa: E402
+from made_up import lambdamart_like  # noqa: E402
 
 SMALL = gpu.Sizes(
     leaves=(8, 40), trees=(5, 12), batches=(1, 40), documents=50, checked=30, tree_blocks=(3,), threads=(64,),
@@ -150,7 +150,7 @@ def test_the_gpu_engine_runs_from_a_checkout_that_cannot_be_built() -> None:
         "from gpuqs.demo.mslr import mslr_like\n"
         "from gpuqs.engines.qs_gpu import QsGpu\n"
         "from gpuqs.engines.reference import Reference\n"
-        "from gpu_forests import lambdamart_like\n"
+        "from made_up import lambdamart_like\n"
         "assert QsGpu().supports(lambdamart_like(3, 4, mslr_like(1, 1)[0])) is None\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCH, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Forests for GPU benchmarks: shaped as LambdaMART grows them, made in seconds at any size."""
+"""Forests for benchmarks: shaped as LambdaMART grows them, made in seconds at any size; and as LightGBM's text."""
 
 from __future__ import annotations
 
@@ -48,3 +48,27 @@ def lambdamart_like(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -
         leaf_value=rng.normal(scale=0.1, size=(n_trees * n_leaves, 1)),
         source=f"made-up LambdaMART, {n_trees} x {n_leaves}",
     )
+
+
+def lightgbm_text(forest: Forest) -> str:
+    """The model that LightGBM loads as a forest of numeric tests with one output."""
+    lines = ["tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0"]
+    lines += [f"max_feature_idx={forest.n_features - 1}", "objective=lambdarank"]
+    lines += ["feature_names=" + " ".join(f"Column_{i}" for i in range(forest.n_features))]
+    lines += ["feature_infos=" + " ".join(["none"] * forest.n_features), ""]
+    for t in range(forest.n_trees):
+        nodes = slice(forest.node_offsets[t], forest.node_offsets[t + 1])
+        leaves = slice(forest.leaf_offsets[t], forest.leaf_offsets[t + 1])
+        fields = {
+            "split_feature": forest.feature[nodes],
+            "split_gain": np.zeros(nodes.stop - nodes.start, np.int64),
+            "threshold": forest.threshold[nodes],
+            "decision_type": np.zeros(nodes.stop - nodes.start, np.int64),
+            "left_child": forest.left[nodes],
+            "right_child": forest.right[nodes],
+            "leaf_value": forest.leaf_value[leaves, 0],
+        }
+        lines += [f"Tree={t}", f"num_leaves={leaves.stop - leaves.start}", "num_cat=0"]
+        lines += [f"{name}={' '.join(map(repr, values.tolist()))}" for name, values in fields.items()]
+        lines += ["shrinkage=1", "", ""]
+    return "\n".join([*lines, "end of trees", ""])
