@@ -10,7 +10,7 @@ help:
 	@echo "make demo      set up, then score made-up documents with every engine"
 	@echo "make test      set up, then run all tests"
 	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
-	@echo "make lint      check style"
+	@echo "make lint      check style, and the types of the public modules"
 	@echo "make sanitize  run the kernels' tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer"
 	@echo "make clean     remove what these have made"
 
@@ -35,8 +35,9 @@ gate: $(VENV)/installed-gate
 	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py
 
 lint: $(BIN)/python
-	@test -x $(BIN)/ruff || $(BIN)/python -m pip install --quiet 'ruff==0.17.*'
+	@test -x $(BIN)/ruff -a -x $(BIN)/mypy || $(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' numpy
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 MEMORY := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 PRELOAD = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
@@ -30,15 +31,44 @@ def load(path: str | os.PathLike[str] | bytes) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return from_model(path)
+    return _model(path)
 
 
 def from_model(model: Any) -> Model:
-    """Take over a live model of LightGBM, XGBoost, CatBoost or scikit-learn; see the README's table of formats."""
+    """Take over a live model, as its own ``predict`` would use it: what early stopping left behind is not taken.
+
+    Parameters
+    ----------
+    model : object
+        LightGBM's ``Booster`` or ``LGBMModel``, XGBoost's ``Booster`` or ``XGBModel``, any ``CatBoost``,
+        scikit-learn's trees, forests and boosted ensembles, a ``treelite.Model``, an ``onnx.ModelProto``, or a
+        `gpuqs.forest.Forest`: the README's table of formats says what of each. Also what `load` takes, and the
+        text of a model.
+
+    Raises
+    ------
+    ModelFormatError
+        The object is no model, is not fitted, or is of a library that gpuqs does not read.
+    UnsupportedModelError
+        The model uses something that gpuqs does not evaluate.
+    """
+    return _model(model)
+
+
+def _model(source: Any) -> Model:
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 
-    return Model(read_model(model))
+    model = Model(read_model(source))
+    best, n = model.best_iteration, model.n_iterations
+    if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
+        warnings.warn(
+            f"the model stopped early: iteration {best} was its best, but it holds {n}. All are scored, as "
+            "Booster.predict does; XGBClassifier and XGBRegressor stop at the best: for that, pass "
+            "iteration_range=(0, model.best_iteration + 1)",
+            stacklevel=3,
+        )
+    return model
 
 
 def __getattr__(name: str) -> Any:

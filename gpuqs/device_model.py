@@ -13,8 +13,9 @@ from gpuqs.engines.qs_gpu import GpuProgram, QsGpu
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
-from gpuqs.links import to_values
-from gpuqs.outputs import answer_form, check_options, class_labels, class_numbers
+from gpuqs.keywords import output_and_trees
+from gpuqs.links import to_raw, to_values
+from gpuqs.outputs import Output, Precision, answer_form, check_options, class_labels, class_numbers
 
 #: Bytes of documents on the host that are converted at a time, where they must be.
 HOST_CHUNK_BYTES = 256 << 20
@@ -53,16 +54,23 @@ class DeviceModel:
         return DeviceModel, (self.forest, self.device)
 
     def __repr__(self) -> str:
-        return f"<gpuqs.DeviceModel: {self.forest.source}, {self.forest.n_trees:,} trees on {self.device!r}>"
+        return f"<gpuqs.DeviceModel: {self.forest.summary}, on {self.device!r}>"
 
     def predict(
         self,
         X: Any,
-        output: str = "value",
+        output: Output = "value",
         *,
         out: Any = None,
-        precision: str = "exact",
+        precision: Precision = "exact",
         trees: slice | None = None,
+        raw_score: bool = False,
+        output_margin: bool = False,
+        pred_leaf: bool = False,
+        pred_contrib: bool = False,
+        start_iteration: int = 0,
+        num_iteration: int | None = None,
+        iteration_range: tuple[int, int] | None = None,
     ) -> Any:
         """Score documents.
 
@@ -85,6 +93,8 @@ class DeviceModel:
             "fast": the bits of every other engine's "fast".
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction.
+        raw_score, output_margin, pred_leaf, pred_contrib, start_iteration, num_iteration, iteration_range
+            The libraries' own keywords, as for `Model.predict`.
 
         Returns
         -------
@@ -97,6 +107,18 @@ class DeviceModel:
         InputError
             ``X`` or ``out`` has the wrong shape or type, or lies on another device.
         """
+        output, trees = output_and_trees(
+            self.forest,
+            output,
+            trees,
+            raw_score=raw_score,
+            output_margin=output_margin,
+            pred_leaf=pred_leaf,
+            pred_contrib=pred_contrib,
+            start_iteration=start_iteration,
+            num_iteration=num_iteration,
+            iteration_range=iteration_range,
+        )
         check_options(self.forest, output, precision)
         if output == "class" and class_labels(self.forest).dtype.kind not in "biuf":
             raise InputError(
@@ -108,6 +130,11 @@ class DeviceModel:
             if documents is None:
                 return self._predict_host(program, X, output, out)
             return self._predict_device(program, X, documents, output, out)
+
+    def warm_up(self, *, precision: Precision = "exact", trees: slice | None = None) -> DeviceModel:
+        """Copy the model to the device and compile its kernels, so that the first call is as fast as the next."""
+        self.predict(np.zeros((1, self.forest.n_features), self.forest.input_dtype), precision=precision, trees=trees)
+        return self
 
     def _predict_device(self, program: GpuProgram, X: Any, documents: Any, output: str, out: Any) -> Any:
         documents = self._check(documents)
@@ -133,10 +160,10 @@ class DeviceModel:
         elif output == "class":
             self._classify(forest, documents, answer)
         else:
-            self._score(forest, documents, answer.reshape(documents.shape[0], self.forest.n_outputs), output)
+            self._score(forest, documents, answer[:, None] if answer.ndim == 1 else answer, output)
         return out if out is not None else self.device.hand_back(answer, X)
 
-    def _predict_host(self, program: GpuProgram, X: Any, output: str, out: Any) -> np.ndarray:
+    def _predict_host(self, program: GpuProgram, X: Any, output: str, out: np.ndarray | None) -> np.ndarray:
         documents = as_documents(X, self.forest)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         if out is None:
@@ -148,7 +175,7 @@ class DeviceModel:
             or not out.flags.c_contiguous
         ):
             raise InputError(f"out must be a C-contiguous {dtype} array of shape {shape}")
-        table = out.reshape(documents.n, self.forest.n_outputs) if output in ("value", "raw") else out
+        table = out[:, None] if output in ("value", "raw") and out.ndim == 1 else out
         # Runs on the copies on the device, chunk by chunk, so that links are applied there too.
         step = {"leaf": GpuForest.leaves, "per_tree": GpuForest.per_tree, "class": self._classify}.get(
             output, lambda forest, d, r: self._score(forest, d, r, output)
@@ -160,27 +187,32 @@ class DeviceModel:
         return out
 
     def _score(self, forest: GpuForest, documents: Any, answer: Any, output: str) -> None:
-        """Fill ``answer`` [D, K] with values or raw scores."""
+        """Fill ``answer`` [D, K] with values or raw scores ([D, 1] with the values of "argmax")."""
         if not answer.shape[0]:
             return
-        values = forest.values
+        sums = self._sums(forest, documents, answer)
+        scores = (to_values if output == "value" else to_raw)(self.forest, sums, forest.n_trees)
+        if scores is not answer:
+            answer[...] = scores
+
+    def _sums(self, forest: GpuForest, documents: Any, answer: Any = None) -> Any:
+        """Finished sums [D, K], in ``answer`` where it holds so many of their type."""
+        values, shape = forest.values, (documents.shape[0], self.forest.n_outputs)
+        if answer is None or answer.shape != shape:
+            answer = self.device.empty(shape, np.dtype(values.score_dtype))
         same = values.sum_dtype == answer.dtype
-        sums = answer if same else self.device.empty(answer.shape, values.sum_dtype)
+        sums = answer if same else self.device.empty(shape, values.sum_dtype)
         forest.score(documents, sums)
         if not same or values.add_last.any():
             forest.finish(sums, answer)
-        if output == "value":
-            linked = to_values(self.forest, answer, forest.n_trees)
-            if linked is not answer:
-                answer[...] = linked
+        return answer
 
     def _classify(self, forest: GpuForest, documents: Any, answer: Any) -> None:
         """Fill ``answer`` [D] with class labels."""
-        raw = self.device.empty((answer.shape[0], self.forest.n_outputs), np.dtype(forest.values.score_dtype))
-        self._score(forest, documents, raw, "raw")
         if answer.shape[0]:
+            sums = self._sums(forest, documents)
             self.device.retain(self._labels)
-            answer[...] = self._labels[class_numbers(self.forest, raw, forest.n_trees)]
+            answer[...] = self._labels[class_numbers(self.forest, sums, forest.n_trees)]
 
     @lazy
     def _labels(self) -> Any:

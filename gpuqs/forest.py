@@ -40,6 +40,7 @@ LINKS: Final = (
     "sigmoid",
     "ova_sigmoid",
     "softmax",
+    "argmax",
     "exp",
     "exp2",
     "log1p_exp",
@@ -102,7 +103,9 @@ class Forest:
     base_first : bool
         The source library starts its sum at `base_score` (True) or adds it last (False).
     average : bool
-        Raw scores are divided by the number of trees per output before the link (random forests).
+        Sums are divided by the number of trees per output before the link (random forests).
+    average_raw : bool
+        They are so in raw scores, too (Treelite); else raw scores are the sums.
     link : str
         One of `LINKS`: raw score -> value.
     link_scale : float
@@ -113,6 +116,13 @@ class Forest:
         Node n's category set is ``category_words[category_offsets[n]:category_offsets[n + 1]]``.
     category_words : uint32 [...], optional
         Bitsets: code c is in the set iff bit ``c % 32`` of word ``c // 32`` is set.
+    iteration_starts : int64 [I + 1], optional
+        First tree of each boosting iteration, and T. By default each took one tree for every output (one for
+        all where leaves are vectors); where `tree_output` does not go so, all trees are one iteration.
+    best_iteration : int, optional
+        The best iteration that early stopping found, as the source library counts.
+    iterations_left_out : int
+        How many iterations after the best one the source model has beside those that are here.
     schema : Schema
         What the columns of documents are: names, categories, what an absent entry means.
     classes : tuple
@@ -145,11 +155,15 @@ class Forest:
     base_score: npt.NDArray[np.float64] = field(default_factory=lambda: _empty(np.float64))
     base_first: bool = True
     average: bool = False
+    average_raw: bool = False
     link: str = "identity"
     link_scale: float = 1.0
     leaf_id: npt.NDArray[np.int32] = field(default_factory=lambda: _empty(np.int32))
     category_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
     category_words: npt.NDArray[np.uint32] = field(default_factory=lambda: _empty(np.uint32))
+    iteration_starts: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
+    best_iteration: int | None = None
+    iterations_left_out: int = 0
     schema: Schema = field(default_factory=Schema)
     classes: tuple[Any, ...] = ()
     class_rule: str = "value"
@@ -165,9 +179,25 @@ class Forest:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
+    def __repr__(self) -> str:
+        return f"<gpuqs.Forest: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """Where it comes from and how large it is, in one line."""
+        return (
+            f"{' '.join(filter(None, (self.source, self.objective)))}, {self.n_trees:,} trees of up to "
+            f"{self.n_leaves:,} leaves, {self.n_features:,} features, "
+            f"{self.n_outputs:,} output{'s' if self.n_outputs > 1 else ''}"
+        )
+
     @property
     def n_trees(self) -> int:
         return len(self.node_offsets) - 1
+
+    @property
+    def n_iterations(self) -> int:
+        return len(self.iteration_starts) - 1
 
     @property
     def n_nodes(self) -> int:
@@ -194,14 +224,15 @@ class Forest:
     @lazy
     def node_tree(self) -> npt.NDArray[np.int64]:
         """Tree of each node, int64 [N]."""
-        return np.repeat(np.arange(self.n_trees), np.diff(self.node_offsets))
+        return np.repeat(np.arange(self.n_trees, dtype=np.int64), np.diff(self.node_offsets))
 
     @lazy
     def depth(self) -> npt.NDArray[np.int64]:
         """Depth of each node, int64 [N]; roots have depth 0."""
         # Pointer doubling: after k rounds `jump` is the 2^k-th ancestor, `depth` the steps taken.
-        depth = (self._parent >= 0).astype(np.int64)
-        jump = self._parent.copy()
+        parent: npt.NDArray[np.int64] = vars(self)["_parent"]  # of each node, kept by `_check_topology`
+        depth = (parent >= 0).astype(np.int64)
+        jump = parent.copy()
         while (jump >= 0).any():
             live = np.flatnonzero(jump >= 0)
             target = jump[live]
@@ -216,7 +247,8 @@ class Forest:
         """What each leaf adds to the sums, of `sum_dtype` [L, 1] or [L, K]."""
         dtype = np.dtype(self.sum_dtype)
         weight = np.repeat(self.tree_weight.astype(dtype), np.diff(self.leaf_offsets))
-        return self.leaf_value.astype(dtype) * weight[:, None]
+        leaves: npt.NDArray[np.floating[Any]] = self.leaf_value.astype(dtype) * weight[:, None]
+        return leaves
 
     def select(self, trees: slice) -> Forest:
         """The forest of a range of trees, for staged prediction.
@@ -244,7 +276,14 @@ class Forest:
             tree_weight=self.tree_weight[start:stop],
             category_offsets=self.category_offsets[nodes.start : nodes.stop + 1] - words.start,
             category_words=self.category_words[words],
+            iteration_starts=self._iterations_of(start, stop),
         )
+
+    def _iterations_of(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """`iteration_starts` of the trees [start, stop), with what they hold of iterations that they cut."""
+        within = self.iteration_starts[(self.iteration_starts > start) & (self.iteration_starts < stop)]
+        ends = [start, *within.tolist(), stop] if stop > start else [start]
+        return np.array(ends, np.int64) - start
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: what is unpickled is validated, and immutable again.
@@ -263,10 +302,17 @@ class Forest:
             "leaf_id": lambda: (
                 np.arange(n_leaves) - np.repeat(self.leaf_offsets[:-1], np.diff(self.leaf_offsets))
             ).astype(np.int32),
+            "iteration_starts": self._default_iterations,
         }
         for name, make in defaults.items():
             if len(getattr(self, name)) == 0:
                 object.__setattr__(self, name, make())
+
+    def _default_iterations(self) -> npt.NDArray[np.int64]:
+        n_trees = len(self.node_offsets) - 1
+        step = 1 if self.leaf_value.shape[1:] == (self.n_outputs,) else max(self.n_outputs, 1)
+        in_turn = step == 1 or np.array_equal(self.tree_output, np.arange(n_trees) % step)
+        return np.append(np.arange(0, n_trees, step if in_turn else max(n_trees, 1)), n_trees)
 
     def _check_shapes(self) -> None:
         dtypes = {
@@ -284,6 +330,7 @@ class Forest:
             "leaf_id": np.int32,
             "category_offsets": np.int64,
             "category_words": np.uint32,
+            "iteration_starts": np.int64,
         }
         for name, dtype in dtypes.items():
             value = np.ascontiguousarray(getattr(self, name))
@@ -312,9 +359,10 @@ class Forest:
             ("node_offsets", n_nodes),
             ("leaf_offsets", n_leaves),
             ("category_offsets", len(self.category_words)),
+            ("iteration_starts", n_trees),
         ):
             offsets = getattr(self, name)
-            if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
+            if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
                 raise ValueError(f"Forest.{name} must rise from 0 to {total}")
         self.schema.check(self.n_features)
         if self.classes and len(self.classes) != max(self.n_outputs, 2):

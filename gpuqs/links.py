@@ -8,13 +8,25 @@ from gpuqs.forest import Forest
 
 
 def to_values(forest: Forest, raw: np.ndarray, n_trees: int | None = None) -> np.ndarray:
-    """Turn raw scores [D, K] of all trees, or of ``n_trees``, into what the source library's ``predict`` gives."""
+    """Turn sums [D, K] of all trees, or of ``n_trees``, into what the source library's ``predict`` gives."""
     n_trees = forest.n_trees if n_trees is None else n_trees
-    if forest.average and n_trees:
-        raw = raw / raw.dtype.type(n_trees if forest.vector_leaves else n_trees / forest.n_outputs)
+    if forest.average:
+        raw = _averaged(forest, raw, n_trees)
     if forest.link == "identity":
         return raw
     return apply_link(forest.link, forest.link_scale, raw)
+
+
+def to_raw(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
+    """Turn sums [D, K] of ``n_trees`` trees into the source library's raw scores."""
+    return _averaged(forest, sums, n_trees) if forest.average_raw else sums
+
+
+def _averaged(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
+    if not n_trees:
+        return sums
+    averages: np.ndarray = sums / sums.dtype.type(n_trees if forest.vector_leaves else n_trees / forest.n_outputs)
+    return averages
 
 
 def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:
@@ -31,30 +43,34 @@ def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray
-        Same shape and dtype as ``raw``.
+        Same shape and dtype as ``raw``; [D, 1] from "argmax".
     """
     with np.errstate(over="ignore"):
+        values: np.ndarray
         if name == "identity":
-            return raw
-        if name in ("sigmoid", "ova_sigmoid"):
-            return 1 / (1 + np.exp(-raw.dtype.type(scale) * raw))
-        if name == "softmax":
+            values = raw
+        elif name in ("sigmoid", "ova_sigmoid"):
+            values = 1 / (1 + np.exp(-raw.dtype.type(scale) * raw))
+        elif name == "softmax":
             grown = np.exp(raw - raw.max(axis=1, keepdims=True))
-            return grown / grown.sum(axis=1, keepdims=True)
-        if name == "exp":
-            return np.exp(raw)
-        if name == "exp2":  # of isolation forests in Treelite: link_scale is negative
-            return np.exp2(raw.dtype.type(scale) * raw)
-        if name == "log1p_exp":
-            return np.log1p(np.exp(raw))
-        if name == "sqrt_signed":
-            return np.sign(raw) * raw * raw
-        if name == "hinge":
-            return (raw > 0).astype(raw.dtype)
-        if name == "mean_variance":  # CatBoost's RMSEWithUncertainty: the mean, the logarithm of the deviation
+            values = grown / grown.sum(axis=1, keepdims=True)
+        elif name == "argmax":  # XGBoost's multi:softmax: the number of the likeliest class
+            values = raw.argmax(axis=1)[:, None].astype(raw.dtype)
+        elif name == "exp":
+            values = np.exp(raw)
+        elif name == "exp2":  # of isolation forests in Treelite: link_scale is negative
+            values = np.exp2(raw.dtype.type(scale) * raw)
+        elif name == "log1p_exp":
+            values = np.log1p(np.exp(raw))
+        elif name == "sqrt_signed":
+            values = np.sign(raw) * raw * raw
+        elif name == "hinge":
+            values = (raw > 0).astype(raw.dtype)
+        elif name == "mean_variance":  # CatBoost's RMSEWithUncertainty: the mean, the logarithm of the deviation
             values = raw.copy()
             values[:, 1] = np.exp(2 * raw[:, 1])
-            return values
-        if name == "isolation":  # scikit-learn's IsolationForest: the mean depth, against the expected one
-            return -np.exp2(-scale * raw)
-    raise ValueError(f"unknown link {name!r}")
+        elif name == "isolation":  # scikit-learn's IsolationForest: the mean depth, against the expected one
+            values = -np.exp2(-scale * raw)
+        else:
+            raise ValueError(f"unknown link {name!r}")
+    return values

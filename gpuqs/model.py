@@ -18,8 +18,9 @@ from gpuqs.engines import BITSLICE, ENGINES, RANKED, Engine, Program
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
+from gpuqs.keywords import output_and_trees
 from gpuqs.layout.ranks import RankTables, build_ranks
-from gpuqs.links import to_values
+from gpuqs.links import to_raw, to_values
 from gpuqs.outputs import (
     Output,
     Precision,
@@ -60,12 +61,15 @@ class EncodedDocuments:
     isa: str
     coded: Any
 
+    def __repr__(self) -> str:
+        return f"<gpuqs.EncodedDocuments: {len(self):,} for {self.isa}, {self.nbytes:,} bytes>"
+
     def __len__(self) -> int:
         return len(self.coded)
 
     @property
     def nbytes(self) -> int:
-        return self.coded.nbytes
+        return int(self.coded.nbytes)
 
 
 class Model:
@@ -86,11 +90,7 @@ class Model:
         self._reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
 
     def __repr__(self) -> str:
-        f = self.forest
-        return (
-            f"<gpuqs.Model: {f.source} {f.objective}, {f.n_trees:,} trees of up to {f.n_leaves} leaves, "
-            f"{f.n_features} features, {f.n_outputs} output{'s' if f.n_outputs > 1 else ''}>"
-        )
+        return f"<gpuqs.Model: {self.forest.summary}>"
 
     @property
     def n_features(self) -> int:
@@ -108,6 +108,20 @@ class Model:
     @property
     def n_outputs(self) -> int:
         return self.forest.n_outputs
+
+    @property
+    def n_iterations(self) -> int:
+        """Boosting iterations, each of one tree or several, that ``iteration_range`` counts."""
+        return self.forest.n_iterations
+
+    @property
+    def best_iteration(self) -> int | None:
+        """The best iteration that early stopping found, as the source library counts; None where it is not known.
+
+        LightGBM counts from 1: ``num_iteration=best_iteration`` stops there. XGBoost and CatBoost count
+        from 0: ``iteration_range=(0, best_iteration + 1)`` does. LightGBM's files do not hold it.
+        """
+        return self.forest.best_iteration
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -152,6 +166,13 @@ class Model:
         trees: slice | None = None,
         base_margin: Any = None,
         device: int | str | None = None,
+        raw_score: bool = False,
+        output_margin: bool = False,
+        pred_leaf: bool = False,
+        pred_contrib: bool = False,
+        start_iteration: int = 0,
+        num_iteration: int | None = None,
+        iteration_range: tuple[int, int] | None = None,
     ) -> Any:
         """Score documents.
 
@@ -188,12 +209,25 @@ class Model:
         device : int or str, optional
             "cuda", "cuda:1" or 1: score documents of the host on that GPU, as ``to(device)`` does.
             By default documents are scored where they lie.
+        raw_score, output_margin : bool
+            LightGBM's and XGBoost's names of ``output="raw"``.
+        pred_leaf : bool
+            Both libraries' name of ``output="leaf"``.
+        pred_contrib : bool
+            Is not offered: True is refused.
+        start_iteration, num_iteration : int, optional
+            As in LightGBM: so many iterations from the first one named on; None or less than 1 is all that
+            follow, and what lies past the end is passed over.
+        iteration_range : (int, int), optional
+            As in XGBoost: the iterations from the first number on, up to the second or, where that is 0, to
+            the end.
 
         Returns
         -------
         ndarray
-            "value" and "raw": [D], or [D, n_outputs] where the model has several; of the type in
-            which the source library sums (float32 for XGBoost, float64 for most others). "class":
+            "value" and "raw": [D], or [D, n_outputs] where the model has several (values of XGBoost's
+            multi:softmax, which are labels: [D]); of the type in which the source library sums (float32
+            for XGBoost, float64 for most others). "class":
             [D], of the labels' type. "leaf": int32 [D, n_trees]. "per_tree": [D, n_trees], or
             [D, n_trees, n_outputs] where leaves hold vectors.
 
@@ -201,9 +235,23 @@ class Model:
         ------
         InputError
             ``X``, ``out`` or ``base_margin`` has the wrong shape or type.
+        ValueError
+            There is no such output, engine or iteration, or keywords contradict each other.
         DeviceError
             A GPU was asked for, and a package, a driver or the device is missing.
         """
+        output, trees = output_and_trees(
+            self.forest,
+            output,
+            trees,
+            raw_score=raw_score,
+            output_margin=output_margin,
+            pred_leaf=pred_leaf,
+            pred_contrib=pred_contrib,
+            start_iteration=start_iteration,
+            num_iteration=num_iteration,
+            iteration_range=iteration_range,
+        )
         if engine == QS_GPU and device is None:
             device = "cuda"
         if device not in (None, "cpu") or (type(X) is not np.ndarray and is_on_device(X)):
@@ -229,7 +277,7 @@ class Model:
         elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.carray:
             raise InputError(f"out must be a writable, aligned, C-contiguous {dtype} array of shape {shape}")
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
-        engine, whole = ENGINES[name], isinstance(X, EncodedDocuments)
+        runs, whole = ENGINES[name], isinstance(X, EncodedDocuments)
         step = documents.n if whole else self._chunk_rows
         if output == "per_tree" and not whole:
             step = max(1, min(step, PER_TREE_WORK // max(self.n_trees, 1)))
@@ -237,15 +285,47 @@ class Model:
             stop = min(start + step, documents.n)
             chunk, to = documents.chunk(start, stop), out[start:stop]
             if output == "leaf":
-                engine.leaves(program, chunk, to, n_threads)
+                runs.leaves(program, chunk, to, n_threads)
             elif output == "per_tree":
                 leaves = np.empty((stop - start, len(program.values.tree_output)), np.int32)
-                engine.leaves(program, chunk, leaves, n_threads)
+                runs.leaves(program, chunk, leaves, n_threads)
                 values_of_leaves(self._part(trees), leaves, to)
             else:
                 own = None if margin is None else margin[start:stop]
-                self._score_chunk(engine, program, chunk, to, output, n_threads, own)
+                self._score_chunk(runs, program, chunk, to, output, n_threads, own)
         return out
+
+    def warm_up(
+        self,
+        n_documents: int = 10_000,
+        *,
+        precision: Precision = "exact",
+        trees: slice | None = None,
+        device: int | str | None = None,
+    ) -> Model:
+        """Prepare what a call of `predict` with so many documents needs, so that the first is as fast as the next.
+
+        Parameters
+        ----------
+        n_documents : int
+            How many documents calls will bring: other engines score few than many.
+        precision, trees, device
+            As calls will have them.
+
+        Returns
+        -------
+        Model
+            This one.
+        """
+        if n_documents < 1:
+            raise ValueError(f"n_documents must be at least 1, not {n_documents}")
+        there = self if device in (None, "cpu") else self.to(device)
+        if isinstance(there, DeviceModel):
+            there.warm_up(precision=precision, trees=trees)
+        else:
+            row = np.zeros((1, self.n_features), self.forest.input_dtype)
+            self.predict(row, engine=self.engine_for(n_documents), precision=precision, trees=trees)
+        return self
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
         """Code documents once, to score them many times or with several prefixes of the model.
@@ -331,8 +411,8 @@ class Model:
         margin: np.ndarray | None,
     ) -> None:
         values = program.values
-        direct = values.sum_dtype == out.dtype and output != "class"
         shape = len(out), self.forest.n_outputs
+        direct = values.sum_dtype == out.dtype and output != "class" and out.size == shape[0] * shape[1]
         sums = out.reshape(shape) if direct else np.empty(shape, values.sum_dtype)
         if margin is None:
             engine.score(program, chunk, sums, n_threads)
@@ -345,8 +425,7 @@ class Model:
         if output == "class":
             out[:] = class_labels(self.forest)[class_numbers(self.forest, scores, n_trees)]
             return
-        if output == "value":
-            scores = to_values(self.forest, scores, n_trees)
+        scores = (to_values if output == "value" else to_raw)(self.forest, scores, n_trees)
         if scores is not sums or not direct:
             out[:] = scores.reshape(out.shape)
 
@@ -363,7 +442,7 @@ class Model:
         return margin
 
     @lazy
-    def _chosen(self) -> dict[tuple[int, str], str]:
+    def _chosen(self) -> dict[tuple[int, str, bool], str]:
         return {}
 
     @lazy

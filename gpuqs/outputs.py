@@ -16,7 +16,7 @@ OUTPUTS: Final = get_args(Output)
 PRECISIONS: Final = get_args(Precision)
 
 #: Links whose values are probabilities of classes, or the classes themselves.
-_OF_CLASSIFIERS = ("sigmoid", "ova_sigmoid", "softmax", "hinge")
+_OF_CLASSIFIERS = ("sigmoid", "ova_sigmoid", "softmax", "argmax", "hinge")
 
 
 def check_options(forest: Forest, output: str, precision: str) -> None:
@@ -36,7 +36,8 @@ def check_options(forest: Forest, output: str, precision: str) -> None:
 def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of the answer for ``n`` documents, from the programs' leaf values."""
     if output in ("value", "raw"):
-        return (n,) if forest.n_outputs == 1 else (n, forest.n_outputs), values.score_type
+        labels_alone = output == "value" and forest.link == "argmax"
+        return (n,) if forest.n_outputs == 1 or labels_alone else (n, forest.n_outputs), values.score_type
     n_trees = len(values.tree_output)
     if output == "leaf":
         return (n, n_trees), np.dtype(np.int32)
@@ -52,15 +53,16 @@ def class_labels(forest: Forest) -> np.ndarray:
     return np.array(forest.classes) if forest.classes else np.arange(max(forest.n_outputs, 2))
 
 
-def class_numbers(forest: Forest, raw: np.ndarray, n_trees: int) -> np.ndarray:
-    """The class of each document, from raw scores [D, K] of ``n_trees`` trees, by `Forest.class_rule`.
+def class_numbers(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
+    """The class of each document, from sums [D, K] of ``n_trees`` trees, by `Forest.class_rule`.
 
     Several probabilities that do not exclude each other (multi-label models) give a class each, [D, K].
     """
-    by_value = forest.class_rule == "value"
-    scores = to_values(forest, raw, n_trees) if by_value else raw
+    by_value = forest.class_rule == "value" and forest.link != "argmax"  # whose values are class numbers already
+    scores = to_values(forest, sums, n_trees) if by_value else sums
     if forest.n_outputs > 1 and not _multi_label(forest):
-        return scores.argmax(axis=1)
+        numbers: np.ndarray = scores.argmax(axis=1)
+        return numbers
     second = scores >= 0 if forest.class_rule == "raw_or_zero" else scores > (0.5 if by_value else 0)
     return (second if forest.n_outputs > 1 else second[:, 0]).astype(np.int64)
 

@@ -32,6 +32,12 @@ class Schema:
         if not (self.absent == 0 or math.isnan(self.absent)):
             raise ValueError(f"Schema.absent is {self.absent!r}, not 0.0 or NaN")
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.names[:3]) + (f", ... ({len(self.names):,} columns)" if len(self.names) > 3 else "")
+        coded = sum(categories is not None for categories in self.categories)
+        absent = "missing" if math.isnan(self.absent) else "0"
+        return f"<gpuqs.Schema: {names or 'no names'}; {coded:,} with categories; absent is {absent}>"
+
     def check(self, n_features: int) -> None:
         """Refuse a schema of another number of columns.
 

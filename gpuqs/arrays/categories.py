@@ -25,13 +25,19 @@ def pandas_codes(column: Any, numeric: bool, forest: Forest, feature: int) -> Co
     known = _known(forest, feature, numeric, column.name)
     if hasattr(column, "cat") and (known or column.cat.categories.dtype.kind in "fiub"):
         to_code = _to_code(column.cat.categories, known)
-        return lambda start, stop: to_code[column.iloc[start:stop].cat.codes.to_numpy()]
+
+        def coded(start: int, stop: int) -> np.ndarray:
+            rows: np.ndarray = to_code[column.iloc[start:stop].cat.codes.to_numpy()]
+            return rows
+
+        return coded
     if known is None:
         return None
 
     def codes(start: int, stop: int) -> np.ndarray:
         places, values = column.iloc[start:stop].factorize()
-        return _to_code(values, known)[places]
+        coded: np.ndarray = _to_code(values, known)[places]
+        return coded
 
     return codes
 

@@ -33,7 +33,7 @@ def from_frame(X: Any, forest: Forest) -> Documents:
     numbers = frame.iloc[:, uncoded] if coded else frame
 
     def chunk(start: int, stop: int) -> np.ndarray:
-        rows = numbers.iloc[start:stop].to_numpy(dtype=dtype, na_value=np.nan)
+        rows: np.ndarray = numbers.iloc[start:stop].to_numpy(dtype=dtype, na_value=np.nan)
         if not coded:
             return rows
         out = np.empty((stop - start, frame.shape[1]), dtype)

@@ -72,7 +72,7 @@ def read_model(model: Any) -> Forest:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _read_bytes(bytes(model), "model bytes")
     for reader in readers():
-        forest = reader.from_object(model)
+        forest: Forest | None = reader.from_object(model)
         if forest is not None:
             return forest
     kind = type(model)
@@ -92,7 +92,8 @@ def _read_bytes(data: bytes, source: str) -> Forest:
     head = data[:_HEAD_BYTES]
     for reader in readers():
         if reader.recognises(head):
-            return reader.read(data, source)
+            forest: Forest = reader.read(data, source)
+            return forest
     problem = "is in no format that is read" if data else "is empty"
     raise ModelFormatError(f"{problem}: {_what_is_read()}", source=source)
 

@@ -129,7 +129,11 @@ def from_object(obj: Any) -> Forest | None:
                 f"{source}: CatBoost cannot write this model as JSON, and so it is not read: {str(error)[:300]}"
             ) from error
         forest = read(path.read_bytes(), source)
-    return replace(forest, leaf_id=_live_leaf_ids(forest, np.asarray(obj.get_leaf_values(), np.float64)))
+    return replace(
+        forest,
+        leaf_id=_live_leaf_ids(forest, np.asarray(obj.get_leaf_values(), np.float64)),
+        best_iteration=obj.best_iteration_,
+    )
 
 
 def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:

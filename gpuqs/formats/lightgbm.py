@@ -85,7 +85,11 @@ def from_object(obj: Any) -> Forest | None:
     elif ("lightgbm", "Booster") not in kinds:
         return None
     forest = read(obj.model_to_string().encode(), "lightgbm.Booster")
-    return replace(forest, classes=labels) if labels else forest
+    best = obj.best_iteration if obj.best_iteration > 0 else None
+    left_out = obj.current_iteration() - forest.n_iterations
+    if best is None and not labels and not left_out:
+        return forest
+    return replace(forest, classes=labels, best_iteration=best, iterations_left_out=left_out)
 
 
 def read(data: bytes | memoryview, source: str) -> Forest:

@@ -77,7 +77,10 @@ _ARRAYS: Final = {
     "leaf_id": ("<i4", 1),
     "category_offsets": ("<i8", 1),
     "category_words": ("<u4", 1),
+    "iteration_starts": ("<i8", 1),
 }
+#: What files of earlier releases do not hold: a Forest fills it in.
+_NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
 #: Its other fields, and the type of each in the header.
 _FIELDS: Final = {
     "n_features": int,
@@ -87,9 +90,11 @@ _FIELDS: Final = {
     "integer_dtype": str,
     "base_first": bool,
     "average": bool,
+    "average_raw": bool,
     "link": str,
     "link_scale": float,
     "class_rule": str,
+    "iterations_left_out": int,
     "source": str,
     "objective": str,
 }
@@ -156,6 +161,7 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
 
 def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
     fields: dict[str, Any] = {name: kind(getattr(forest, name)) for name, kind in _FIELDS.items()}
+    fields["best_iteration"] = forest.best_iteration
     schema = forest.schema
     fields["feature_names"] = _plain(schema.names, "feature name")
     fields["categories"] = [None if c is None else _plain(c, "category") for c in schema.categories]
@@ -244,11 +250,14 @@ def _read(data: memoryview) -> Forest:
     header = parse_json(data[_PREAMBLE.size : header_end])
     arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict))
     fields = get(header, "fields", dict)
-    values = {name: _field(fields, name, kind) for name, kind in _FIELDS.items()}
+    values = {
+        name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
+    }
     _check_lengths(arrays, values["n_features"], values["n_outputs"])
     forest = Forest(
         **arrays,
         **values,
+        best_iteration=_field(fields, "best_iteration", int) if fields.get("best_iteration") is not None else None,
         schema=_schema(fields, values["source"]),
         classes=_values(get(fields, "classes", list), "classes"),
     )
@@ -260,6 +269,8 @@ def _arrays(data: memoryview, table: dict[str, Any]) -> dict[str, np.ndarray]:
     """Views of the arrays, none of which lies over another."""
     arrays, places = {}, []
     for name, (dtype, n_dimensions) in _ARRAYS.items():
+        if name in _NEWER and name not in table:
+            continue
         entry = get(table, name, dict)
         if entry.get("dtype") != dtype:
             raise ModelFormatError(f"has dtype {str(entry.get('dtype'))[:20]!r}, not {dtype!r}", field=name)

@@ -6,8 +6,8 @@ float32 models whose base score is no float32 number (XGBoost's Poisson and Gamm
 scores differ by at most ``2^-23 (|base score| + |score|)``. gtil takes documents of the leaf outputs' type
 only: a float32 model casts documents to float32 here.
 
-Outputs stand as in gtil's answer [rows, targets, classes], the last two axes made one. "raw" of a model that
-averages is the sum, undivided. "leaf" is what ``treelite.gtil.predict_leaf`` gives. Treelite has no
+Outputs stand as in gtil's answer [rows, targets, classes], the last two axes made one. "raw" is the margin, in
+models that average the average. "leaf" is what ``treelite.gtil.predict_leaf`` gives. Treelite has no
 classes: "class" is the largest or the likeliest of what it gives.
 """
 
@@ -139,6 +139,7 @@ def _forest(document: Any) -> Forest:
         base_score=np.where(real, base, 0.0),
         base_first=False,
         average=average,
+        average_raw=average,
         link=link,
         link_scale=scale,
         classes=classes,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, Final
@@ -47,7 +48,8 @@ _OBJECTIVES: Final = {
         ("identity", "margin"),
     ),
     **dict.fromkeys(("binary:logistic", "reg:logistic"), ("sigmoid", "probability")),
-    **dict.fromkeys(("multi:softprob", "multi:softmax"), ("softmax", "margin")),
+    "multi:softprob": ("softmax", "margin"),
+    "multi:softmax": ("argmax", "margin"),
     **dict.fromkeys(
         ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"), ("exp", "mean")
     ),
@@ -86,14 +88,21 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     UnsupportedModelError
         The model is sound but is no ensemble of trees.
     """
-    return _read(data, source)[0]
+    with naming(source):
+        if bytes(data[:4]) == b"binf":
+            raise UnsupportedModelError(
+                "XGBoost's old binary format is not read; load it with the XGBoost that wrote it "
+                'and save it again with save_model("model.json")'
+            )
+        return _forest(_parse(data))
 
 
 def from_object(obj: Any) -> Forest | None:
     """The Forest of an ``xgboost.Booster`` or ``XGBModel``; None for anything else.
 
     As their own ``predict`` do by default, a Booster takes all trees, an XGBModel stops at the
-    best iteration where there is one.
+    best iteration where there is one. "value" is what the Booster's ``predict`` gives, and of an
+    XGBClassifier always what ``predict_proba`` does (of two classes: the second's probability).
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     if ("xgboost", "Booster") in kinds:
@@ -108,22 +117,14 @@ def from_object(obj: Any) -> Forest | None:
             f"{source}: missing={obj.missing!r} is not evaluated, only NaN is missing; "
             f"replace {obj.missing!r} by NaN in the documents and pass the model's get_booster()"
         )
-    forest, iteration_trees = _read(obj.get_booster().save_raw("ubj"), source)
-    best = getattr(obj, "best_iteration", None)
-    if best is None or best + 1 >= len(iteration_trees):
+    forest = read(obj.get_booster().save_raw("ubj"), source)
+    if ("xgboost", "XGBClassifier") in kinds and forest.link == "argmax":  # it makes probabilities of margins itself
+        forest = replace(forest, link="softmax")
+    best = forest.best_iteration
+    if best is None or best + 1 >= forest.n_iterations:
         return forest
-    return forest.select(slice(0, int(iteration_trees[best + 1])))
-
-
-def _read(data: bytes | memoryview, source: str) -> tuple[Forest, npt.NDArray[np.int64]]:
-    """The Forest, and the first tree of each iteration (and the number of trees)."""
-    with naming(source):
-        if bytes(data[:4]) == b"binf":
-            raise UnsupportedModelError(
-                "XGBoost's old binary format is not read; load it with the XGBoost that wrote it "
-                'and save it again with save_model("model.json")'
-            )
-        return _forest(_parse(data))
+    best_trees = forest.select(slice(0, int(forest.iteration_starts[best + 1])))
+    return replace(best_trees, iterations_left_out=forest.n_iterations - best - 1)
 
 
 def _parse(data: bytes | memoryview) -> Any:
@@ -136,7 +137,7 @@ def _parse(data: bytes | memoryview) -> Any:
 # -- the whole model ---------------------------------------------------------------------------
 
 
-def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
+def _forest(document: Any) -> Forest:
     learner = get(document, "learner", dict)
     booster = get(learner, "gradient_booster", dict)
     kind = get(booster, "name", str)
@@ -172,9 +173,10 @@ def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
     names = get(learner, "feature_names", list, [])
     if not all(isinstance(name, str) for name in names):
         raise ModelFormatError("is not an array of texts", field="feature_names")
-    forest = Forest(
+    arrays = canonical_arrays(nodes, n_features)
+    return Forest(
         n_features=n_features,
-        **canonical_arrays(nodes, n_features),
+        **arrays,
         sum_dtype="float32",
         input_dtype="float32",
         integer_dtype="float32",
@@ -185,10 +187,13 @@ def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
         base_first=True,
         link=_OBJECTIVES[objective][0],
         schema=Schema(tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan),
+        # multi:softmax decides on margins; multi:softprob's users on the probabilities.
+        class_rule="raw" if objective == "multi:softmax" else "value",
+        iteration_starts=_iterations(model, len(trees), 1 if arrays["leaf_value"].shape[1] > 1 else n_outputs),
+        best_iteration=_best_iteration(learner),
         source=".".join(["XGBoost", *map(str, version[:2])]).replace(".", " ", 1),
         objective=objective,
     )
-    return forest, _iterations(model, forest)
 
 
 def _version(document: dict[str, Any]) -> tuple[int, ...]:
@@ -220,17 +225,22 @@ def _column_categories(column: Any) -> tuple[Any, ...] | None:
     return tuple(text[a:b].decode(errors="replace") for a, b in pairwise(bounds))
 
 
-def _iterations(model: dict[str, Any], forest: Forest) -> npt.NDArray[np.int64]:
+def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.NDArray[np.int64]:
     """First tree of each boosting iteration, then the number of trees."""
     if "iteration_indptr" in model:
         starts = numbers(model["iteration_indptr"], "iteration_indptr", np.int64)
-        if len(starts) == 0 or starts[0] != 0 or starts[-1] != forest.n_trees or (np.diff(starts) < 0).any():
-            raise ModelFormatError(f"must rise from 0 to {forest.n_trees}", field="iteration_indptr")
+        if len(starts) == 0 or starts[0] != 0 or starts[-1] != n_trees or (np.diff(starts) < 0).any():
+            raise ModelFormatError(f"must rise from 0 to {n_trees}", field="iteration_indptr")
         return starts
     param = get(model, "gbtree_model_param", dict)
-    trees = max(1, whole(param, "num_parallel_tree", 0, _INT32_MAX, 1))
-    step = trees if forest.vector_leaves else trees * forest.n_outputs
-    return np.append(np.arange(0, forest.n_trees, step), forest.n_trees)
+    step = trees_at_once * max(1, whole(param, "num_parallel_tree", 0, _INT32_MAX, 1))
+    return np.append(np.arange(0, n_trees, step), n_trees)
+
+
+def _best_iteration(learner: dict[str, Any]) -> int | None:
+    """What early stopping found, as the text that XGBoost keeps; users may set any other."""
+    text = get(learner, "attributes", dict, {}).get("best_iteration")
+    return int(text) if isinstance(text, str) and re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
 
 def _base_margin(

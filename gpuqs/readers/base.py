@@ -34,6 +34,10 @@ class Chunk:
     labels: npt.NDArray[np.float64] | None = None
     queries: np.ndarray | None = None
 
+    def __repr__(self) -> str:
+        beside = "".join(f", {name}" for name in ("labels", "queries") if getattr(self, name) is not None)
+        return f"<gpuqs.readers.Chunk: {' x '.join(map(str, self.values.shape))} {self.values.dtype}{beside}>"
+
 
 class DocumentReader(ABC):
     """A file of documents, read once from start to end in bounded memory.
@@ -59,6 +63,9 @@ class DocumentReader(ABC):
         self.done = 0
         self.warnings: list[str] = []
         self.chunk_rows = max(64, CHUNK_BYTES // (8 * max(forest.n_features, 1)))
+
+    def __repr__(self) -> str:
+        return f"<gpuqs.readers.{type(self).__name__}: {self.path}, {self.done:,} of {self.size:,}>"
 
     def __iter__(self) -> Iterator[Chunk]:
         """The file's chunks; none is empty."""

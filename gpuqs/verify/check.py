@@ -78,6 +78,12 @@ class Certificate:
     notes: list[str] = field(default_factory=list)
     bound: float = 0.0
 
+    def __repr__(self) -> str:
+        engines = ", ".join(tally.engine for tally in self.tallies)
+        agrees = "everything agrees" if self.ok else "not everything agrees"
+        rows = sum(self.rows.values())
+        return f"<gpuqs.verify.Certificate: {self.source} and {engines}, {rows:,} rows, {agrees}>"
+
     @property
     def ok(self) -> bool:
         """Whether rows were compared, and everything agrees."""
@@ -193,4 +199,5 @@ def ulps_between(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.uint64]:
         # Negative numbers, from the largest magnitude to the smallest, come before the others.
         all_bits = sign | (sign - np.uint64(1))
         ordered.append(np.where(bits & sign, bits ^ all_bits, bits | sign))
-    return np.maximum(*ordered) - np.minimum(*ordered)
+    distance: npt.NDArray[np.uint64] = np.maximum(*ordered) - np.minimum(*ordered)
+    return distance

@@ -90,6 +90,11 @@ class Disagreement:
     score: float
     their_score: float
 
+    def __repr__(self) -> str:
+        tree = "" if self.tree is None else f", tree {self.tree}: leaf {self.leaf}, theirs {self.their_leaf}"
+        scores = f"score {self.score!r}, theirs {self.their_score!r}"
+        return f"<gpuqs.verify.Disagreement: row {self.row} of {self.origin}{tree}; {scores}>"
+
 
 def leaf_disagreement(
     model: Model,
@@ -220,7 +225,7 @@ def _first_trees_of_difference(model: Model, source: Source, x: np.ndarray, engi
     def differs(iterations: int) -> bool:
         trees = slice(0, min(iterations * step, n_trees))
         ours = model.predict(x, "raw", trees=trees, engine=engine).reshape(-1)[output]
-        return ours.tobytes() != source.raw(x, iterations)[0, output].tobytes()
+        return bool(ours.tobytes() != source.raw(x, iterations)[0, output].tobytes())
 
     same, different = 0, -(-n_trees // step)
     if different == 0 or not differs(different):

@@ -161,7 +161,7 @@ class RowMaker:
         narrow = np.dtype(np.float32) in (dtype, np.dtype(self._forest.input_dtype))
         step = np.float32 if narrow else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
-            last = t.astype(step)
+            last: np.ndarray = t.astype(step)
             last = np.where(last > t, np.nextafter(last, step(-np.inf)), last)
             return last.astype(np.float64), np.nextafter(last, step(np.inf)).astype(np.float64)
 

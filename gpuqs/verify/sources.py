@@ -72,6 +72,9 @@ class Source(ABC):
             raise ModelFormatError(f"{self.name} itself cannot load the model: {_first_line(error)}") from error
         self.forest = self._as_held(forest)
 
+    def __repr__(self) -> str:
+        return f"<gpuqs.verify.Source: {self.name}, {self.forest.n_trees:,} trees>"
+
     @property
     def name(self) -> str:
         return f"{self.title} {self.version}"
@@ -124,7 +127,7 @@ class LightGBM(Source):
 
     @property
     def trees_per_iteration(self) -> int:
-        return self._booster.num_model_per_iteration()
+        return int(self._booster.num_model_per_iteration())
 
     def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
         return self._predict(X, raw_score=True, num_iteration=iterations)
@@ -146,7 +149,7 @@ class XGBoost(Source):
 
     @property
     def trees_per_iteration(self) -> int:
-        return max(1, self.forest.n_trees // max(1, self._booster.num_boosted_rounds()))
+        return max(1, self.forest.n_trees // max(1, int(self._booster.num_boosted_rounds())))
 
     def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
         return self._booster.predict(self._matrix(X), output_margin=True, iteration_range=(0, iterations or 0))
@@ -235,7 +238,7 @@ class CatBoost(Source):
         held = {"base_score": np.atleast_1d(np.asarray(self._booster.get_scale_and_bias()[1], np.float64))}
         if listed.size == forest.leaf_value.size:
             held["leaf_value"] = listed.reshape(forest.leaf_value.shape)[start + forest.leaf_id]
-        taken = {}
+        taken: dict[str, Any] = {}
         for name, theirs in held.items():
             ours = getattr(forest, name)
             off = (ours != theirs) & (np.abs(ours - theirs) <= _READ_OFF * np.spacing(np.abs(ours)))
@@ -256,7 +259,11 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-_SOURCES: Final = {"lightgbm": LightGBM, "xgboost": XGBoost, "catboost": CatBoost}
+_SOURCES: Final[dict[str, type[LightGBM | XGBoost | CatBoost]]] = {
+    "lightgbm": LightGBM,
+    "xgboost": XGBoost,
+    "catboost": CatBoost,
+}
 
 
 def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> Source:

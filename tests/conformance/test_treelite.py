@@ -85,8 +85,6 @@ def check(model: Any, engine: str = "auto", bound: float = 0.0) -> Any:
     np.testing.assert_array_equal(read.predict(X, "leaf", engine=engine), leaves)
     raw, value = (read.predict(X, output, engine=engine).reshape(len(X), -1) for output in ("raw", "value"))
     assert raw.dtype == forest.sum_dtype
-    if forest.average:
-        raw /= raw.dtype.type(read.n_trees if forest.vector_leaves else read.n_trees / forest.n_outputs)
     np.testing.assert_allclose(raw, ask(model, X, pred_margin=True), rtol=bound, atol=bound)
     # gtil's softmax is of float32 in every model, and each library has an exp of its own.
     narrow = forest.sum_dtype == "float32" or forest.link == "softmax"

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[dict[str, Any], np.ndarray | None, dict[str, Any], str]] 
     "pairwise": ({"objective": "rank:pairwise"}, BINARY, GROUPS, "identity"),
     "map": ({"objective": "rank:map"}, BINARY, GROUPS, "identity"),
     "classes": ({"objective": "multi:softprob", "num_class": 3}, CLASSES, {}, "softmax"),
-    "class": ({"objective": "multi:softmax", "num_class": 3}, CLASSES, {}, "softmax"),
+    "class": ({"objective": "multi:softmax", "num_class": 3}, CLASSES, {}, "argmax"),
     "targets": ({}, THREE, {}, "identity"),
     "vector leaves": ({"multi_strategy": "multi_output_tree"}, THREE, {}, "identity"),
     "forest": ({"num_parallel_tree": 3, "subsample": 0.5}, TARGET, {}, "identity"),

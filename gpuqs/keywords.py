@@ -1,0 +1,103 @@
+"""LightGBM's and XGBoost's own keywords of ``predict``, turned into an output and a range of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from gpuqs.errors import UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.outputs import Output
+
+
+def output_and_trees(
+    forest: Forest,
+    output: Output,
+    trees: slice | None,
+    *,
+    raw_score: bool = False,
+    output_margin: bool = False,
+    pred_leaf: bool = False,
+    pred_contrib: bool = False,
+    start_iteration: int = 0,
+    num_iteration: int | None = None,
+    iteration_range: tuple[int, int] | None = None,
+) -> tuple[Output, slice | None]:
+    """What to compute, whichever library's words the caller used; parameters as of `Model.predict`.
+
+    Raises
+    ------
+    ValueError
+        Keywords contradict each other, or name iterations that are not there.
+    UnsupportedModelError
+        ``pred_contrib``.
+    """
+    if pred_contrib:
+        raise UnsupportedModelError(
+            "pred_contrib=True is not offered: gpuqs scores documents and does not explain scores; "
+            "ask the training library for contributions"
+        )
+    wanted: list[tuple[str, Output]] = [] if output == "value" else [(f"output={output!r}", output)]
+    for keyword, given, means in (
+        ("raw_score=True", raw_score, "raw"),
+        ("output_margin=True", output_margin, "raw"),
+        ("pred_leaf=True", pred_leaf, "leaf"),
+    ):
+        if given:
+            wanted.append((keyword, cast(Output, means)))
+    if len({means for _, means in wanted}) > 1:
+        raise ValueError(f"{' and '.join(words for words, _ in wanted)} contradict each other; give one of them")
+    output = wanted[0][1] if wanted else output
+    staged = start_iteration != 0 or num_iteration is not None
+    if iteration_range is None and not staged:
+        return output, trees
+    if trees is not None or (iteration_range is not None and staged):
+        raise ValueError(
+            "trees=, iteration_range= and start_iteration= with num_iteration= are three ways to say the same; give one"
+        )
+    if iteration_range is not None:
+        first, last = _as_xgboost(forest, iteration_range)
+    else:
+        first, last = _as_lightgbm(forest, start_iteration, num_iteration)
+    if first == 0 and last == forest.n_iterations:
+        return output, None
+    return output, slice(int(forest.iteration_starts[first]), int(forest.iteration_starts[last]))
+
+
+def _as_lightgbm(forest: Forest, start: int, number: int | None) -> tuple[int, int]:
+    """Iterations [first, last): past the end counts as the end, none or less than 1 as all that follow."""
+    start, number = _whole(start, "start_iteration"), None if number is None else _whole(number, "num_iteration")
+    start = max(start, 0)
+    if number is None and start == 0:  # up to the best one
+        return 0, forest.n_iterations
+    everything = number is None or number <= 0
+    if forest.iterations_left_out and (everything or start + cast(int, number) > forest.n_iterations):
+        raise ValueError(
+            f"the model stops at its best iteration, after {forest.n_iterations}; for the "
+            f"{forest.iterations_left_out} that follow, take it over with all of them: "
+            "gpuqs.from_model(booster.model_to_string(num_iteration=-1))"
+        )
+    first = min(start, forest.n_iterations)
+    return first, forest.n_iterations if everything else min(first + cast(int, number), forest.n_iterations)
+
+
+def _as_xgboost(forest: Forest, iteration_range: tuple[int, int]) -> tuple[int, int]:
+    """Iterations [first, last): last 0 is the end, and what is not there is refused."""
+    if not isinstance(iteration_range, Sequence) or len(iteration_range) != 2:
+        raise ValueError(f"iteration_range must be two whole numbers, as (0, 100), not {iteration_range!r}")
+    first, last = (_whole(value, "iteration_range") for value in iteration_range)
+    last = last or forest.n_iterations
+    if not 0 <= first <= last <= forest.n_iterations:
+        left_out = forest.iterations_left_out
+        more = f" (it stops at its best; {left_out} follow: pass get_booster() to have all)" if left_out else ""
+        raise ValueError(
+            f"iteration_range={iteration_range!r} is not within the model's {forest.n_iterations} iterations{more}"
+        )
+    return first, last
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise ValueError(f"{name} must hold whole numbers, not {value!r}") from None

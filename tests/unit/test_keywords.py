@@ -1,0 +1,169 @@
+"""The libraries' own keywords: what they mean, what contradicts what, and that every model takes them alike."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+from gpuqs.device_model import DeviceModel
+from gpuqs.errors import UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.keywords import output_and_trees
+from gpuqs.model import Model
+
+
+def make(**fields: Any) -> Forest:
+    return random_forest(np.random.default_rng(0), n_trees=12, **fields)
+
+
+def starts(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+FOREST = make(iteration_starts=starts(0, 3, 4, 9, 12))
+MODEL = Model(FOREST)
+X = probing_documents(np.random.default_rng(1), FOREST, 40)
+
+
+@pytest.mark.parametrize(
+    ("asked", "output", "trees"),
+    [
+        ({}, "value", None),
+        ({"raw_score": True}, "raw", None),
+        ({"output_margin": True}, "raw", None),
+        ({"raw_score": True, "output_margin": True}, "raw", None),
+        ({"pred_leaf": True}, "leaf", None),
+        ({"num_iteration": 4}, "value", None),
+        ({"num_iteration": 2}, "value", slice(0, 4)),
+        ({"start_iteration": 1}, "value", slice(3, 12)),
+        ({"start_iteration": 9}, "value", slice(12, 12)),
+        ({"start_iteration": 2, "num_iteration": 1, "raw_score": True}, "raw", slice(4, 9)),
+        ({"iteration_range": (0, 0)}, "value", None),
+        ({"iteration_range": (0, 4)}, "value", None),
+        ({"iteration_range": (1, 3)}, "value", slice(3, 9)),
+        ({"iteration_range": (2, 2)}, "value", slice(4, 4)),
+    ],
+    ids=str,
+)
+def test_what_they_mean(asked: dict[str, Any], output: str, trees: slice | None) -> None:
+    assert output_and_trees(FOREST, "value", None, **asked) == (output, trees)
+    np.testing.assert_array_equal(MODEL.predict(X, **asked), MODEL.predict(X, output, trees=trees))
+
+
+def test_the_same_said_twice_is_no_contradiction() -> None:
+    np.testing.assert_array_equal(MODEL.predict(X, "raw", raw_score=True), MODEL.predict(X, "raw"))
+    np.testing.assert_array_equal(MODEL.predict(X, "leaf", pred_leaf=True), MODEL.predict(X, "leaf"))
+    np.testing.assert_array_equal(MODEL.predict(X, pred_contrib=False, raw_score=False), MODEL.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"output": "leaf", "raw_score": True}, "output='leaf' and raw_score=True contradict"),
+        ({"output": "raw", "pred_leaf": True}, "output='raw' and pred_leaf=True contradict"),
+        ({"raw_score": True, "pred_leaf": True}, "raw_score=True and pred_leaf=True contradict"),
+        ({"output": "class", "output_margin": True}, "output='class' and output_margin=True contradict"),
+        ({"trees": slice(0, 3), "num_iteration": 1}, "three ways"),
+        ({"trees": slice(0, 3), "iteration_range": (0, 1)}, "three ways"),
+        ({"start_iteration": 1, "iteration_range": (0, 1)}, "three ways"),
+        ({"iteration_range": (0, 5)}, r"\(0, 5\) is not within the model's 4 iterations"),
+        ({"iteration_range": (3, 2)}, "not within"),
+        ({"iteration_range": (-1, 2)}, "not within"),
+        ({"iteration_range": 3}, "two whole numbers"),
+        ({"iteration_range": (0, 1, 2)}, "two whole numbers"),
+        ({"iteration_range": (0, 1.5)}, "whole numbers, not 1.5"),
+        ({"num_iteration": "3"}, "num_iteration must hold whole numbers, not '3'"),
+        ({"start_iteration": 0.5}, "start_iteration must hold whole numbers"),
+    ],
+    ids=str,
+)
+def test_contradictions_and_bad_values(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        MODEL.predict(X, **asked)
+
+
+def test_what_is_not_offered() -> None:
+    with pytest.raises(UnsupportedModelError, match="pred_contrib=True is not offered"):
+        MODEL.predict(X, pred_contrib=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'pred_interactions'"):
+        MODEL.predict(X, pred_interactions=True)
+
+
+def test_encoded_documents_take_them_too() -> None:
+    coded = MODEL.encode(X)
+    for asked in ({"raw_score": True, "num_iteration": 2}, {"pred_leaf": True}, {"iteration_range": (1, 3)}):
+        np.testing.assert_array_equal(MODEL.predict(coded, **asked), MODEL.predict(X, **asked))
+
+
+def test_models_on_devices_have_the_same_signature() -> None:
+    here, there = (dict(inspect.signature(kind.predict).parameters) for kind in (Model, DeviceModel))
+    only_here = {"n_threads", "engine", "base_margin", "device"}  # what means nothing on a device, or not yet
+    assert list(there) == [name for name in here if name not in only_here]
+    for name, parameter in there.items():
+        assert (parameter.default, parameter.kind) == (here[name].default, here[name].kind), name
+        if name != "out":  # there an array of the device's
+            assert parameter.annotation == here[name].annotation, name
+
+
+# -- iterations of a forest ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, list(range(13))),
+        ({"n_outputs": 3}, [0, 3, 6, 9, 12]),
+        ({"n_outputs": 3, "vector_leaves": True}, list(range(13))),
+    ],
+    ids=str,
+)
+def test_iterations_by_default(fields: dict[str, Any], expected: list[int]) -> None:
+    assert make(**fields).iteration_starts.tolist() == expected
+
+
+def test_trees_that_do_not_take_turns_are_one_iteration() -> None:
+    class_by_class = np.arange(12, dtype=np.int32) // 4
+    forest = replace(make(n_outputs=3), tree_output=class_by_class, iteration_starts=starts())
+    assert forest.iteration_starts.tolist() == [0, 12]
+
+
+def test_iterations_of_parts() -> None:
+    for trees, expected in (
+        (slice(0, 4), [0, 3, 4]),
+        (slice(3, 12), [0, 1, 6, 9]),
+        (slice(2, 5), [0, 1, 2, 3]),
+        (slice(5, 5), [0]),
+    ):
+        assert FOREST.select(trees).iteration_starts.tolist() == expected
+
+
+@pytest.mark.parametrize("bad", [(0, 3), (1, 12), (0, 5, 3, 12), (0, 13)])
+def test_bad_iterations_are_refused(bad: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="iteration_starts must rise from 0 to 12"):
+        make(iteration_starts=starts(*bad))
+
+
+# -- warm_up -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_documents", [1, 10, 10_000])
+def test_warm_up_leaves_nothing_to_prepare(n_documents: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, many = Model(FOREST), np.resize(X, (n_documents, X.shape[1]))
+    expected = Model(FOREST).predict(many)
+    assert model.warm_up(n_documents=n_documents) is model
+    model.warm_up(n_documents, precision="fast", trees=slice(0, 4))
+    monkeypatch.setattr(Model, "_prepare", None)  # a call that has to prepare anything fails
+    np.testing.assert_array_equal(model.predict(many), expected)
+    assert model.predict(many, precision="fast", trees=slice(0, 4)).shape == (n_documents,)
+    with pytest.raises(TypeError):
+        Model(FOREST).predict(many)
+
+
+def test_warm_up_refuses_no_documents() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        MODEL.warm_up(0)
