@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
-from gpuqs.formats import ubjson
-from gpuqs.formats.fields import get, numbers, parse_json, whole
-from gpuqs.formats.xgboost_trees import canonical_arrays, read_nodes
+from gpuqs.formats.fields import get, no_collection, numbers, parse_json, whole
+from gpuqs.formats.xgboost_trees import condensed, forest_arrays
 
 NAME: Final = "XGBoost JSON or UBJSON"
 
@@ -128,8 +128,9 @@ def _read(data: bytes | memoryview, source: str) -> tuple[Forest, npt.NDArray[np
 def _parse(data: bytes | memoryview) -> Any:
     """JSON or UBJSON to Python objects."""
     if re.match(rb"\{[iUIlL#$]", data):
-        return ubjson.decode(data)
-    return parse_json(data)
+        with no_collection():
+            return ubjson.decode(data, condensed)
+    return parse_json(data, condensed)
 
 
 # -- the whole model ---------------------------------------------------------------------------
@@ -155,13 +156,14 @@ def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
     trees = get(model, "trees", list)
-    nodes = read_nodes(list(trees), n_outputs)
+    n_trees = len(trees)
+    arrays = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
     weight = booster.get("weight_drop", model.get("weight_drop"))
-    weight = np.ones(len(trees), np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
+    weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
     for name, values in (("weight_drop", weight), ("tree_info", output)):
-        if len(values) != len(trees):
-            raise ModelFormatError(f"{len(values)} values for {len(trees)} trees", field=name)
+        if len(values) != n_trees:
+            raise ModelFormatError(f"{len(values)} values for {n_trees} trees", field=name)
     for bad, problem, name in (
         (~np.isfinite(weight), "weight is not finite", "weight_drop"),
         ((output < 0) | (output >= n_outputs), f"output is not in [0, {n_outputs})", "tree_info"),
@@ -173,7 +175,7 @@ def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
         raise ModelFormatError("is not an array of texts", field="feature_names")
     forest = Forest(
         n_features=n_features,
-        **canonical_arrays(nodes, n_features),
+        **arrays,
         sum_dtype="float32",
         input_dtype="float32",
         integer_dtype="float32",
