@@ -21,8 +21,18 @@ __all__ = ["Model", "errors", "from_model", "load"]
 __version__ = "0.1.0"
 
 
-def load(path: str | os.PathLike[str] | bytes) -> Model:
+def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False) -> Model:
     """Load a model from a file (or from the file's bytes); the format is found by content.
+
+    Parameters
+    ----------
+    path : str, os.PathLike or bytes
+    mmap : bool
+        For files that `Model.save` wrote: leave the leaf values in the file, mapped into memory, so that they are
+        read when they are needed and shared with other processes. Such a file should be replaced (as `Model.save`
+        does), not changed in place: one that is rewritten gives other scores, though no other leaves and no access
+        to memory outside the model; one that is cut short ends the process (SIGBUS) if that happens before the
+        leaf values were read. By default all is read into memory of this process, and the file may change freely.
 
     Raises
     ------
@@ -31,7 +41,7 @@ def load(path: str | os.PathLike[str] | bytes) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return _model(path)
+    return _model(path, mmap=mmap)
 
 
 def from_model(model: Any) -> Model:
@@ -55,11 +65,11 @@ def from_model(model: Any) -> Model:
     return _model(model)
 
 
-def _model(source: Any) -> Model:
+def _model(source: Any, *, mmap: bool = False) -> Model:
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 
-    model = Model(read_model(source))
+    model = Model(read_model(source, mmap=mmap))
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
         warnings.warn(

@@ -380,7 +380,7 @@ class Model:
             return self._on_devices[there]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment, by mapping it into memory.
+        """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment.
 
         The file is checksummed, holds arrays and no code, and is replaced as a whole or not at all.
         """

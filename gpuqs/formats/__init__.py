@@ -43,7 +43,7 @@ def readers() -> Iterator[ModuleType]:
         yield import_module(f"{__name__}.{name}")
 
 
-def read_model(model: Any) -> Forest:
+def read_model(model: Any, *, mmap: bool = False) -> Forest:
     """Read a model, whatever it is.
 
     Parameters
@@ -51,6 +51,8 @@ def read_model(model: Any) -> Forest:
     model : str, os.PathLike, bytes, bytearray, memoryview or a live model
         A path; the text of a model (a str with a line break in it, or that begins with "{"); the
         bytes of a model; or a live model of a library that is read (see `table`), or a Forest.
+    mmap : bool
+        Leave leaf values in the file, which must be in gpuqs's own format; see `gpuqs.load`.
 
     Returns
     -------
@@ -65,6 +67,11 @@ def read_model(model: Any) -> Forest:
     OSError
         The file cannot be read (``FileNotFoundError`` and its kin).
     """
+    if mmap:
+        if not isinstance(model, (str, os.PathLike)):
+            raise ModelFormatError("mmap=True maps a file; pass its path", source=f"{type(model).__name__} object")
+        with open(model, "rb") as file:
+            return native.read_mapped(file, str(model))
     if isinstance(model, str) and ("\n" in model or model.startswith("{")):
         return _read_bytes(model.encode(errors="replace"), "model text")
     if isinstance(model, (str, os.PathLike)):
@@ -82,10 +89,7 @@ def read_model(model: Any) -> Forest:
 
 
 def _read_file(path: Path) -> Forest:
-    with path.open("rb") as file:
-        if native.recognises(file.peek(len(native.MAGIC))):
-            return native.read(native.mapped(file), str(path))
-        return _read_bytes(file.read(), str(path))
+    return _read_bytes(path.read_bytes(), str(path))
 
 
 def _read_bytes(data: bytes, source: str) -> Forest:

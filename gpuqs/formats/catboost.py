@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,9 @@ from gpuqs.forest import Forest
 from gpuqs.formats.catboost_trees import (
     FLOAT,
     ONE_HOT,
+    Condenser,
     Tests,
+    Tree,
     border,
     forest_arrays,
     nested_trees,
@@ -105,7 +108,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
                 '    model = catboost.CatBoost().load_model("model.cbm")\n'
                 '    model.save_model("model.json", format="json")'
             )
-        return _forest(parse_json(data))
+        return _forest(parse_json(data, Condenser()))
 
 
 def from_object(obj: Any) -> Forest | None:
@@ -177,10 +180,8 @@ def _forest(document: Any) -> Forest:
     trees = get(document, "oblivious_trees" if symmetric else "trees", list)
     scale, bias = _scale_and_bias(document, trees)
     read_trees = symmetric_trees if symmetric else nested_trees
-    parts = read_trees(trees, tests, len(bias))
-    for number, part in enumerate(parts):
-        if abs(scale) > 1 and np.abs(part.value).max() > np.finfo(np.float64).max / abs(scale):
-            raise ModelFormatError("leaf values times the scale are not finite", tree=number, field="scale_and_bias")
+    n_trees = len(trees)
+    parts = _scalable(read_trees(trees, tests, len(bias)), scale)
     if loss == "RMSEWithUncertainty" and len(bias) != 2:
         raise ModelFormatError(f"{len(bias)} outputs, but {loss} has 2", field="scale_and_bias")
     return Forest(
@@ -189,7 +190,7 @@ def _forest(document: Any) -> Forest:
         input_dtype="float32",
         integer_dtype="float32",
         n_outputs=len(bias),
-        tree_weight=np.full(len(parts), scale),
+        tree_weight=np.full(n_trees, scale),
         base_score=bias,
         base_first=False,
         link=_LINKS.get(loss, "identity"),
@@ -199,6 +200,14 @@ def _forest(document: Any) -> Forest:
         source=_version(info),
         objective=loss,
     )
+
+
+def _scalable(trees: Iterator[Tree], scale: float) -> Iterator[Tree]:
+    """The trees, whose leaf values must stay finite times the scale."""
+    for number, tree in enumerate(trees):
+        if abs(scale) > 1 and np.abs(tree.value).max() > np.finfo(np.float64).max / abs(scale):
+            raise ModelFormatError("leaf values times the scale are not finite", tree=number, field="scale_and_bias")
+        yield tree
 
 
 def _loss(info: dict[str, Any]) -> str:

@@ -3,12 +3,14 @@
 A symmetric tree is one list of tests, the lowest bit of the leaf index first: it becomes a
 complete binary tree with the test of the highest bit at its root, so that its leaves stand from
 left to right in index order. The tests of a forest repeat, so each is read once and then named
-by its number.
+by its number; and `Condenser` makes the objects of trees small as soon as they are parsed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.growing import GrowingArray, offsets
 
 FLOAT: Final = "FloatFeature"
 ONE_HOT: Final = "OneHotFeature"
@@ -33,6 +36,45 @@ _WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 
 #: A test as the file names it: kind, feature_index among its kind, border or hash.
 Key = tuple[str, int, float]
+
+
+@dataclass
+class Split:
+    """A split of the file, one object for all that are alike; ``number`` is its test's, once that is known."""
+
+    __slots__ = ("fields", "number")
+    fields: dict[str, Any]
+    number: int | None
+
+
+class Condenser:
+    """Makes the objects of a model's trees small: called with every object of the file when it is parsed.
+
+    Splits become `Split`, inner nodes tuples (split, left, right), leaves tuples (value,), and leaf values arrays.
+    What is not as it should be stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self._splits: dict[Any, Split] = {}
+
+    def __call__(self, obj: dict[str, Any]) -> Any:
+        if "split_type" in obj:
+            return self._split(obj)
+        if "split" in obj and "left" in obj and "right" in obj:
+            return obj["split"], obj["left"], obj["right"]
+        if "weight" in obj and "value" in obj:
+            return (obj["value"],)
+        if "leaf_values" in obj:
+            obj.pop("leaf_weights", None)
+            with suppress(ModelFormatError):  # said again when the tree's number is known
+                obj["leaf_values"] = numbers(obj["leaf_values"], "leaf_values", np.float64)
+        return obj
+
+    def _split(self, obj: dict[str, Any]) -> Any:
+        try:  # 1, 1.0 and True are equal, and not alike
+            return self._splits.setdefault((*obj.items(), *map(type, obj.values())), Split(obj, None))
+        except TypeError:  # holds an object or array
+            return obj
 
 
 @dataclass
@@ -67,6 +109,13 @@ class Tests:
 
     def test(self, split: Any, tree: int) -> int:
         """Number of the test that a split of the file names."""
+        if not isinstance(split, Split):
+            return self._read(split, tree)
+        if split.number is None:
+            split.number = self._read(split.fields, tree)
+        return split.number
+
+    def _read(self, split: Any, tree: int) -> int:
         kind = get(split, "split_type", str, tree=tree)
         if kind == FLOAT:
             index = whole(split, "float_feature_index", 0, _INT32_MAX, tree=tree)
@@ -140,18 +189,18 @@ class Tests:
             of[column] = self._categories(index)[0]
         return tuple(of) if self.columns else ()
 
-    def node_arrays(self, test: npt.NDArray[np.int64]) -> dict[str, np.ndarray]:
+    def node_arrays(self, test: npt.NDArray[np.int32]) -> dict[str, np.ndarray]:
         """The arrays of a `Forest` over nodes, given each node's test."""
         size = np.array([len(words) for words in self._words], np.int64)
-        offsets = np.concatenate([[0], np.cumsum(size[test])]).astype(np.int64)
-        if offsets[-1] > _MAX_CATEGORY_WORDS:
-            raise ModelFormatError(f"category sets take {offsets[-1] >> 18} MiB", field="categorical_features")
-        sets = [self._words[t] for t in test[size[test] > 0]] if offsets[-1] else []
+        starts = offsets(size[test])
+        if starts[-1] > _MAX_CATEGORY_WORDS:
+            raise ModelFormatError(f"category sets take {starts[-1] >> 18} MiB", field="categorical_features")
+        sets = [self._words[t] for t in test[size[test] > 0]] if starts[-1] else []
         return {
             "feature": np.array(self._feature, np.int32)[test],
             "threshold": np.array(self._threshold, np.float64)[test],
             "routing": np.array(self._routing, np.uint8)[test],
-            "category_offsets": offsets,
+            "category_offsets": starts,
             "category_words": np.concatenate([np.zeros(0, np.uint32), *sets]),
         }
 
@@ -176,11 +225,10 @@ class Tree:
     value: npt.NDArray[np.float64]
 
 
-def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> list[Tree]:
+def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[Tree]:
     """The file's ``oblivious_trees``, as complete binary trees; leaf i is CatBoost's leaf i."""
     shapes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    out = []
-    for number, tree in enumerate(trees):
+    for number, tree in _taken_out(trees):
         splits = get(tree, "splits", list, tree=number)
         if len(splits) > _MAX_DEPTH:
             raise ModelFormatError(f"tree is deeper than {_MAX_DEPTH}", tree=number, field="splits")
@@ -192,8 +240,7 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> list[Tree
         if len(splits) not in shapes:
             shapes[len(splits)] = _complete(len(splits))
         level, left, right = shapes[len(splits)]
-        out.append(Tree(test[level], left, right, value.reshape(-1, n_outputs)))
-    return out
+        yield Tree(test[level], left, right, value.reshape(-1, n_outputs))
 
 
 def _complete(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -204,9 +251,17 @@ def _complete(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return level, *(np.where(child < n_nodes, child, ~(child - n_nodes)) for child in (left, left + 1))
 
 
-def nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> list[Tree]:
+def nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[Tree]:
     """The file's ``trees``: nodes numbered parents first, left before right; leaves from left to right."""
-    return [_nested(tree, number, tests, n_outputs) for number, tree in enumerate(trees)]
+    for number, tree in _taken_out(trees):
+        yield _nested(tree, number, tests, n_outputs)
+
+
+def _taken_out(trees: list[Any]) -> Iterator[tuple[int, Any]]:
+    """Number and object of each tree, which leaves the list: its memory is free when it has been read."""
+    for number in range(len(trees)):
+        tree, trees[number] = trees[number], None
+        yield number, tree
 
 
 def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
@@ -217,14 +272,19 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
     while stack:
         item, parent, side = stack.pop()
         if isinstance(item, dict) and "split" in item:
+            item = (item["split"], *(get(item, key, object, tree=number) for key in ("left", "right")))
+        if isinstance(item, tuple) and len(item) == 3:
             place = len(test)
-            test.append(tests.test(item["split"], number))
+            test.append(tests.test(item[0], number))
             child[0].append(0)
             child[1].append(0)
-            stack += [(get(item, key, dict, tree=number), place, s) for s, key in ((1, "right"), (0, "left"))]
+            for kid, key, s in ((item[2], "right", 1), (item[1], "left", 0)):
+                if not isinstance(kid, (dict, tuple)):
+                    raise ModelFormatError("is not an object", tree=number, field=key)
+                stack.append((kid, place, s))
         else:
             place = ~(len(values) // n_outputs)
-            value = get(item, "value", object, tree=number)
+            value = item[0] if isinstance(item, tuple) else get(item, "value", object, tree=number)
             value = value if isinstance(value, list) else [value]
             if len(value) != n_outputs:
                 problem = f"leaf {~place}: {len(value)} values for {n_outputs} outputs"
@@ -237,17 +297,22 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
     return Tree(np.array(test, np.int64), left, right, value)
 
 
-def forest_arrays(trees: list[Tree], tests: Tests, n_outputs: int) -> dict[str, np.ndarray]:
+def forest_arrays(trees: Iterable[Tree], tests: Tests, n_outputs: int) -> dict[str, np.ndarray]:
     """The arrays of a `Forest` over nodes and leaves."""
-
-    def joined(name: str) -> np.ndarray:
-        return np.concatenate([np.zeros(0, np.int64), *(getattr(tree, name) for tree in trees)])
-
+    test, left, right = (GrowingArray(np.int32) for _ in range(3))
+    value, n_nodes, n_leaves = GrowingArray(np.float64), GrowingArray(np.int64), GrowingArray(np.int64)
+    for tree in trees:
+        test.extend(tree.test)
+        left.extend(tree.left)
+        right.extend(tree.right)
+        value.extend(tree.value)
+        n_nodes.extend([len(tree.test)])
+        n_leaves.extend([len(tree.value)])
     return {
-        "node_offsets": np.cumsum([0, *(len(tree.test) for tree in trees)], dtype=np.int64),
-        "leaf_offsets": np.cumsum([0, *(len(tree.value) for tree in trees)], dtype=np.int64),
-        **tests.node_arrays(joined("test")),
-        "left": joined("left").astype(np.int32),
-        "right": joined("right").astype(np.int32),
-        "leaf_value": np.concatenate([np.zeros((0, n_outputs)), *(tree.value for tree in trees)]),
+        "node_offsets": offsets(n_nodes.array()),
+        "leaf_offsets": offsets(n_leaves.array()),
+        **tests.node_arrays(test.array()),
+        "left": left.array(),
+        "right": right.array(),
+        "leaf_value": value.array().reshape(-1, n_outputs),
     }

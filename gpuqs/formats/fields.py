@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -15,17 +18,44 @@ _REQUIRED: Final = object()
 _KINDS: Final = {dict: "an object", list: "an array", str: "a text"}
 
 
-def parse_json(data: bytes | memoryview | str) -> Any:
-    """JSON text (UTF-8) to Python objects; no key may appear twice in one object."""
+def parse_json(
+    data: bytes | memoryview | str, condensed: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    """JSON text (UTF-8) to Python objects; no key may appear twice in one object.
+
+    Parameters
+    ----------
+    data : bytes, memoryview or str
+    condensed : callable, optional
+        Given every object as soon as it is read, gives what is kept of it: so that a model's trees need not
+        be held as objects until all are read.
+    """
+
+    def closed(pairs: list[tuple[str, Any]]) -> Any:
+        return condensed(_distinct(pairs))
+
     try:
         text = data if isinstance(data, str) else str(memoryview(data), "utf-8")
-        return json.loads(text, object_pairs_hook=_distinct)
+        with no_collection():
+            return json.loads(text, object_pairs_hook=_distinct if condensed is None else closed)
     except RecursionError:
         raise ModelFormatError("JSON is nested too deep") from None
     except ModelFormatError:
         raise
     except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
         raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Let Python make many objects without looking for cycles among them, of which a parser makes none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -80,5 +110,7 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
             raise ModelFormatError(f"is not an array of {kind}", tree=tree, field=field) from None
     else:
         raise ModelFormatError("is not an array", tree=tree, field=field)
+    if dtype.kind == "i":
+        return value.astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         return value.astype(dtype)

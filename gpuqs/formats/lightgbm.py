@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,8 @@ from gpuqs.forest import (
     ZERO_THRESHOLD,
     Forest,
 )
-from gpuqs.formats.lightgbm_text import count, fields_of, joined, n_words, numbers, squeezed
+from gpuqs.formats.growing import GrowingArray, offsets
+from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, squeezed
 from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
@@ -124,7 +125,7 @@ def _read(data: bytes) -> Forest:
     trees = _Trees()
     if first != -1:
         trees.read(data, first, end)
-    header.check_tree_sizes(trees.starts)
+    header.check_tree_sizes(trees.starts.array())
     return trees.forest(header)
 
 
@@ -172,7 +173,7 @@ class _Header:
                 return tuple(found.get(i) for i in range(self.n_features))
         return ()
 
-    def check_tree_sizes(self, starts: list[int]) -> None:
+    def check_tree_sizes(self, starts: npt.NDArray[np.int64]) -> None:
         """Refuse files whose trees are not where the line tree_sizes (absent before 2.1) says."""
         text = self.fields.get(b"tree_sizes")
         if text is None:
@@ -199,20 +200,22 @@ class _Header:
         return count(self.fields, name, lowest, highest, None)
 
 
-@dataclass
 class _Trees:
     """What the trees' text holds, tree by tree."""
 
-    starts: list[int] = field(default_factory=list)
-    n_leaves: list[int] = field(default_factory=list)
-    feature: list[np.ndarray] = field(default_factory=list)
-    threshold: list[np.ndarray] = field(default_factory=list)
-    decision: list[np.ndarray] = field(default_factory=list)
-    left: list[np.ndarray] = field(default_factory=list)
-    right: list[np.ndarray] = field(default_factory=list)
-    leaf_value: list[np.ndarray] = field(default_factory=list)
-    #: Trees with category sets: the sets' boundaries among the tree's words, and the words.
-    sets: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.starts = GrowingArray(np.int64)
+        self.n_leaves = GrowingArray(np.int64)
+        int32 = -_INT32_MAX, _INT32_MAX, "is outside int32"
+        largest = _LARGEST_DECISION_TYPE
+        self.feature = FieldNumbers("split_feature", np.int32, *int32)
+        self.threshold = FieldNumbers("threshold", np.float64)
+        self.decision = FieldNumbers("decision_type", np.uint8, 0, largest, f"is not in [0, {largest}]")
+        self.left = FieldNumbers("left_child", np.int32, *int32)
+        self.right = FieldNumbers("right_child", np.int32, *int32)
+        self.leaf_value = FieldNumbers("leaf_value", np.float64)
+        #: Trees with category sets: the sets' boundaries among the tree's words, and the words.
+        self.sets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def read(self, data: bytes, first: int, end: int) -> None:
         """Read every tree of ``data[first:end]``."""
@@ -220,7 +223,7 @@ class _Trees:
         while at != -1:
             following = data.find(b"\nTree=", at + 1, end)
             text = data[at + 1 : following if following != -1 else end]
-            self.starts.append(at)
+            self.starts.extend([at])
             self._read_tree(fields_of(text, len(self.n_leaves)))
             at = following
 
@@ -250,30 +253,22 @@ class _Trees:
         n_sets = count(fields, "num_cat", 0, n_leaves - 1, tree)
         n_nodes = n_leaves - 1
 
-        def array(name: str, length: int, dtype: npt.DTypeLike) -> np.ndarray:
-            text = fields.get(name.encode())
-            if text is None and length:
-                raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
-            return numbers(text or b"", length, dtype, name, tree)
-
-        self.leaf_value.append(array("leaf_value", n_leaves, np.float64))
-        self.feature.append(array("split_feature", n_nodes, np.int64))
-        self.threshold.append(array("threshold", n_nodes, np.float64))
-        self.left.append(array("left_child", n_nodes, np.int64))
-        self.right.append(array("right_child", n_nodes, np.int64))
-        if b"decision_type" in fields:
-            self.decision.append(array("decision_type", n_nodes, np.int64))
-        else:  # as in LightGBM
-            self.decision.append(np.zeros(n_nodes, np.int64))
+        self.leaf_value.add(needed(fields, "leaf_value", tree), n_leaves)
+        for values in (self.feature, self.threshold, self.left, self.right):
+            # Trees of one leaf may lack what they have none of.
+            values.add(needed(fields, values.name, tree) if n_nodes else b"", n_nodes)
+        if n_nodes and b"decision_type" not in fields:
+            fields[b"decision_type"] = b"0 " * n_nodes  # as in LightGBM
+        self.decision.add(fields.get(b"decision_type", b""), n_nodes)
         if n_sets:
-            boundaries = array("cat_boundaries", n_sets + 1, np.int64)
+            boundaries = numbers(needed(fields, "cat_boundaries", tree), n_sets + 1, np.int64, "cat_boundaries", tree)
             if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
                 raise ModelFormatError("does not rise from 0", tree=tree, field="cat_boundaries")
-            words = array("cat_threshold", int(boundaries[-1]), np.int64)
+            words = numbers(needed(fields, "cat_threshold", tree), int(boundaries[-1]), np.int64, "cat_threshold", tree)
             if ((words < 0) | (words >= 1 << 32)).any():
                 raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
             self.sets[tree] = boundaries, words.astype(np.uint32)
-        self.n_leaves.append(n_leaves)
+        self.n_leaves.extend([n_leaves])
 
     def forest(self, header: _Header) -> Forest:
         """The trees as a Forest; LightGBM's tests become ``x <= threshold`` and routing bits."""
@@ -284,44 +279,28 @@ class _Trees:
                 "anew",
                 field="num_tree_per_iteration",
             )
-        leaf_offsets = np.concatenate([[0], np.cumsum(self.n_leaves, dtype=np.int64)]).astype(np.int64)
+        leaf_offsets = offsets(self.n_leaves.array())
         node_offsets = leaf_offsets - np.arange(n_trees + 1)
-        ints = {
-            name: self._int32(values, name, node_offsets)
-            for name, values in (
-                ("split_feature", self.feature),
-                ("left_child", self.left),
-                ("right_child", self.right),
-                ("decision_type", self.decision),
-            )
-        }
-        decision = ints.pop("decision_type")
-        self._refuse_nodes(
-            (decision < 0) | (decision > _LARGEST_DECISION_TYPE),
-            f"is not in [0, {_LARGEST_DECISION_TYPE}]",
-            "decision_type",
-            node_offsets,
-        )
-        threshold = joined(self.threshold, np.float64)
+        decision, threshold = self.decision.array(), self.threshold.array()
         categorical = (decision & _CATEGORICAL_BIT) != 0
         category_offsets, category_words = self._categories(categorical, threshold, node_offsets)
 
         missing = decision >> _MISSING_SHIFT
         # Without a missing type, LightGBM reads NaN as 0.
         nan_left = np.where(missing == _MISSING_NONE, threshold >= 0.0, (decision & _DEFAULT_LEFT_BIT) != 0)
-        routing = np.where(nan_left, NAN_LEFT, 0) | np.where(missing == _MISSING_ZERO, ZERO_MISSING, 0)
+        routing = (nan_left * np.uint8(NAN_LEFT)) | ((missing == _MISSING_ZERO) * np.uint8(ZERO_MISSING))
         routing[categorical] = CATEGORICAL | NEGATIVE_FRACTION_IS_ZERO  # NaN goes right
         threshold[categorical] = 0.0
         return Forest(
             n_features=header.n_features,
             node_offsets=node_offsets,
             leaf_offsets=leaf_offsets,
-            feature=ints["split_feature"],
+            feature=self.feature.array(),
             threshold=_with_near_zero_as_zero(threshold),
-            left=ints["left_child"],
-            right=ints["right_child"],
-            routing=routing.astype(np.uint8),
-            leaf_value=joined(self.leaf_value, np.float64)[:, None],
+            left=self.left.array(),
+            right=self.right.array(),
+            routing=routing,
+            leaf_value=self.leaf_value.array()[:, None],
             sum_dtype="float64",
             input_dtype="float64",
             integer_dtype="float32",
@@ -361,19 +340,7 @@ class _Trees:
             ends = np.cumsum(sizes[nodes])
             first = np.repeat(boundaries[order] - (ends - sizes[nodes]), sizes[nodes])
             words.append(tree_words[first + np.arange(len(first))])
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), joined(words, np.uint32)
-
-    def _int32(self, values: list[np.ndarray], name: str, offsets: np.ndarray) -> npt.NDArray[np.int32]:
-        all_values = joined(values, np.int64)
-        self._refuse_nodes((all_values > _INT32_MAX) | (all_values < -_INT32_MAX), "is outside int32", name, offsets)
-        return all_values.astype(np.int32)
-
-    @staticmethod
-    def _refuse_nodes(bad: np.ndarray, problem: str, name: str, offsets: np.ndarray) -> None:
-        if bad.any():
-            node = int(np.flatnonzero(bad)[0])
-            tree = int(np.searchsorted(offsets, node, "right")) - 1
-            raise ModelFormatError(f"node {node - offsets[tree]}: {problem}", tree=tree, field=name)
+        return offsets(sizes), np.concatenate([np.zeros(0, np.uint32), *words])
 
 
 def _with_near_zero_as_zero(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

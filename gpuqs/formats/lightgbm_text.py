@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.formats.growing import GrowingArray, offsets
 
 #: More lines than any header or tree has; a file may not make us hold millions of them.
 _MAX_LINES: Final = 1000
 _TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
+#: Text of a field that is kept until it is parsed at one go, many small trees together.
+_BLOCK_BYTES: Final = 1 << 16
 
 
 def fields_of(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
@@ -21,11 +24,15 @@ def fields_of(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
     return dict(line.partition(b"=")[::2] for line in text.split(b"\n"))
 
 
-def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
+def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
     text = fields.get(name.encode())
     if text is None:
         raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
-    text = text.strip()
+    return text
+
+
+def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
+    text = needed(fields, name, tree).strip()
     # The length keeps int() fast, whatever the file says.
     if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):
         shown = text[:20].decode(errors="replace")
@@ -37,10 +44,82 @@ def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree
 
 def numbers(text: bytes, count: int, dtype: npt.DTypeLike, name: str, tree: int | None) -> np.ndarray:
     """Exactly ``count`` numbers, separated by spaces; every float64 as it was written."""
-    if n_words(text) != count:
+    return _parsed(_words(text, count, name, tree), count, dtype, name, tree)
+
+
+class FieldNumbers:
+    """The numbers that one field holds in all trees, parsed many trees at a time.
+
+    Parameters
+    ----------
+    name : str
+    dtype : dtype-like
+        What is kept; the text is read as float64 or int64.
+    low, high : int
+        Bounds of whole numbers.
+    problem : str
+        What to say of those outside.
+    """
+
+    def __init__(self, name: str, dtype: npt.DTypeLike, low: int = 0, high: int = 0, problem: str = "") -> None:
+        self.name = name
+        self._values = GrowingArray(dtype)
+        self._read_as = np.dtype(np.float64 if self._values.dtype.kind == "f" else np.int64)
+        self._bounds = low, high, problem
+        self._texts: list[bytes] = []
+        self._counts: list[int] = []
+        self._first_tree = 0
+        self._n_bytes = 0
+
+    def add(self, text: bytes, count: int) -> None:
+        """Add the field of the next tree, which must hold ``count`` numbers."""
+        text = _words(text, count, self.name, self._first_tree + len(self._counts))
+        self._texts.append(text)
+        self._counts.append(count)
+        self._n_bytes += len(text)
+        if self._n_bytes > _BLOCK_BYTES:
+            self._parse()
+
+    def array(self) -> np.ndarray:
+        """The numbers of all trees."""
+        self._parse()
+        return self._values.array()
+
+    def _parse(self) -> None:
+        total = sum(self._counts)
+        text = b" ".join(text for text in self._texts if text)
+        try:
+            values = _parsed(text, total, self._read_as, self.name, None)
+        except ModelFormatError:  # of which tree?
+            for tree, (text, count) in enumerate(zip(self._texts, self._counts, strict=True), self._first_tree):
+                _parsed(text, count, self._read_as, self.name, tree)
+            raise
+        if self._read_as.kind == "i":
+            self._check_bounds(values)
+        self._values.extend(values)
+        self._first_tree += len(self._counts)
+        self._texts, self._counts, self._n_bytes = [], [], 0
+
+    def _check_bounds(self, values: npt.NDArray[np.int64]) -> None:
+        low, high, problem = self._bounds
+        if len(values) and not low <= values.min() <= values.max() <= high:
+            node = int(np.argmax((values < low) | (values > high)))
+            starts = offsets(self._counts)
+            tree = int(np.searchsorted(starts, node, "right")) - 1
+            problem = f"node {node - starts[tree]}: {problem}"
+            raise ModelFormatError(problem, tree=self._first_tree + tree, field=self.name)
+
+
+def _words(text: bytes, count: int, name: str, tree: int | None) -> bytes:
+    """``text`` as exactly ``count`` words with one space between them."""
+    if n_words(text) != count or b"  " in text or text[:1] == b" " or text[-1:] == b" ":
         text = squeezed(text)
-    if n_words(text) != count:
-        raise ModelFormatError(f"holds {n_words(text)} values, not {count}", tree=tree, field=name)
+        if n_words(text) != count:
+            raise ModelFormatError(f"holds {n_words(text)} values, not {count}", tree=tree, field=name)
+    return text
+
+
+def _parsed(text: bytes, count: int, dtype: npt.DTypeLike, name: str, tree: int | None) -> np.ndarray:
     if count == 0:
         return np.zeros(0, dtype)
     try:
@@ -64,7 +143,3 @@ def squeezed(text: bytes) -> bytes:
 def n_words(text: bytes) -> int:
     """Number of words of text with one space between them."""
     return text.count(b" ") + 1 if text else 0
-
-
-def joined(parts: list[np.ndarray], dtype: npt.DTypeLike) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype), *parts])

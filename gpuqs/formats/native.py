@@ -1,4 +1,4 @@
-"""gpuqs's own format: the arrays of a `Forest` as they lie in memory, to be mapped and used in place.
+"""gpuqs's own format: the arrays of a `Forest` as they lie in memory, to be used in place.
 
 A file is, all little-endian::
 
@@ -23,7 +23,6 @@ import os
 import secrets
 import shutil
 import struct
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -98,6 +97,9 @@ _FIELDS: Final = {
     "source": str,
     "objective": str,
 }
+#: What stays in a mapped file. All else says, sooner or later, which memory engines read and write:
+#: thresholds too, whose order makes ranks.
+_MAPPED: Final = ("leaf_value",)
 _KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
 _INT32_MAX: Final = 2**31 - 1
 
@@ -110,14 +112,6 @@ def recognises(head: bytes) -> bool:
 def from_object(obj: Any) -> Forest | None:
     """A `Forest` as it is; None for anything else."""
     return obj if isinstance(obj, Forest) else None
-
-
-def mapped(file: BufferedReader) -> mmap.mmap | bytes:
-    """The bytes of an open file, mapped where it can be (pipes cannot), else read."""
-    try:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):
-        return file.read()
 
 
 # -- writing ------------------------------------------------------------------------------
@@ -202,13 +196,13 @@ def _aligned(size: int) -> int:
 # -- reading ------------------------------------------------------------------------------
 
 
-def read(data: bytes | memoryview | mmap.mmap, source: str) -> Forest:
+def read(data: bytes | memoryview, source: str) -> Forest:
     """Read gpuqs's own format; the Forest's arrays are views of ``data`` (on little-endian machines).
 
     Parameters
     ----------
-    data : bytes, memoryview or mmap.mmap
-        A file that stays mapped must not be changed in place, only replaced, as `write` does.
+    data : bytes or memoryview
+        Memory that nobody changes.
     source : str
         What error messages call the model: its file.
 
@@ -217,15 +211,42 @@ def read(data: bytes | memoryview | mmap.mmap, source: str) -> Forest:
     ModelFormatError
         The file is truncated, damaged, or of a newer version. Names the source and the field.
     """
+    return _named(memoryview(data), source, tuple(_ARRAYS))
+
+
+def read_mapped(file: BufferedReader, source: str) -> Forest:
+    """Read gpuqs's own format and leave the leaf values in the file, mapped into memory.
+
+    What is copied is validated as a copy: a file that changes meanwhile, or later, gives other scores at most.
+
+    Raises
+    ------
+    ModelFormatError
+        As `read`; or what is open is no file that can be mapped (a pipe, an empty file).
+    """
     try:
-        return _read(memoryview(data))
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        raise ModelFormatError("cannot be mapped into memory; load it without mmap=True", source=source) from None
+    if not recognises(data[: len(MAGIC)]):
+        raise ModelFormatError(
+            "is not in gpuqs's own format, the only one that can be mapped; load it without mmap=True, or save the "
+            "model with Model.save and load that file",
+            source=source,
+        )
+    return _named(memoryview(data), source, _MAPPED)
+
+
+def _named(data: memoryview, source: str, in_place: tuple[str, ...]) -> Forest:
+    try:
+        return _read(data, in_place)
     except ModelFormatError as error:
         raise error.at(source) from None
     except (ValueError, TypeError) as error:  # what a Forest says of fields that do not fit together
         raise ModelFormatError(f"is damaged: {error}", source=source) from None
 
 
-def _read(data: memoryview) -> Forest:
+def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
     if len(data) < _PREAMBLE.size:
         raise ModelFormatError("the file is cut short; save or copy the model anew")
     magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(data)
@@ -248,7 +269,7 @@ def _read(data: memoryview) -> Forest:
     if header_end > size:
         raise ModelFormatError("the header is longer than the file")
     header = parse_json(data[_PREAMBLE.size : header_end])
-    arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict))
+    arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict), in_place)
     fields = get(header, "fields", dict)
     values = {
         name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
@@ -265,8 +286,8 @@ def _read(data: memoryview) -> Forest:
     return forest
 
 
-def _arrays(data: memoryview, table: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Views of the arrays, none of which lies over another."""
+def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The arrays, none of which lies over another: views of ``data`` where ``in_place`` names them, else copies."""
     arrays, places = {}, []
     for name, (dtype, n_dimensions) in _ARRAYS.items():
         if name in _NEWER and name not in table:
@@ -285,7 +306,8 @@ def _arrays(data: memoryview, table: dict[str, Any]) -> dict[str, np.ndarray]:
             values = np.frombuffer(data, dtype, prod(shape), offset).reshape(shape)
         else:
             values = np.zeros(shape, dtype)
-        arrays[name] = values if sys.byteorder == "little" else values.astype(values.dtype.newbyteorder("="))
+        native = values.dtype.newbyteorder("=")
+        arrays[name] = values.astype(native, copy=name not in in_place)
     for (_, stop, before), (start, _, name) in pairwise(sorted(places)):
         if start < stop:
             raise ModelFormatError(f"lies over {before!r}", field=name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError
-from gpuqs.formats.comparisons import MAX_WORDS, canonical_tests
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.formats.comparisons import CanonicalTests, canonical_tests
 from gpuqs.formats.sklearn_trees import NodeTable
 
 _OPERATOR_OF_MODE: Final = {
@@ -254,39 +255,43 @@ class Nodes:
         values[weights.node, weights.output] = weights.value
         return values, np.zeros(len(of_tree), np.int32)
 
-    def tables(self, values: npt.NDArray[np.float64]) -> list[NodeTable]:
+    def table(self, values: npt.NDArray[np.float64]) -> NodeTable:
         """The trees, with the values of their nodes."""
-        tables, n_words = [], 0
-        operator = np.array([_OPERATOR_OF_MODE.get(mode, "<=") for mode in self._modes])
+        nodes = np.flatnonzero(self._kept)
+        starts = np.searchsorted(nodes, self.offsets)
+        leaf = self.leaf[nodes]
+        place = np.cumsum(self._kept) - 1 - starts[self.tree]  # among the kept nodes of its tree
+        try:
+            tests = self._tests(nodes, 0)
+        except (ModelFormatError, UnsupportedModelError):  # of which tree?
+            for tree, (start, stop) in enumerate(pairwise(starts.tolist())):
+                self._tests(nodes[start:stop], tree)
+            raise
+        true, false = (place[np.where(leaf, 0, child[nodes])] for child in (self._true, self._false))
+        return NodeTable(
+            leaf=leaf,
+            left=np.where(tests.swap, false, true),
+            right=np.where(tests.swap, true, false),
+            feature=self._feature[nodes],
+            threshold=tests.threshold,
+            routing=tests.routing,
+            value=values[nodes],
+            sets=tests.sets,
+            starts=starts,
+        )
+
+    def _tests(self, nodes: npt.NDArray[np.int64], tree: int) -> CanonicalTests:
+        """What these nodes test; ``tree`` is for error messages."""
+        names = [*_OPERATOR_OF_MODE, "LEAF"]
+        operators = np.array([*_OPERATOR_OF_MODE.values(), "<="])
+        order = np.argsort(names)
+        operator = operators[order[np.searchsorted(names, self._modes[nodes], sorter=order)]]
+        value = np.where(self.leaf[nodes], self._value.dtype.type(0), self._value[nodes])
         # What is NaN is unlike any number, whatever the attribute says.
-        missing = self._missing | (operator == "!=")
-        has_more = np.zeros(len(self.leaf), bool)
-        has_more[list(self._also_equal)] = True
-        for tree, (start, stop) in enumerate(zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)):
-            nodes = start + np.flatnonzero(self._kept[start:stop])
-            place = np.cumsum(self._kept[start:stop]) - 1
-            leaf = self.leaf[nodes]
-            value = np.where(leaf, self._value.dtype.type(0), self._value[nodes])
-            heads = np.flatnonzero(has_more[nodes]).tolist()
-            more = {head: self._also_equal[int(nodes[head])] for head in heads}
-            tests = canonical_tests(operator[nodes], value, missing[nodes], tree, more)
-            n_words += sum(map(len, tests.sets))
-            if n_words > MAX_WORDS:
-                raise ModelFormatError("tests for equality take too much memory", tree=tree, field="nodes_values")
-            true, false = (place[np.where(leaf, 0, child[nodes] - start)] for child in (self._true, self._false))
-            tables.append(
-                NodeTable(
-                    leaf=leaf,
-                    left=np.where(tests.swap, false, true),
-                    right=np.where(tests.swap, true, false),
-                    feature=self._feature[nodes],
-                    threshold=tests.threshold,
-                    routing=tests.routing,
-                    value=values[nodes],
-                    sets=tests.sets,
-                )
-            )
-        return tables
+        missing = self._missing[nodes] | (operator == "!=")
+        heads = np.flatnonzero(np.isin(nodes, list(self._also_equal))).tolist() if self._also_equal else []
+        more = {head: self._also_equal[int(nodes[head])] for head in heads}
+        return canonical_tests(operator, value, missing, tree, more)
 
     @staticmethod
     def _of_nodes(values: Any, n: int, name: str) -> Any:

@@ -156,7 +156,7 @@ def _fields_of(ensemble: Ensemble) -> dict[str, Any]:
     if fields["n_outputs"] == 1:
         weights = Weights(weights.node, np.zeros_like(weights.output), weights.value)
     values, tree_output = nodes.leaf_values(weights, fields["n_outputs"], vectors=average)
-    arrays = forest_arrays(nodes.tables(values))
+    arrays = forest_arrays([nodes.table(values)])
     return {
         **arrays,
         **fields,

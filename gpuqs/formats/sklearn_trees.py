@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import CATEGORICAL, NAN_LEFT
+from gpuqs.formats.growing import GrowingArray, offsets
 
 
 @dataclass(frozen=True)
 class NodeTable:
-    """One tree of M nodes, leaves among them; node 0 is the root.
+    """One tree of M nodes, leaves among them; node 0 is the root. Or several trees, one after another.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ class NodeTable:
         What leaves add.
     sets : sequence of uint32 arrays
         Category sets of the nodes that have the bit `CATEGORICAL`, in the order of these nodes.
+    starts : int64 [T + 1], optional
+        Bounds of the trees among the nodes; one tree by default. Children are numbered within their tree.
     """
 
     leaf: npt.NDArray[np.bool_]
@@ -40,6 +43,11 @@ class NodeTable:
     routing: npt.NDArray[np.uint8]
     value: npt.NDArray[np.float64]
     sets: Sequence[npt.NDArray[np.uint32]] = field(default_factory=tuple)
+    starts: npt.NDArray[np.int64] | None = None
+
+    @property
+    def bounds(self) -> npt.NDArray[np.int64]:
+        return np.array([0, len(self.leaf)]) if self.starts is None else self.starts
 
 
 def table_of_tree(tree: Any, value: npt.NDArray[np.float64], *, missing: bool = True) -> NodeTable:
@@ -78,33 +86,51 @@ def node_depths(tree: Any) -> npt.NDArray[np.int64]:
     return depth
 
 
-def forest_arrays(tables: Sequence[NodeTable]) -> dict[str, np.ndarray]:
+def forest_arrays(tables: Iterable[NodeTable]) -> dict[str, np.ndarray]:
     """The arrays of a Forest of these trees; ``leaf_id`` is a leaf's number in its table."""
-    parts: dict[str, list[np.ndarray]] = {
-        name: [] for name in ("feature", "threshold", "left", "right", "routing", "leaf_value", "leaf_id")
+    whole_numbers = ("feature", "left", "right", "leaf_id")
+    grown = {
+        **{name: GrowingArray(np.int32) for name in whole_numbers},
+        **{name: GrowingArray(np.float64) for name in ("threshold", "leaf_value")},
+        **{name: GrowingArray(np.int64) for name in ("n_nodes", "n_leaves", "n_words")},
+        "routing": GrowingArray(np.uint8),
+        "category_words": GrowingArray(np.uint32),
     }
-    words: list[np.ndarray] = []
+    width = 1
     for table in tables:
-        leaf, inner = table.leaf, ~table.leaf
-        number = np.where(leaf, -np.cumsum(leaf), np.cumsum(inner) - 1)  # leaf i is ~i = -(i + 1)
-        parts["feature"].append(table.feature[inner])
-        parts["threshold"].append(table.threshold[inner])
-        parts["left"].append(number[table.left[inner]])
-        parts["right"].append(number[table.right[inner]])
-        parts["routing"].append(table.routing[inner])
-        parts["leaf_value"].append(table.value[leaf])
-        parts["leaf_id"].append(np.flatnonzero(leaf))
-        words += table.sets
-    dtypes = {"threshold": np.float64, "routing": np.uint8, "leaf_value": np.float64}
-    arrays = {name: np.concatenate(of_trees).astype(dtypes.get(name, np.int32)) for name, of_trees in parts.items()}
-    sizes = np.zeros(len(arrays["routing"]), np.int64)
-    sizes[(arrays["routing"] & CATEGORICAL) != 0] = [len(of_node) for of_node in words]
-    arrays["node_offsets"] = _offsets([len(of_tree) for of_tree in parts["feature"]])
-    arrays["leaf_offsets"] = _offsets([len(of_tree) for of_tree in parts["leaf_id"]])
-    arrays["category_offsets"] = _offsets(sizes)
-    arrays["category_words"] = np.concatenate([np.zeros(0, np.uint32), *words])
+        width = table.value.shape[1]
+        for name, values in _canonical(table).items():
+            grown[name].extend(values)
+    arrays = {name: values.array() for name, values in grown.items()}
+    arrays["node_offsets"] = offsets(arrays.pop("n_nodes"))
+    arrays["leaf_offsets"] = offsets(arrays.pop("n_leaves"))
+    arrays["category_offsets"] = offsets(arrays.pop("n_words"))
+    arrays["leaf_value"] = arrays["leaf_value"].reshape(-1, width)
     return arrays
 
 
-def _offsets(sizes: Any) -> npt.NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+def _canonical(table: NodeTable) -> dict[str, np.ndarray]:
+    """What the trees of a table add to a Forest's arrays; sizes for offsets."""
+    leaf, inner, bounds = table.leaf, ~table.leaf, table.bounds
+    n_before = np.concatenate([[0], np.cumsum(inner)])[bounds]  # inner nodes before each tree
+    of_node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    start, nodes_before = bounds[of_node], n_before[of_node]
+    # Leaf i of a tree is ~i = -(i + 1).
+    number = np.where(leaf, start - nodes_before - np.cumsum(leaf), np.cumsum(inner) - 1 - nodes_before)
+    routing = table.routing[inner]
+    n_words = np.zeros(len(routing), np.int64)
+    if len(table.sets):
+        n_words[(routing & CATEGORICAL) != 0] = [len(words) for words in table.sets]
+    return {
+        "n_nodes": np.diff(n_before),
+        "n_leaves": np.diff(bounds) - np.diff(n_before),
+        "feature": table.feature[inner],
+        "threshold": table.threshold[inner],
+        "left": number[start[inner] + table.left[inner]],
+        "right": number[start[inner] + table.right[inner]],
+        "routing": routing,
+        "leaf_value": table.value[leaf],
+        "leaf_id": (np.arange(len(leaf)) - start)[leaf],
+        "n_words": n_words,
+        "category_words": np.concatenate(table.sets) if len(table.sets) else np.zeros(0),
+    }

@@ -18,11 +18,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
-from gpuqs.formats import ubjson
-from gpuqs.formats.fields import get, numbers, parse_json, whole
-from gpuqs.formats.xgboost_trees import canonical_arrays, read_nodes
+from gpuqs.formats.fields import get, no_collection, numbers, parse_json, whole
+from gpuqs.formats.xgboost_trees import condensed, forest_arrays
 from gpuqs.schema import Schema
 
 NAME: Final = "XGBoost JSON or UBJSON"
@@ -130,8 +130,9 @@ def from_object(obj: Any) -> Forest | None:
 def _parse(data: bytes | memoryview) -> Any:
     """JSON or UBJSON to Python objects."""
     if re.match(rb"\{[iUIlL#$]", data):
-        return ubjson.decode(data)
-    return parse_json(data)
+        with no_collection():
+            return ubjson.decode(data, condensed)
+    return parse_json(data, condensed)
 
 
 # -- the whole model ---------------------------------------------------------------------------
@@ -157,13 +158,14 @@ def _forest(document: Any) -> Forest:
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
     trees = get(model, "trees", list)
-    nodes = read_nodes(list(trees), n_outputs)
+    n_trees = len(trees)
+    arrays = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
     weight = booster.get("weight_drop", model.get("weight_drop"))
-    weight = np.ones(len(trees), np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
+    weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
     for name, values in (("weight_drop", weight), ("tree_info", output)):
-        if len(values) != len(trees):
-            raise ModelFormatError(f"{len(values)} values for {len(trees)} trees", field=name)
+        if len(values) != n_trees:
+            raise ModelFormatError(f"{len(values)} values for {n_trees} trees", field=name)
     for bad, problem, name in (
         (~np.isfinite(weight), "weight is not finite", "weight_drop"),
         ((output < 0) | (output >= n_outputs), f"output is not in [0, {n_outputs})", "tree_info"),

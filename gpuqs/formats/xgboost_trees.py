@@ -1,10 +1,12 @@
 """XGBoost's trees, as its files hold them -> the canonical arrays of a `Forest`.
 
-All trees are converted at once: their nodes stand one after another, and a tree is a slice.
+A tree's object is turned into a `Tree`, which takes a fraction of its memory, as soon as it is parsed. Many trees
+at a time are converted: their nodes stand one after another, and a tree is a slice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,20 +16,59 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import CATEGORICAL, MAX_DEPTH, NAN_LEFT, SET_RIGHT
 from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.growing import GrowingArray, offsets
 
 #: XGBoost takes category codes from here on for "no category": float32 has no odd ones above.
 _MAX_CATEGORIES: Final = 1 << 24
 #: Most 32-bit words of category sets (64 MiB): a huge code in every node of a small file is an attack.
 _MAX_CATEGORY_WORDS: Final = 1 << 24
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
+#: Trees are converted together until they have so many values: few calls, and little memory for what passes.
+_BLOCK_VALUES: Final = 1 << 16
+#: What a tree takes beside its values, as many values.
+_TREE_VALUES: Final = 64
+
+#: An inner node or a leaf. What is beyond int32 is cut to its ends, which lie outside of any tree.
+_NODE: Final = np.dtype(
+    [(name, "i4") for name in ("left", "right", "feature")]
+    + [("condition", "f4"), ("default_left", "?"), ("categorical", "?")]
+)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree of the file, its lengths checked; M nodes.
+
+    Parameters
+    ----------
+    number : int or None
+        What the file says of its place among the trees.
+    nodes : _NODE [M]
+    vectors : float32 [M, width] or None
+        Values of leaves that hold vectors; else a leaf's value is its condition.
+    sets : tuple of int64 arrays
+        Nodes that have a category set, the sets' sizes, and their codes set by set.
+    """
+
+    __slots__ = ("nodes", "number", "sets", "vectors")
+    number: int | None
+    nodes: np.ndarray
+    vectors: npt.NDArray[np.float32] | None
+    sets: tuple[npt.NDArray[np.int64], ...]
+
+    @property
+    def width(self) -> int:
+        return 1 if self.vectors is None else self.vectors.shape[1]
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Inner nodes and leaves of all trees, numbered as in the file; M nodes, T trees.
+    """Inner nodes and leaves of some trees, numbered as in the file; M nodes, T trees.
 
     Parameters
     ----------
+    first_tree : int
+        Number of the first of these trees, for error messages.
     offsets : int64 [T + 1]
         First node of each tree.
     left, right, feature : int64 [M]
@@ -43,6 +84,7 @@ class Nodes:
         The sets' category codes, set by set.
     """
 
+    first_tree: int
     offsets: npt.NDArray[np.int64]
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
@@ -56,36 +98,94 @@ class Nodes:
     set_code: npt.NDArray[np.int64]
 
 
-def read_nodes(trees: list[Any], n_outputs: int) -> Nodes:
-    """The nodes of the file's ``trees``."""
-    parts = [_tree(tree, number, n_outputs) for number, tree in enumerate(trees)]
-    if len({part["value"].shape[1] for part in parts}) > 1:
-        raise ModelFormatError("some trees have vector leaves, others have not", field="size_leaf_vector")
-    offsets = np.cumsum([0, *(len(part["left"]) for part in parts)], dtype=np.int64)
-    for part, first in zip(parts, offsets.tolist(), strict=False):
-        part["set_node"] = part["set_node"] + first
-    none = _no_nodes(parts[0]["value"].shape[1] if parts else 1)  # gives the dtypes where there is no tree
-    joined = {name: np.concatenate([none[name], *(part[name] for part in parts)]) for name in none}
-    return Nodes(offsets=offsets, **joined)
+def condensed(obj: dict[str, Any]) -> dict[str, Any] | Tree:
+    """An object of the file, as a `Tree` where it is a sound one."""
+    if "left_children" not in obj:
+        return obj
+    try:
+        return _tree(obj, None)
+    except ModelFormatError:  # said again when the tree's number is known
+        return obj
 
 
-def _no_nodes(width: int) -> dict[str, np.ndarray]:
-    whole_numbers = ("left", "right", "feature", "set_node", "set_size", "set_code")
-    return {
-        **{name: np.zeros(0, np.int64) for name in whole_numbers},
-        **{name: np.zeros(0, bool) for name in ("default_left", "categorical")},
-        "condition": np.zeros(0, np.float32),
-        "value": np.zeros((0, width), np.float32),
+def forest_arrays(trees: list[Any], n_outputs: int, n_features: int) -> dict[str, np.ndarray]:
+    """The arrays of a `Forest` over nodes and leaves, of what `condensed` made of the file's ``trees``.
+
+    The list is emptied as it is read, so that trees make room for the arrays.
+    """
+    whole_numbers = ("feature", "left", "right", "leaf_id")
+    grown = {
+        **{name: GrowingArray(np.int32) for name in whole_numbers},
+        **{name: GrowingArray(np.float64) for name in ("threshold", "leaf_value")},
+        **{name: GrowingArray(np.int64) for name in ("n_nodes", "n_leaves", "n_words")},
+        "routing": GrowingArray(np.uint8),
+        "category_words": GrowingArray(np.uint32),
     }
+    width = 1
+    for nodes in _blocks(trees, n_outputs):
+        width = nodes.value.shape[1]
+        room = _MAX_CATEGORY_WORDS - len(grown["category_words"])
+        for name, values in _canonical_arrays(nodes, n_features, room).items():
+            grown[name].extend(values)
+    arrays = {name: values.array() for name, values in grown.items()}
+    for name in ("node", "leaf"):
+        arrays[f"{name}_offsets"] = offsets(arrays.pop("n_nodes" if name == "node" else "n_leaves"))
+    arrays["category_offsets"] = offsets(arrays.pop("n_words"))
+    arrays["leaf_value"] = arrays["leaf_value"].reshape(-1, width)
+    return arrays
 
 
-def _tree(tree: Any, number: int, n_outputs: int) -> dict[str, np.ndarray]:
-    """The part of `Nodes` that one tree makes, its lengths checked."""
+def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
+    """The nodes of the file's ``trees``, of as many trees at a time as make a block."""
+    block: list[Tree] = []
+    first, n_values, width = 0, 0, 0
+    for number in range(len(trees)):
+        tree, trees[number] = trees[number], None
+        if not isinstance(tree, Tree):
+            tree = _tree(tree, number, n_outputs)
+        if tree.number not in (None, number):
+            raise ModelFormatError("trees are out of order", tree=number, field="id")
+        if tree.width not in (1, n_outputs):
+            problem = f"{tree.width} values a leaf, but {n_outputs} outputs"
+            raise ModelFormatError(problem, tree=number, field="size_leaf_vector")
+        if number and tree.width != width:
+            raise ModelFormatError("some trees have vector leaves, others have not", field="size_leaf_vector")
+        width = tree.width
+        block.append(tree)
+        n_values += len(tree.nodes) * width + _TREE_VALUES
+        if n_values >= _BLOCK_VALUES:
+            yield _joined(block, first)
+            block, first, n_values = [], number + 1, 0
+    if block:
+        yield _joined(block, first)
+
+
+def _joined(trees: list[Tree], first_tree: int) -> Nodes:
+    starts = offsets([len(tree.nodes) for tree in trees])
+    nodes = np.frombuffer(b"".join([tree.nodes for tree in trees]), _NODE)
+    condition = np.ascontiguousarray(nodes["condition"])
+    vectors = [tree.vectors for tree in trees if tree.vectors is not None]
+    none = np.zeros(0, np.int64)
+    with_sets = [(start, *tree.sets) for start, tree in zip(starts.tolist(), trees, strict=False) if tree.sets]
+    return Nodes(
+        first_tree=first_tree,
+        offsets=starts,
+        **{name: nodes[name].astype(np.int64) for name in ("left", "right", "feature")},
+        condition=condition,
+        **{name: np.ascontiguousarray(nodes[name]) for name in ("default_left", "categorical")},
+        value=np.concatenate(vectors) if vectors else condition[:, None],
+        set_node=np.concatenate([none, *(start + node for start, node, _, _ in with_sets)]),
+        set_size=np.concatenate([none, *(size for _, _, size, _ in with_sets)]),
+        set_code=np.concatenate([none, *(code for _, _, _, code in with_sets)]),
+    )
+
+
+def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
+    """A tree's object as a `Tree`, its lengths checked."""
     param = get(tree, "tree_param", dict, tree=number)
     n_nodes = whole(param, "num_nodes", 1, _INT32_MAX, tree=number)
     width = whole(param, "size_leaf_vector", 0, _INT32_MAX, 0, tree=number)
-    if whole(tree, "id", 0, _INT32_MAX, number, tree=number) != number:
-        raise ModelFormatError("trees are out of order", tree=number, field="id")
+    said = whole(tree, "id", 0, _INT32_MAX, tree=number) if "id" in tree else None
 
     def column(key: str, dtype: npt.DTypeLike, length: int = n_nodes) -> np.ndarray:
         values = numbers(get(tree, key, list, tree=number), key, dtype, tree=number)
@@ -94,42 +194,36 @@ def _tree(tree: Any, number: int, n_outputs: int) -> dict[str, np.ndarray]:
         return values
 
     left, right = column("left_children", np.int64), column("right_children", np.int64)
-    condition = column("split_conditions", np.float32)
-    if width <= 1:
-        value = condition[:, None]
-    elif width != n_outputs:
+    nodes = np.zeros(n_nodes, _NODE)
+    nodes["condition"] = column("split_conditions", np.float32)
+    vectors = None
+    if width > 1 and n_outputs not in (None, width):
         problem = f"{width} values a leaf, but {n_outputs} outputs"
         raise ModelFormatError(problem, tree=number, field="size_leaf_vector")
-    elif "leaf_weights" in tree:  # from 3.2 on; a leaf's right child is its number there
+    if width > 1 and "leaf_weights" in tree:  # from 3.2 on; a leaf's right child is its number there
         leaf = np.flatnonzero(left == -1)
         weights = column("leaf_weights", np.float32, len(leaf) * width).reshape(-1, width)
         if ((right[leaf] < 0) | (right[leaf] >= len(leaf))).any():
             raise ModelFormatError("a leaf has no weights", tree=number, field="leaf_weights")
-        value = np.zeros((n_nodes, width), np.float32)
-        value[leaf] = weights[right[leaf]]
-    else:
-        value = column("base_weights", np.float32, n_nodes * width).reshape(-1, width)
-    part = {
-        **_no_nodes(value.shape[1]),
-        "left": left,
-        "right": right,
-        "feature": column("split_indices", np.int64),
-        "condition": condition,
-        "default_left": column("default_left", np.int64) != 0,
-        "categorical": np.zeros(n_nodes, bool),
-        "value": value,
-    }
+        vectors = np.zeros((n_nodes, width), np.float32)
+        vectors[leaf] = weights[right[leaf]]
+    elif width > 1:
+        vectors = column("base_weights", np.float32, n_nodes * width).reshape(-1, width)
+    for name, values in (("left", left), ("right", right), ("feature", column("split_indices", np.int64))):
+        nodes[name] = np.minimum(np.maximum(values, -_INT32_MAX), _INT32_MAX)
+    nodes["default_left"] = column("default_left", np.int64) != 0
+    sets: tuple[npt.NDArray[np.int64], ...] = ()
     if len(get(tree, "split_type", list, [], tree=number)):
         split_type = column("split_type", np.int64)
-        if ((split_type != 0) & (split_type != 1)).any():
-            raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
-        part["categorical"] = split_type == 1
-        if part["categorical"].any():
-            part |= _category_sets(tree, number, n_nodes)
-    return part
+        if split_type.any():
+            if ((split_type != 0) & (split_type != 1)).any():
+                raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
+            nodes["categorical"] = split_type
+            sets = _category_sets(tree, number, n_nodes)
+    return Tree(said, nodes, vectors, sets)
 
 
-def _category_sets(tree: dict[str, Any], number: int, n_nodes: int) -> dict[str, np.ndarray]:
+def _category_sets(tree: dict[str, Any], number: int | None, n_nodes: int) -> tuple[npt.NDArray[np.int64], ...]:
     """The category sets of one tree, its codes brought into the order of the nodes that hold them."""
 
     def column(key: str) -> npt.NDArray[np.int64]:
@@ -152,11 +246,11 @@ def _category_sets(tree: dict[str, Any], number: int, n_nodes: int) -> dict[str,
     refuse(bool(bad_code.any()), f"code is not in [0, {_MAX_CATEGORIES})", "categories")
     first = np.cumsum(size) - size
     take = np.repeat(start - first, size) + np.arange(int(size.sum()))
-    return {"set_node": node, "set_size": size, "set_code": code[take]}
+    return node, size, code[take]
 
 
-def canonical_arrays(nodes: Nodes, n_features: int) -> dict[str, np.ndarray]:
-    """The arrays of a `Forest` over nodes and leaves, from what can be reached from the roots."""
+def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str, np.ndarray]:
+    """The arrays of a `Forest` over nodes and leaves, from what can be reached from the roots; sizes for offsets."""
     leaf = nodes.left == -1
     reached = _reachable(nodes, leaf)
     inner_node, leaf_node = np.flatnonzero(reached & ~leaf), np.flatnonzero(reached & leaf)
@@ -192,18 +286,18 @@ def canonical_arrays(nodes: Nodes, n_features: int) -> dict[str, np.ndarray]:
         below = np.nextafter(condition, np.float32(-np.inf))
     threshold = np.where(never, np.float32(np.inf), below)
     routing = (default_left ^ never) * NAN_LEFT + categorical * (CATEGORICAL | SET_RIGHT)
-    category_offsets, category_words = _category_words(nodes, inner_node[categorical], inner_node)
+    n_words, category_words = _category_words(nodes, inner_node[categorical], inner_node, max_words)
     return {
-        "node_offsets": node_offsets,
-        "leaf_offsets": leaf_offsets,
-        "feature": feature.astype(np.int32),
-        "threshold": threshold.astype(np.float64),
-        "left": left.astype(np.int32),
-        "right": right.astype(np.int32),
-        "routing": routing.astype(np.uint8),
-        "leaf_value": value.astype(np.float64),
-        "leaf_id": (leaf_node - nodes.offsets[leaf_tree]).astype(np.int32),
-        "category_offsets": category_offsets,
+        "n_nodes": np.diff(node_offsets),
+        "n_leaves": np.diff(leaf_offsets),
+        "feature": feature,
+        "threshold": threshold,
+        "left": left,
+        "right": right,
+        "routing": routing,
+        "leaf_value": value,
+        "leaf_id": leaf_node - nodes.offsets[leaf_tree],
+        "n_words": n_words,
         "category_words": category_words,
     }
 
@@ -231,25 +325,27 @@ def _reachable(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool
 
 
 def _category_words(
-    nodes: Nodes, wanted: npt.NDArray[np.int64], inner_node: npt.NDArray[np.int64]
+    nodes: Nodes, wanted: npt.NDArray[np.int64], inner_node: npt.NDArray[np.int64], max_words: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """Bitsets of the nodes that are ``wanted``, in the order of ``inner_node``."""
+    """Sizes in words of the sets of all nodes in ``inner_node``, and the sets of those that are ``wanted``."""
     owner = np.repeat(nodes.set_node, nodes.set_size)
     keep = np.isin(owner, wanted)
     owner, code = np.searchsorted(inner_node, owner[keep]), nodes.set_code[keep]
     n_words = np.zeros(len(inner_node), np.int64)
     np.maximum.at(n_words, owner, code // 32 + 1)
-    offsets = np.concatenate([[0], np.cumsum(n_words)])
-    if offsets[-1] > _MAX_CATEGORY_WORDS:
-        problem = f"category sets take {offsets[-1] >> 18} MiB; number the categories densely from 0"
+    starts = offsets(n_words)
+    if starts[-1] > max_words:
+        mebibytes = (_MAX_CATEGORY_WORDS - max_words + starts[-1]) >> 18
+        problem = f"category sets take {mebibytes} MiB; number the categories densely from 0"
         raise ModelFormatError(problem, field="categories")
-    words = np.zeros(offsets[-1], np.uint32)
-    np.bitwise_or.at(words, offsets[owner] + code // 32, np.uint32(1) << (code % 32).astype(np.uint32))
-    return offsets, words
+    words = np.zeros(starts[-1], np.uint32)
+    np.bitwise_or.at(words, starts[owner] + code // 32, np.uint32(1) << (code % 32).astype(np.uint32))
+    return n_words, words
 
 
 def _refuse(nodes: Nodes, bad: npt.NDArray[np.int64], problem: str, field: str) -> None:
     """Raise where ``bad`` names a node."""
     if len(bad):
         tree = int(np.searchsorted(nodes.offsets, bad[0], "right")) - 1
-        raise ModelFormatError(f"node {bad[0] - nodes.offsets[tree]}: {problem}", tree=tree, field=field)
+        problem = f"node {bad[0] - nodes.offsets[tree]}: {problem}"
+        raise ModelFormatError(problem, tree=nodes.first_tree + tree, field=field)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,7 @@ class _TableReader(DocumentReader):
 
     def _choose(self, names: list[str]) -> _Columns:
         """Find the features, the label and the query id among named columns."""
-        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
             raise InputError(f"{self.path}: several columns are named {_shorten(sorted(twice))}; rename them")
         label = self._special(names, self.label, "label")

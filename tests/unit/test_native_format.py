@@ -141,21 +141,30 @@ def test_a_forest_is_itself_a_live_model() -> None:
     assert native.from_object({"forest": forest}) is None
 
 
-def test_arrays_are_mapped_and_immutable(tmp_path: Path) -> None:
+def memory_of(values: np.ndarray) -> object:
+    """What an array's numbers lie in."""
+    owner: Any = values
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    return owner.obj if isinstance(owner, memoryview) else owner
+
+
+def arrays_of(forest: Forest) -> dict[str, np.ndarray]:
+    return {name: value for name, value in vars(forest).items() if isinstance(value, np.ndarray)}
+
+
+def test_arrays_are_private_and_immutable_and_leaf_values_mapped_where_asked(tmp_path: Path) -> None:
     forest = small()
     data = written(forest, tmp_path)
     path = tmp_path / "model.gpuqs"
-    got = gpuqs.load(path).forest
-    for name in ("threshold", "left", "leaf_value"):
-        values = getattr(got, name)
-        owner = values
-        while isinstance(owner, np.ndarray):
-            owner = owner.base
-        assert isinstance(owner, memoryview)
-        assert isinstance(owner.obj, mmap.mmap)
-        assert values.ctypes.data % 64 == 0
-        with pytest.raises(ValueError, match="read-only"):
-            values[0] = 1
+    for mapped in (False, True):
+        got = gpuqs.load(path, mmap=mapped).forest
+        assert_equal(got, forest)
+        in_file = {name for name, values in arrays_of(got).items() if isinstance(memory_of(values), mmap.mmap)}
+        assert in_file == ({"leaf_value"} if mapped else set())
+        for name in ("threshold", "left", "leaf_value"):
+            with pytest.raises(ValueError, match="read-only"):
+                getattr(got, name)[0] = 1
     # As any other program finds them, by the header alone.
     header, _ = taken_apart(data)
     at = -(-(32 + struct.unpack_from("<I", data, 12)[0]) // 64) * 64
@@ -198,6 +207,86 @@ def test_a_file_is_replaced_under_a_model_that_has_it_mapped(tmp_path: Path) -> 
     assert link.is_symlink()
     assert_equal(loaded, first)
     assert_equal(read_model(path), second)
+
+
+def rewritten(path: Path, how: str) -> None:
+    """Change a file in place, as ``cp`` over it or an interrupted copy does."""
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        if how == "cut":
+            file.truncate(0)
+        else:
+            file.write(b"\xff" * size if how == "ones" else np.random.default_rng(3).bytes(size))
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+@pytest.mark.parametrize("how", ["noise", "ones", "cut"])
+def test_a_file_may_change_in_place_under_a_loaded_model(tmp_path: Path, how: str, used_before: bool) -> None:
+    rng = np.random.default_rng(4)
+    forest = random_forest(rng, n_trees=40, max_leaves=30, n_features=5, categorical=0.3)
+    X = rng.normal(size=(200, 5)) * 3
+    path = tmp_path / "model"
+    for engine in (name for name, reason in gpuqs.from_model(forest).engines().items() if reason is None):
+        native.write(forest, path)
+        other = gpuqs.from_model(forest)
+        expected = [other.predict(X, "raw", engine=engine, trees=trees) for trees in (None, slice(3, 20))]
+        model = gpuqs.load(path)
+        if used_before:
+            model.predict(X, engine=engine)
+        rewritten(path, how)
+        for trees, scores in zip((None, slice(3, 20)), expected, strict=True):
+            np.testing.assert_array_equal(model.predict(X, "raw", engine=engine, trees=trees), scores)
+        assert_equal(model.forest, forest)
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+@pytest.mark.parametrize("how", ["noise", "ones"])
+def test_a_mapped_file_that_changes_in_place_gives_other_scores_at_most(
+    tmp_path: Path, how: str, used_before: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    forest = random_forest(rng, n_trees=40, max_leaves=30, n_features=5, categorical=0.3)
+    X = rng.normal(size=(200, 5)) * 3
+    path = tmp_path / "model"
+    for engine in (name for name, reason in gpuqs.from_model(forest).engines().items() if reason is None):
+        native.write(forest, path)
+        model = gpuqs.load(path, mmap=True)
+        leaves = gpuqs.from_model(forest).predict(X, "leaf")
+        if used_before:
+            before = model.predict(X, "raw", engine=engine)
+        rewritten(path, how)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
+            after = model.predict(X, "raw", engine=engine)
+            model.predict(X, "raw", engine=engine, precision="fast")
+        assert not used_before or np.array_equal(after, before)
+        for name, values in arrays_of(model.forest).items():
+            assert name == "leaf_value" or np.array_equal(values, getattr(forest, name)), name
+
+
+def test_a_mapped_file_may_be_cut_once_its_leaf_values_were_read(tmp_path: Path) -> None:
+    forest = random_forest(np.random.default_rng(1), n_trees=30)
+    X = np.random.default_rng(2).normal(size=(300, forest.n_features))
+    native.write(forest, tmp_path / "m")
+    model = gpuqs.load(tmp_path / "m", mmap=True)
+    expected = model.predict(X)
+    rewritten(tmp_path / "m", "cut")
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_what_cannot_be_mapped_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    for data in (b"tree\nversion=v4\n", b"", b"{}"):
+        path.write_bytes(data)
+        with pytest.raises(ModelFormatError, match="load it without mmap=True") as caught:
+            gpuqs.load(path, mmap=True)
+        assert str(caught.value).startswith(str(path))
+    native.write(small(), path)
+    with pytest.raises(ModelFormatError, match="pass its path"):
+        gpuqs.load(path.read_bytes(), mmap=True)
+    path.write_bytes(path.read_bytes()[:-64])
+    with pytest.raises(ModelFormatError, match="cut short"):
+        gpuqs.load(path, mmap=True)
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

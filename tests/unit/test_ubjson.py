@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuqs.cpu_fallback.ubjson import MAX_NESTING, decode
 from gpuqs.errors import ModelFormatError
-from gpuqs.formats.ubjson import MAX_NESTING, decode
 
 
 def text(value: str) -> bytes:
