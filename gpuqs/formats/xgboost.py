@@ -175,7 +175,6 @@ def _forest(document: Any) -> Forest:
     names = get(learner, "feature_names", list, [])
     if not all(isinstance(name, str) for name in names):
         raise ModelFormatError("is not an array of texts", field="feature_names")
-    arrays = canonical_arrays(nodes, n_features)
     return Forest(
         n_features=n_features,
         **arrays,
@@ -191,7 +190,7 @@ def _forest(document: Any) -> Forest:
         schema=Schema(tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan),
         # multi:softmax decides on margins; multi:softprob's users on the probabilities.
         class_rule="raw" if objective == "multi:softmax" else "value",
-        iteration_starts=_iterations(model, len(trees), 1 if arrays["leaf_value"].shape[1] > 1 else n_outputs),
+        iteration_starts=_iterations(model, n_trees, 1 if arrays["leaf_value"].shape[1] > 1 else n_outputs),
         best_iteration=_best_iteration(learner),
         source=".".join(["XGBoost", *map(str, version[:2])]).replace(".", " ", 1),
         objective=objective,
