@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import CATEGORICAL, NAN_LEFT
-from gpuqs.formats.growing import GrowingArray, offsets
+from gpuqs.formats.growing import GrowingForest
 
 
 @dataclass(frozen=True)
@@ -88,25 +88,10 @@ def node_depths(tree: Any) -> npt.NDArray[np.int64]:
 
 def forest_arrays(tables: Iterable[NodeTable]) -> dict[str, np.ndarray]:
     """The arrays of a Forest of these trees; ``leaf_id`` is a leaf's number in its table."""
-    whole_numbers = ("feature", "left", "right", "leaf_id")
-    grown = {
-        **{name: GrowingArray(np.int32) for name in whole_numbers},
-        **{name: GrowingArray(np.float64) for name in ("threshold", "leaf_value")},
-        **{name: GrowingArray(np.int64) for name in ("n_nodes", "n_leaves", "n_words")},
-        "routing": GrowingArray(np.uint8),
-        "category_words": GrowingArray(np.uint32),
-    }
-    width = 1
+    forest = GrowingForest()
     for table in tables:
-        width = table.value.shape[1]
-        for name, values in _canonical(table).items():
-            grown[name].extend(values)
-    arrays = {name: values.array() for name, values in grown.items()}
-    arrays["node_offsets"] = offsets(arrays.pop("n_nodes"))
-    arrays["leaf_offsets"] = offsets(arrays.pop("n_leaves"))
-    arrays["category_offsets"] = offsets(arrays.pop("n_words"))
-    arrays["leaf_value"] = arrays["leaf_value"].reshape(-1, width)
-    return arrays
+        forest.extend(_canonical(table))
+    return forest.arrays()
 
 
 def _canonical(table: NodeTable) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import CATEGORICAL, MAX_DEPTH, NAN_LEFT, SET_RIGHT
 from gpuqs.formats.fields import get, numbers, whole
-from gpuqs.formats.growing import GrowingArray, offsets
+from gpuqs.formats.growing import GrowingForest, offsets
 
 #: XGBoost takes category codes from here on for "no category": float32 has no odd ones above.
 _MAX_CATEGORIES: Final = 1 << 24
@@ -113,26 +113,10 @@ def forest_arrays(trees: list[Any], n_outputs: int, n_features: int) -> dict[str
 
     The list is emptied as it is read, so that trees make room for the arrays.
     """
-    whole_numbers = ("feature", "left", "right", "leaf_id")
-    grown = {
-        **{name: GrowingArray(np.int32) for name in whole_numbers},
-        **{name: GrowingArray(np.float64) for name in ("threshold", "leaf_value")},
-        **{name: GrowingArray(np.int64) for name in ("n_nodes", "n_leaves", "n_words")},
-        "routing": GrowingArray(np.uint8),
-        "category_words": GrowingArray(np.uint32),
-    }
-    width = 1
+    forest = GrowingForest()
     for nodes in _blocks(trees, n_outputs):
-        width = nodes.value.shape[1]
-        room = _MAX_CATEGORY_WORDS - len(grown["category_words"])
-        for name, values in _canonical_arrays(nodes, n_features, room).items():
-            grown[name].extend(values)
-    arrays = {name: values.array() for name, values in grown.items()}
-    for name in ("node", "leaf"):
-        arrays[f"{name}_offsets"] = offsets(arrays.pop("n_nodes" if name == "node" else "n_leaves"))
-    arrays["category_offsets"] = offsets(arrays.pop("n_words"))
-    arrays["leaf_value"] = arrays["leaf_value"].reshape(-1, width)
-    return arrays
+        forest.extend(_canonical_arrays(nodes, n_features, _MAX_CATEGORY_WORDS - forest.n_words))
+    return forest.arrays()
 
 
 def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
