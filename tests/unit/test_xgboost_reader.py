@@ -434,3 +434,11 @@ def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
         reader.read(json.dumps(document).encode(), "file")
     model["cats"] = {"enc": [{"offsets": [0, 1, 3], "values": [97, 98, 99]}, *plain]}
     assert reader.read(json.dumps(document).encode(), "file").schema.categories[0] == ("a", "bc")
+
+
+@pytest.mark.parametrize("text", ["3", "-1", "abc", "3.0", "", "9" * 30, "٣"])
+def test_a_best_iteration_is_a_plain_number(text: str) -> None:
+    booster = train({}, TARGET)
+    booster.set_attr(best_iteration=text)
+    forest = reader.read(booster.save_raw("json"), "model")
+    assert forest.best_iteration == (3 if text == "3" else None)
