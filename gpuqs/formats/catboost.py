@@ -44,7 +44,7 @@ FEATURES: Final = {
     "files": "JSON (`save_model(format='json')`)",
     "live objects": "`CatBoost*`",
     "missing values": "NaN (Min, Max, Forbidden)",
-    "categories": "one-hot",
+    "categories": "one-hot; by frames where saved without its `pool`, or live",
     "outputs": "one, vector leaves",
     "raw scores": "same bits where the model's scale is 1",
 }
