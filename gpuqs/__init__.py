@@ -24,6 +24,9 @@ __version__ = "0.1.0"
 def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False) -> Model:
     """Load a model from a file (or from the file's bytes); the format is found by content.
 
+    All iterations that a file holds are scored; a UserWarning says so of a file of XGBoost's that holds more than
+    its best iteration, where XGBoost's own classes differ on what to do.
+
     Parameters
     ----------
     path : str, os.PathLike or bytes

@@ -75,7 +75,7 @@ def _as_lightgbm(forest: Forest, start: int, number: int | None) -> tuple[int, i
         raise ValueError(
             f"the model stops at its best iteration, after {forest.n_iterations}; for the "
             f"{forest.iterations_left_out} that follow, take it over with all of them: "
-            "gpuqs.from_model(booster.model_to_string(num_iteration=-1))"
+            "gpuqs.from_model(booster.model_to_string(num_iteration=-1)), of an XGBModel its get_booster()"
         )
     first = min(start, forest.n_iterations)
     return first, forest.n_iterations if everything else min(first + cast(int, number), forest.n_iterations)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.text_hashes import are_hashes
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Schema:
         coded = sum(categories is not None for categories in self.categories)
         absent = "missing" if math.isnan(self.absent) else "0"
         return f"<gpuqs.Schema: {names or 'no names'}; {coded:,} with categories; absent is {absent}>"
+
+    @cached_property
+    def has_hashes(self) -> bool:
+        """Whether categories are called after their hashes: their texts are not known."""
+        return any(are_hashes(categories) for categories in self.categories if categories)
 
     def check(self, n_features: int) -> None:
         """Refuse a schema of another number of columns.

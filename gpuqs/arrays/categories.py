@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
+from gpuqs.text_hashes import are_hashes, hash_names
 
 #: Rows [start, stop) of a column as category codes; NaN for what the model has not seen, and for missing.
 Codes = Callable[[int, int], np.ndarray]
@@ -66,7 +67,7 @@ def _known(forest: Forest, feature: int, numeric: bool, name: Any) -> tuple[Any,
     """The categories by which a column is coded."""
     categories = forest.schema.categories
     known = categories[feature] if categories else None
-    if known is not None and numeric and all(isinstance(value, str) for value in known):
+    if known and numeric and not are_hashes(known) and all(isinstance(value, str) for value in known):
         raise InputError(
             f"column {name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "
             "pass those, or pass an array of codes"
@@ -78,5 +79,7 @@ def _to_code(values: Iterable[Any], known: tuple[Any, ...] | None) -> np.ndarray
     """The code of each of a column's own categories; a NaN last, for missing values (place -1)."""
     if known is None:  # the model took them for numbers
         return np.array([*map(float, values), np.nan])
+    if are_hashes(known):
+        values = hash_names(list(values))
     code = {value: float(number) for number, value in enumerate(known)}
     return np.array([*(code.get(value, np.nan) for value in values), np.nan])

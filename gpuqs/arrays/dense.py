@@ -36,6 +36,11 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
     if X.shape[1] != forest.n_features:
         raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
+    if forest.schema.has_hashes:
+        raise InputError(
+            "the model holds its categories' hashes, not their texts, so that an array has no codes for them; pass a "
+            "frame or an Arrow table with the columns as in training"
+        )
     dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop])

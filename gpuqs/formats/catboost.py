@@ -8,7 +8,8 @@ T trees then differ from CatBoost's by rounding, at most by
 of two.
 
 A categorical feature is compared by the hash of its text. The categories of a model are numbered
-here; a whole number and its text (7 and "7") are one category, as they are there.
+here; a whole number and its text (7 and "7") are one category, as they are there. Live models and files that were
+saved without their training data hold hashes only: frames are then hashed as CatBoost does, and arrays refused.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ FEATURES: Final = {
     "files": "JSON (`save_model(format='json')`)",
     "live objects": "`CatBoost*`",
     "missing values": "NaN (Min, Max, Forbidden)",
-    "categories": "one-hot",
+    "categories": "one-hot; by frames where saved without its `pool`, or live",
     "outputs": "one, vector leaves",
     "raw scores": "same bits where the model's scale is 1",
 }

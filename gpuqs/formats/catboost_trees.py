@@ -21,6 +21,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 from gpuqs.formats.fields import get, numbers, whole
 from gpuqs.formats.growing import GrowingArray, offsets
+from gpuqs.text_hashes import are_hashes, name_of_hash
 
 FLOAT: Final = "FloatFeature"
 ONE_HOT: Final = "OneHotFeature"
@@ -166,19 +167,20 @@ class Tests:
         if index not in self._coded:
             order: list[Any] = []
             codes: dict[int, list[int]] = {}
-            for value in dict.fromkeys(self.values.get(index, [])):
-                if value not in self.texts:
-                    raise UnsupportedModelError(
-                        f"categories of column {self.columns[index]} stand in the model as hashes "
-                        "only, their texts are missing; save it together with all of its training data, "
-                        'model.save_model("model.json", format="json", pool=catboost.Pool(X, cat_features=...)), '
-                        "and load that file"
-                    )
+            values = dict.fromkeys(self.values.get(index, []))
+            if not all(value in self.texts for value in values):
+                # Texts are in files that were saved together with their training data: else tables are hashed.
+                names, numbers = map(name_of_hash, values), enumerate(values)
+                self._coded[index] = tuple(names), {value: [number] for number, value in numbers}
+                return self._coded[index]
+            for value in values:
                 codes[value] = []
                 for text in self.texts[value]:
                     spellings = [text, int(text)] if _WHOLE_NUMBER.fullmatch(text) else [text]
                     codes[value] += range(len(order), len(order) + len(spellings))
                     order += spellings
+            if are_hashes(order):
+                raise UnsupportedModelError(f"categories as {order[0]!r} are not told from hashes; call them otherwise")
             self._coded[index] = tuple(order), codes
         return self._coded[index]
 

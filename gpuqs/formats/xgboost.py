@@ -34,7 +34,7 @@ FEATURES: Final = {
     "missing values": "NaN",
     "categories": "codes; frames from XGBoost 3.1 on",
     "outputs": "one, one per class, vector leaves",
-    "raw scores": "same bits",
+    "raw scores": "same bits; of DART those of a `DMatrix`",
 }
 
 #: Objective -> (link, the space in which the file holds the base score).

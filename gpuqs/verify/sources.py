@@ -208,6 +208,12 @@ class CatBoost(Source):
         return 2 * (forest.n_trees + 1) * 2.0**-53 * float(largest)
 
     def _load(self, data: bytes) -> Any:
+        if self.forest.schema.has_hashes:
+            raise UnsupportedModelError(
+                "the model holds its categories' hashes, not their texts, which rows are made of; save it "
+                "together with its training data: "
+                'model.save_model("model.json", format="json", pool=catboost.Pool(X, cat_features=...))'
+            )
         self._base = self._module.CatBoost
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,6 +15,9 @@ from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_a
 from trained import Rows, Trained, documents, labels, of_odd_scales_within_float32, rows, with_nan
 
 import gpuqs
+from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.text_hashes import hash_names, name_of_hash
+from gpuqs.verify import open_source
 
 catboost = pytest.importorskip("catboost")
 
@@ -239,3 +243,92 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
             for X in (codes, asked.assign(flag=asked["flag"].astype(object))):
                 np.testing.assert_array_equal(model.predict(X, "raw", engine=engine), raw)
                 np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
+
+
+def hashed_frame(n: int = 400) -> tuple[Any, np.ndarray]:
+    """Columns of texts, numbers, truth values and pandas categories, and a target."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(17)
+    frame = pd.DataFrame(
+        {
+            "x": rng.normal(size=n),
+            "text": rng.choice(["red", "größe", "", "nan", "a text of some thirty-two letters", "x" * 70], n),
+            "y": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "number": rng.integers(-1, 3, n),
+            "flag": rng.random(n) < 0.5,
+            "coded": pd.Categorical(rng.choice(["u", "v", "w"], n)),
+            "unused": np.zeros(n, int),
+        }
+    )
+    target = frame["x"] + (frame["text"] == "red") * 2 - (frame["coded"] == "u")
+    target += (frame["number"] == 2) * frame["flag"]
+    return frame, target.to_numpy(float)
+
+
+CATEGORICAL = ["text", "number", "flag", "coded", "unused"]
+
+
+@pytest.mark.parametrize("how", ["frame", "numbers", "lists", "pool", "constructor"])
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise", "Lossguide"])
+@pytest.mark.parametrize("kind", ["Regressor", "Classifier", "classes"])
+def test_one_hot_of_live_models(kind: str, policy: str, how: str, tmp_path: Path) -> None:
+    """A live model holds hashes of categories and no texts: frames are hashed as CatBoost does."""
+    frame, target = hashed_frame()
+    y = {"Regressor": target, "Classifier": target > 1, "classes": np.digitize(target, [0, 1.5])}[kind]
+    model_kind = catboost.CatBoostRegressor if kind == "Regressor" else catboost.CatBoostClassifier
+    quiet = {"verbose": 0, "allow_writing_files": False, "random_seed": 0, "thread_count": 1}
+    params = {"iterations": 20, "depth": 4, "one_hot_max_size": 10, "grow_policy": policy, **quiet}
+    places = [frame.columns.get_loc(name) for name in CATEGORICAL]
+    if how == "constructor":
+        trained = model_kind(cat_features=CATEGORICAL, **params).fit(frame, y)
+    elif how == "pool":
+        trained = model_kind(**params).fit(catboost.Pool(frame, y, cat_features=CATEGORICAL))
+    elif how == "lists":
+        trained = model_kind(**params).fit(frame.to_numpy().tolist(), y, cat_features=places)
+    else:
+        trained = model_kind(**params).fit(frame, y, cat_features=places if how == "numbers" else CATEGORICAL)
+    other = frame.sample(200, random_state=1)
+    other.loc[other.index[:30], "text"] = "never seen"
+    other.loc[other.index[30:60], "number"] = 99
+    raw, leaves = trained.predict(other, prediction_type="RawFormulaVal"), trained.calc_leaf_indexes(other)
+    trained.save_model(str(tmp_path / "model.json"), format="json")  # without the training data
+    model = gpuqs.from_model(trained)
+    assert model.forest.has_categories and model.forest.schema.has_hashes
+    model.save(tmp_path / "model.gpuqs")
+    for read in (model, gpuqs.load(tmp_path / "model.json"), gpuqs.load(tmp_path / "model.gpuqs")):
+        np.testing.assert_array_equal(read.predict(other, "raw"), raw)
+        table = pytest.importorskip("pyarrow").Table.from_pandas(other, preserve_index=False)
+        np.testing.assert_array_equal(read.predict(table, "raw"), raw)
+    np.testing.assert_array_equal(model.predict(other, "leaf"), leaves)
+
+
+def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
+    frame, target = hashed_frame()
+    model = catboost.CatBoostRegressor(iterations=3, one_hot_max_size=10, verbose=0, allow_writing_files=False)
+    model.fit(frame, target, cat_features=CATEGORICAL)
+    read = gpuqs.from_model(model)
+    for X in (np.zeros((3, 7)), [[0.0] * 7]):  # codes of what?
+        with pytest.raises(InputError, match=r"hashes, not their texts.*pass a frame"):
+            read.predict(X)
+    with pytest.raises(InputError, match=r"a category is 1\.5"):
+        read.predict(frame.assign(text=frame["text"].map(lambda text: 1.5)))
+    model.save_model(str(tmp_path / "model.json"), format="json")
+    with pytest.raises(UnsupportedModelError, match="save it together with its training data"):
+        open_source(tmp_path / "model.json")
+
+
+def test_hashes_are_catboosts(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    letters = list("abcXYZ09 _-äß字\U0001f600")
+    texts = ["", *("".join(rng.choice(letters, n)) for n in [*range(1, 140), 200, 1000])]
+    texts = list(dict.fromkeys(texts))
+    pool = catboost.Pool([[text] for text in texts], np.arange(len(texts)), cat_features=[0])
+    quiet = {"verbose": 0, "allow_writing_files": False}
+    model = catboost.CatBoostRegressor(iterations=1, depth=1, one_hot_max_size=255, **quiet)
+    model.fit(pool).save_model(str(tmp_path / "model.json"), format="json", pool=pool)
+    listed = json.loads((tmp_path / "model.json").read_text())["features_info"]["cat_features_hash"]
+    assert len(listed) == len(texts)
+    expected = [name_of_hash(entry["hash"] % 2**32) for entry in listed]
+    assert hash_names([entry["value"] for entry in listed]) == expected
+    seven, one = hash_names(["7", "1"])
+    assert hash_names([7, np.int64(7), True, None, float("nan")]) == [seven, seven, one, None, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,51 @@ def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision
         bound = expected(forest, documents).bound
         assert np.abs(raw - want.astype(np.float64)).max() <= bound
     np.testing.assert_array_equal(value, to_values(forest, raw, forest.n_trees))
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+@pytest.mark.parametrize(
+    "fields", [{"n_outputs": 3, "link": "argmax"}, {"average": True, "average_raw": True}, {"n_outputs": 2}], ids=str
+)
+def test_labels_averages_and_keywords_as_on_the_cpu(device: EmulatedDevice, fields: dict, on_device: bool) -> None:
+    forest, documents = make(**fields)
+    model, here = DeviceModel(forest, device), Model(forest)
+    X = device.from_host(documents) if on_device else documents
+    for asked in (
+        {"precision": "fast"},
+        {"precision": "fast", "raw_score": True},
+        {"precision": "fast", "output_margin": True, "iteration_range": (1, 3)},
+        {"pred_leaf": True},
+        {"pred_leaf": True, "start_iteration": 1, "num_iteration": 2},
+    ):
+        got, want = np.array(model.predict(X, **asked)), here.predict(documents, **asked)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    if forest.n_outputs > 1:
+        np.testing.assert_array_equal(
+            np.array(replace_link(model, device).predict(X, "class", precision="fast")),
+            replace_link(here, None).predict(documents, "class", precision="fast"),
+        )
+    with pytest.raises(ValueError, match="contradict"):
+        model.predict(X, "leaf", raw_score=True)
+
+
+def replace_link(model: Model | DeviceModel, device: EmulatedDevice | None) -> Model | DeviceModel:
+    """The same trees as a classifier."""
+    forest = replace(model.forest, link="argmax", class_rule="value")
+    return Model(forest) if device is None else DeviceModel(forest, device)
+
+
+def test_warm_up_leaves_nothing_to_copy(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    forest, documents = make()
+    model = DeviceModel(forest, device)
+    assert model.warm_up() is model and model.warm_up(precision="fast", trees=slice(0, 2)) is model
+    monkeypatch.setattr(model._engine, "prepare", None)  # a call that has to prepare anything fails
+    assert model.predict(documents).shape == (20,)
+    assert model.predict(documents, precision="fast", trees=slice(0, 2)).shape == (20,)
+    whole = Model(forest)
+    monkeypatch.setattr(whole, "to", lambda there: model)
+    assert whole.warm_up(device="cuda") is whole
 
 
 @pytest.mark.parametrize("on_device", [True, False])

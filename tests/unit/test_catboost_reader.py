@@ -12,11 +12,12 @@ import pytest
 
 import gpuqs
 from gpuqs.engines.reference import Reference
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import InputError, ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats import catboost as reader
 from gpuqs.formats import xgboost as xgboost_reader
 from gpuqs.links import to_values
+from gpuqs.text_hashes import name_of_hash
 
 Document = dict[str, Any]
 
@@ -301,6 +302,20 @@ def test_damaged_models_are_refused(name: str) -> None:
     assert str(caught.value).startswith("model")
 
 
+HASHES = (7, 2**32 - 5, 9)
+
+
+@pytest.mark.parametrize("left_out", [("cat_features_hash",), ("cat_features_hash", 0)])
+def test_categories_without_texts_are_called_after_their_hashes(left_out: tuple[Any, ...]) -> None:
+    model = small_model()
+    without("features_info", *left_out)(model)
+    forest = read(model)
+    assert sorted(forest.schema.categories[1]) == ["CatBoost hash 00000007", "CatBoost hash fffffffb"]
+    assert forest.schema.has_hashes
+    with pytest.raises(InputError, match="hashes, not their texts"):
+        gpuqs.from_model(forest).predict(np.zeros((2, 3)))
+
+
 UNSUPPORTED: dict[str, tuple[Edit, str]] = {
     "ctr": (at("features_info", "ctrs", value=[{}]), "OnlineCtr.*one_hot_max_size"),
     "a new split": (at(*SPLIT, "split_type", value="NewFeature"), "tree 0: splits of type 'NewFeature'"),
@@ -308,8 +323,10 @@ UNSUPPORTED: dict[str, tuple[Edit, str]] = {
     "embedding": (at("features_info", "embedding_features", value=[{}]), "embedding features are not"),
     "loss": (at("model_info", "params", "loss_function", "type", value="NewLoss"), "loss 'NewLoss' is not known"),
     "threshold": (at("model_info", "binclass_probability_threshold", value="0.3"), "probability threshold"),
-    "hashes alone": (without("features_info", "cat_features_hash"), r"column 1 .*pool=catboost.Pool"),
-    "one hash alone": (without("features_info", "cat_features_hash", 0), r"column 1 .*pool=catboost.Pool"),
+    "texts as hashes": (
+        at("features_info", "cat_features_hash", value=[{"hash": h, "value": name_of_hash(h % 2**32)} for h in HASHES]),
+        "categories as 'CatBoost hash 00000007'",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuqs.errors import ModelFormatError
-from gpuqs.formats import FORMATS, read_model, readers, table
+from gpuqs.formats import FORMATS, read_model, readers
 
 LIGHTGBM_TEXT = """tree
 version=v4
@@ -126,8 +126,3 @@ def test_readers_do_not_import_the_libraries_whose_models_they_read() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_readme_has_the_table_of_formats() -> None:
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
-    assert table() in readme, "replace README's table by what `gpuqs formats` prints"

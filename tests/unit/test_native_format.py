@@ -41,7 +41,8 @@ def assert_equal(got: Forest, expected: Forest) -> None:
             assert mine.tobytes() == other.tobytes(), name
         else:
             # repr tells 1, 1.0 and True apart, and 0.0 from -0.0.
-            mine, other = (vars(value) if isinstance(value, Schema) else value for value in (mine, other))
+            if isinstance(other, Schema):  # which says of itself but the first names
+                mine, other = ([getattr(schema, f.name) for f in fields(Schema)] for schema in (mine, other))
             assert repr(mine) == repr(other), name
 
 
@@ -55,6 +56,10 @@ def small() -> Forest:
         link="sigmoid",
         link_scale=0.1,
         average=True,
+        average_raw=True,
+        iteration_starts=np.array([0, 2, 3]),
+        best_iteration=1,
+        iterations_left_out=4,
         source="LightGBM 4",
         objective="binary",
     )
@@ -133,6 +138,25 @@ def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
     header, _ = taken_apart(written(small(), tmp_path))
     schema = {"feature_names", "categories", "absent"}
     assert {*header["arrays"], *header["fields"]} - schema == {f.name for f in fields(Forest)} - {"schema"}
+
+
+def test_files_of_earlier_releases_lack_what_a_forest_fills_in(tmp_path: Path) -> None:
+    forest = small()
+    header, arrays = taken_apart(written(forest, tmp_path))
+    del header["arrays"]["iteration_starts"]
+    for name in ("average_raw", "best_iteration", "iterations_left_out"):
+        del header["fields"][name]
+    read = native.read(put_together(header, arrays), "old")
+    assert (read.iteration_starts.tolist(), read.average_raw) == ([0, 1, 2, 3], False)
+    assert (read.best_iteration, read.iterations_left_out) == (None, 0)
+
+
+@pytest.mark.parametrize("value", ["1", 1.5, True])
+def test_a_best_iteration_is_a_number(tmp_path: Path, value: Any) -> None:
+    header, arrays = taken_apart(written(small(), tmp_path))
+    header["fields"]["best_iteration"] = value
+    with pytest.raises(ModelFormatError, match="field 'best_iteration'"):
+        native.read(put_together(header, arrays), "file")
 
 
 def test_a_forest_is_itself_a_live_model() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuqs
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -142,6 +143,17 @@ def test_scores_and_leaves_are_xgboosts(case: str) -> None:
     with np.errstate(over="ignore"):
         wide = np.nextafter(rows.astype(np.float64), np.inf)  # not float32 values: cast first
     assert_same_scores(booster, forest, np.where(np.abs(wide) > MAX32, MAX32, wide))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_are_what_predict_gives(case: str) -> None:
+    """In shape and type, too: labels of multi:softmax, one column or none."""
+    params, target, data, _ = CASES[case]
+    booster = train(params, target, **data)
+    rows = training_rows()[0]
+    ours, theirs = gpuqs.from_model(booster).predict(rows), booster.predict(xgb.DMatrix(rows))
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    np.testing.assert_allclose(ours, theirs, rtol=3e-6)
 
 
 @pytest.mark.parametrize("case", ["regression", "dart", "classes", "vector leaves"])
@@ -434,3 +446,11 @@ def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
         reader.read(json.dumps(document).encode(), "file")
     model["cats"] = {"enc": [{"offsets": [0, 1, 3], "values": [97, 98, 99]}, *plain]}
     assert reader.read(json.dumps(document).encode(), "file").schema.categories[0] == ("a", "bc")
+
+
+@pytest.mark.parametrize("text", ["3", "-1", "abc", "3.0", "", "9" * 30, "٣"])
+def test_a_best_iteration_is_a_plain_number(text: str) -> None:
+    booster = train({}, TARGET)
+    booster.set_attr(best_iteration=text)
+    forest = reader.read(booster.save_raw("json"), "model")
+    assert forest.best_iteration == (3 if text == "3" else None)
