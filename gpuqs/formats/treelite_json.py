@@ -25,6 +25,7 @@ from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, Forest
 from gpuqs.formats.comparisons import MAX_WORDS, OPERATORS, canonical_tests, category_words
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.sklearn_trees import NodeTable, forest_arrays
+from gpuqs.schema import Schema
 
 NAME: Final = "Treelite JSON"
 
@@ -141,6 +142,7 @@ def _forest(document: Any) -> Forest:
         average=average,
         link=link,
         link_scale=scale,
+        schema=Schema(absent=np.nan),
         classes=classes,
         source="Treelite",
         objective=f"{get(document, 'task_type', str, '')} {get(document, 'postprocessor', str)}".strip(),
