@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from trained import LIGHTGBM, XGBOOST, lightgbm_trained, xgboost_trained
 import gpuqs
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
+from gpuqs.verify import Check, open_source
 
 sp = pytest.importorskip("scipy.sparse")
 pytest.importorskip("lightgbm")
@@ -22,11 +24,11 @@ catboost = pytest.importorskip("catboost")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
 FORMATS = ["csr_matrix", "csc_matrix", "csr_array", "csc_array", "coo_array", "lil_array"]
-DENSITIES = [0.0, 0.01, 0.1, 0.5, 1.0]
+DENSITIES = [0.0, 0.1, 0.6]
 
 
 def sparse_rows(
-    forest: Forest, density: float, dtype: type = np.float64, n: int = 300, special: tuple[float, ...] = ()
+    forest: Forest, density: float, dtype: type = np.float64, n: int = 130, special: tuple[float, ...] = ()
 ) -> Any:
     """CSR of random values and thresholds, with empty rows, explicit zeros and special values among the entries."""
     rng = np.random.default_rng(int(100 * density) + 1)
@@ -51,10 +53,11 @@ def as_format(S: Any, name: str) -> Any:
 
 def assert_scores(model: Model, X: Any, raw: np.ndarray, leaves: np.ndarray | None = None) -> None:
     """Every engine, and encoded documents, give these raw scores and exit leaves; alike on two threads."""
+    raw = raw.reshape(-1, model.n_outputs).squeeze(axis=1) if model.n_outputs == 1 else raw.reshape(-1, model.n_outputs)
     for engine, reason in model.engines().items():
         if reason is not None or engine == "qs_gpu":
             continue
-        assert_same_bits(model.predict(X, "raw", engine=engine, n_threads=2), raw.reshape(model.predict(X, "raw").shape))
+        assert_same_bits(model.predict(X, "raw", engine=engine, n_threads=2), raw)
         if leaves is not None:
             np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves.reshape(X.shape[0], -1))
     if model.engines()["bitslice"] is None:
@@ -72,7 +75,7 @@ def test_lightgbm(name: str, density: float) -> None:
     for dtype in (np.float64, np.float32):
         S = sparse_rows(trained.model.forest, density, dtype, special=(np.nan, np.inf, -np.inf, *tiny))
         S.data[S.data == -ZERO_THRESHOLD] = 0
-        for form in FORMATS:
+        for form in FORMATS if dtype is np.float64 else FORMATS[:2]:
             X = as_format(S, form)
             raw = trained.booster.predict(X, raw_score=True, num_threads=1)
             assert_scores(trained.model, X, raw, trained.booster.predict(X, pred_leaf=True, num_threads=1))
@@ -89,7 +92,7 @@ def test_xgboost(name: str, density: float) -> None:
         for column in recipe.categorical:
             here = S.indices == column
             S.data[here] = np.arange(here.sum()) % 5
-        for form in FORMATS:
+        for form in FORMATS if dtype is np.float64 else FORMATS[:2]:
             X = as_format(S, form)
             matrix = xgb.DMatrix(X, nthread=1, **typed)
             raw = trained.booster.predict(matrix, output_margin=True)
@@ -167,8 +170,8 @@ def test_an_absent_entry_is_no_zero_for_xgboost() -> None:
     np.testing.assert_array_equal(trained.model.predict(stored), trained.model.predict(S.toarray()))
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, bool])
-def test_other_types_of_entries(dtype: type) -> None:
+@pytest.mark.parametrize("dtype", [*"bBhHiIlL?"])
+def test_other_types_of_entries(dtype: str) -> None:
     trained = xgboost_trained("regression")
     rng = np.random.default_rng(0)
     dense = rng.integers(-1000, 1000, (200, trained.model.n_features))
@@ -221,11 +224,7 @@ def test_verify_gives_the_library_the_matrix_itself(form: str) -> None:
     assert infinite and certificate.rows["rows of X"] == 1500 - infinite
 
 
-def test_verify_tells_absent_entries_from_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from gpuqs.verify import Check, open_source
-
+def test_verify_tells_absent_entries_from_zeros() -> None:
     trained = xgboost_trained("zeros")
     source = open_source(bytes(trained.booster.save_raw("ubj")))
     wrong = replace(source.forest, schema=replace(source.forest.schema, absent=0.0))
