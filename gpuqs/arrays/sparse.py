@@ -156,9 +156,12 @@ def _compressed(X: Any) -> Any:
             X.check_format(full_check=True)
         elif kind == "dia" and (X.data.ndim != 2 or len(X.data) != len(X.offsets)):
             raise InputError("X is an inconsistent DIA matrix: data and offsets differ in length")
-        return X.tocsr()
+        made = X.tocsr()
     except (ValueError, TypeError, IndexError) as error:
         raise InputError(f"X cannot be read as a sparse matrix: {error}") from error
+    if getattr(made, "format", None) != "csr":
+        raise InputError(f"X is a {type(X).__name__}, not a matrix of scipy.sparse; pass scipy.sparse.csr_matrix(X)")
+    return made
 
 
 def _arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -34,7 +34,9 @@ def sparse_case(absent: float = 0.0, **fields: object) -> tuple[Model, object, n
 
 
 @pytest.mark.parametrize("absent", [0.0, np.nan])
-@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "link": "softmax"}, {"categorical": 0.4}, {"n_trees": 0}, {"max_leaves": 1}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"n_outputs": 3, "link": "softmax"}, {"categorical": 0.4}, {"n_trees": 0}, {"max_leaves": 1}]
+)
 def test_every_answer_is_that_of_the_dense_rows(absent: float, fields: dict) -> None:
     model, S, dense = sparse_case(absent, **fields)
     engines = [name for name, reason in model.engines().items() if reason is None and name != "qs_gpu"]
@@ -219,7 +221,8 @@ def test_frames_of_sparse_columns() -> None:
     model, _, dense = sparse_case()
     for fill in (0.0, np.nan, 2.0):
         rows = np.where(dense == 0, fill, dense)
-        frame = pd.DataFrame({f"c{i}": pd.arrays.SparseArray(column, fill_value=fill) for i, column in enumerate(rows.T)})
+        columns = [pd.arrays.SparseArray(column, fill_value=fill) for column in rows.T]
+        frame = pd.DataFrame({f"c{i}": column for i, column in enumerate(columns)})
         np.testing.assert_array_equal(model.predict(frame), model.predict(rows))
         frame["c0"] = 1.0  # not Sparse
         np.testing.assert_array_equal(model.predict(frame), model.predict(rows))
