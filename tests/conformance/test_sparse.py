@@ -120,17 +120,6 @@ def test_catboost(density: float) -> None:
         assert_scores(model, X, raw)
 
 
-def test_catboost_takes_no_sparse_categories() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 3, (300, 3)).astype(object)
-    booster = catboost.CatBoostRegressor(
-        iterations=5, verbose=0, cat_features=[0], one_hot_max_size=10, thread_count=1, allow_writing_files=False
-    ).fit(X, rng.normal(size=300) + (X[:, 0] == 1))
-    model = gpuqs.from_model(booster)
-    with pytest.raises(gpuqs.errors.InputError, match="CatBoost takes no sparse matrix"):
-        model.predict(sp.csr_matrix(np.eye(3)))
-
-
 SKLEARN: dict[str, Callable[[], Any]] = {
     "forest": lambda: ensemble.RandomForestRegressor(8, random_state=0),
     "extra trees": lambda: ensemble.ExtraTreesRegressor(8, random_state=0),

@@ -181,6 +181,12 @@ def test_what_lightgbm_takes_for_zero_or_not() -> None:
         Model(replace(forest, source="scikit-learn")).predict(X)
 
 
+def test_catboost_takes_no_sparse_categories() -> None:
+    model, S, _ = sparse_case(categorical=0.4)
+    with pytest.raises(InputError, match="CatBoost takes no sparse matrix"):
+        Model(replace(model.forest, source="CatBoost")).predict(S)
+
+
 WIDE = """
 import numpy as np, scipy.sparse as sp
 from dataclasses import replace
