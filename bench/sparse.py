@@ -91,6 +91,7 @@ def measure_wide(n_rows: int, n_columns: int, rounds: int) -> dict[str, Any]:
     hot = scipy.sparse.random(n_rows, 300, 0.2, "csr", rng=rng, dtype=np.float32)
     placed = scipy.sparse.csr_matrix((hot.data, tested[hot.indices], hot.indptr), shape=S.shape)
     S = (S + placed).tocsr()
+    hot = S.tocsc()[:, tested].tocsr()  # the other entries meet tested columns here and there
     y = np.asarray(hot.sum(axis=1)).ravel() + rng.normal(size=n_rows)
     booster = lightgbm.train(
         {"verbosity": -1, "num_leaves": 64, "num_threads": 1, "feature_pre_filter": False},

@@ -15,7 +15,7 @@ from trained import LIGHTGBM, XGBOOST, lightgbm_trained, xgboost_trained
 import gpuqs
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
-from gpuqs.verify import Check, open_source
+from gpuqs.verify import Check, open_source, verify
 
 sp = pytest.importorskip("scipy.sparse")
 pytest.importorskip("lightgbm")
@@ -207,7 +207,7 @@ def test_verify_gives_the_library_the_matrix_itself(form: str) -> None:
     trained = xgboost_trained("zeros")
     X = as_format(sparse_rows(trained.model.forest, 0.3, n=1500, special=(np.nan, np.inf)), form)
     data = bytes(trained.booster.save_raw("ubj"))
-    certificate = gpuqs.verify(data, X, rows=10)
+    certificate = verify(data, X, rows=10)
     assert certificate.ok, certificate.first
     infinite = np.isinf(X.toarray()).any(axis=1).sum()
     assert infinite and certificate.rows["rows of X"] == 1500 - infinite
