@@ -46,7 +46,7 @@ class DeviceModel:
             raise UnsupportedModelError(
                 f"this {forest.source} model does not run on a GPU: {reason}; use device='cpu'"
             )
-        self._programs: dict[tuple[str, int, int], GpuProgram] = {}
+        self._programs: dict[tuple[str, int, int, bool], GpuProgram] = {}
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,12 +124,11 @@ class DeviceModel:
             raise InputError(
                 "the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'"
             )
-        program = self._program(precision, trees)
         with self.device.active():
             documents = self.device.adopt(X)
             if documents is None:
-                return self._predict_host(program, X, output, out)
-            return self._predict_device(program, X, documents, output, out)
+                return self._predict_host(X, output, out, precision, trees)
+            return self._predict_device(self._program(precision, trees), X, documents, output, out)
 
     def warm_up(self, *, precision: Precision = "exact", trees: slice | None = None) -> DeviceModel:
         """Copy the model to the device and compile its kernels, so that the first call is as fast as the next."""
@@ -163,8 +162,11 @@ class DeviceModel:
             self._score(forest, documents, answer[:, None] if answer.ndim == 1 else answer, output)
         return out if out is not None else self.device.hand_back(answer, X)
 
-    def _predict_host(self, program: GpuProgram, X: Any, output: str, out: np.ndarray | None) -> np.ndarray:
+    def _predict_host(
+        self, X: Any, output: str, out: np.ndarray | None, precision: str, trees: slice | None
+    ) -> np.ndarray:
         documents = as_documents(X, self.forest)
+        program = self._program(precision, trees, documents.narrow)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         if out is None:
             out = np.empty(shape, dtype)
@@ -180,7 +182,8 @@ class DeviceModel:
         step = {"leaf": GpuForest.leaves, "per_tree": GpuForest.per_tree, "class": self._classify}.get(
             output, lambda forest, d, r: self._score(forest, d, r, output)
         )
-        rows = max(1, HOST_CHUNK_BYTES // (8 * max(self.forest.n_features, 1)))
+        width = len(self.forest.tested) if documents.narrow else self.forest.n_features
+        rows = max(1, HOST_CHUNK_BYTES // (8 * max(width, 1)))
         for start in range(0, documents.n, rows):
             stop = min(start + rows, documents.n)
             self._engine.run(program, step, documents.chunk(start, stop), table[start:stop])
@@ -231,13 +234,14 @@ class DeviceModel:
             )
         return documents
 
-    def _program(self, precision: str, trees: slice | None) -> GpuProgram:
+    def _program(self, precision: str, trees: slice | None, narrow: bool = False) -> GpuProgram:
         start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
-        key = (precision, start, max(start, stop))
+        key = (precision, start, max(start, stop), narrow)
         with self._lock.held():
             program = self._programs.pop(key, None)
             if program is None:
-                forest = self.forest if trees is None else self.forest.select(trees)
+                whole = self.forest.narrowed if narrow else self.forest
+                forest = whole if trees is None else whole.select(trees)
                 program = self._engine.prepare(forest, precision)
                 if len(self._programs) == MAX_PROGRAMS:
                     self.device.wait()  # other streams may still read what is given back here

@@ -243,6 +243,33 @@ class Forest:
                 break
         return depth
 
+    @lazy
+    def tested(self) -> npt.NDArray[np.int64]:
+        """Features that some node tests, ascending; feature 0 where none does."""
+        tested = np.unique(self.feature).astype(np.int64)
+        return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
+
+    @lazy
+    def place_of(self) -> npt.NDArray[np.int32]:
+        """The place of each feature in `tested`, or -1."""
+        place_of = np.full(self.n_features, -1, np.int32)
+        place_of[self.tested] = np.arange(len(self.tested))
+        return place_of
+
+    @lazy
+    def narrowed(self) -> Forest:
+        """The same trees for documents of the columns `tested` alone; the forest itself where these are all."""
+        if len(self.tested) == self.n_features:
+            return self
+        columns = self.schema.names, self.schema.categories
+        names, categories = (tuple(values[f] for f in self.tested) if values else () for values in columns)
+        return replace(
+            self,
+            n_features=len(self.tested),
+            feature=self.place_of[self.feature],
+            schema=replace(self.schema, names=names, categories=categories),
+        )
+
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
         """What each leaf adds to the sums, of `sum_dtype` [L, 1] or [L, K]."""
         dtype = np.dtype(self.sum_dtype)

@@ -39,6 +39,8 @@ PER_TREE_WORK = 4_000_000
 THREAD_WORK = 500_000
 #: Bytes of documents that one chunk may copy when they must be converted.
 CHUNK_BYTES = 16 << 20
+#: Rows of such a chunk, however wide they are.
+LEAST_ROWS = 64
 #: The engine that scores on GPUs.
 QS_GPU = "qs_gpu"
 #: Programs of tree ranges that a model keeps, for staged prediction.
@@ -180,9 +182,10 @@ class Model:
         ----------
         X : array-like [D, n_features] or EncodedDocuments
             NumPy array (float32, float64 or integers; C or F order, any strides), nested list,
-            pandas frame or Arrow table (columns by name); never copied beyond one chunk. Or what
-            `encode` made of one. Or an array on a GPU (CuPy, PyTorch, JAX, Numba): it is scored there
-            and the answer comes back as the same library's array.
+            pandas frame or Arrow table (columns by name), scipy.sparse matrix or array (an absent entry
+            is what the source library takes it for: missing for XGBoost and Treelite, else 0); never
+            copied beyond one chunk. Or what `encode` made of one. Or an array on a GPU (CuPy, PyTorch,
+            JAX, Numba): it is scored there and the answer comes back as the same library's array.
         output : {"value", "raw", "class", "leaf", "per_tree"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
             "raw": sums before the link. "class": the likeliest class's label (of multi-label models 0
@@ -270,7 +273,7 @@ class Model:
             documents = as_documents(X, self.forest)
             name = self.engine_for(documents.n) if engine == "auto" else engine
         n_threads = self._threads(n_threads, documents.n)
-        program = self._program(name, precision, trees)
+        program = self._program(name, precision, trees, documents.narrow)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         if out is None:
             out = np.empty(shape, dtype)
@@ -278,7 +281,7 @@ class Model:
             raise InputError(f"out must be a writable, aligned, C-contiguous {dtype} array of shape {shape}")
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         runs, whole = ENGINES[name], isinstance(X, EncodedDocuments)
-        step = documents.n if whole else self._chunk_rows
+        step = documents.n if whole else self._chunk_rows(documents)
         if output == "per_tree" and not whole:
             step = max(1, min(step, PER_TREE_WORK // max(self.n_trees, 1)))
         for start in range(0, documents.n, step or 1):
@@ -351,8 +354,8 @@ class Model:
             The model does not run on `bitslice`.
         """
         documents = as_documents(X, self.forest)
-        program = self._program(BITSLICE, "exact", None)
-        step = self._chunk_rows
+        program = self._program(BITSLICE, "exact", None, documents.narrow)
+        step = max(512, self._chunk_rows(documents) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
         threads = self._threads(n_threads, documents.n)
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
@@ -445,22 +448,26 @@ class Model:
     def _chosen(self) -> dict[tuple[int, str, bool], str]:
         return {}
 
-    @lazy
-    def _chunk_rows(self) -> int:
+    def _chunk_rows(self, documents: Documents) -> int:
+        width = len(self.forest.tested) if documents.narrow else self.n_features
         by_work = CHUNK_WORK // max(self.n_trees, 1)
-        by_bytes = CHUNK_BYTES // (8 * max(self.n_features, 1))
-        return max(1024, min(by_work, by_bytes) // 1024 * 1024)
+        by_bytes = CHUNK_BYTES // (8 * max(width, 1))
+        rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)
+        # Wide rows that are copied are few at a time, though fewer than engines like.
+        return max(LEAST_ROWS, min(rows, by_bytes)) if documents.copied else rows
 
     @lazy
-    def _ranks(self) -> RankTables:
-        return build_ranks(self.forest)
+    def _ranks(self) -> dict[bool, RankTables]:
+        return {}
 
-    def _part(self, trees: slice | None) -> Forest:
-        return self.forest if trees is None else self.forest.select(trees)
+    def _part(self, trees: slice | None, narrow: bool = False) -> Forest:
+        forest = self.forest.narrowed if narrow else self.forest
+        return forest if trees is None else forest.select(trees)
 
-    def _program(self, name: str, precision: str, trees: slice | None) -> Program:
+    def _program(self, name: str, precision: str, trees: slice | None, narrow: bool = False) -> Program:
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
-        key = (name, precision, cpu_fallback.isa(), cpu_fallback.compiles_programs(), bounds)
+        narrow = narrow and self.forest.narrowed is not self.forest
+        key = (name, precision, cpu_fallback.isa(), cpu_fallback.compiles_programs(), narrow, bounds)
         program = self._programs.get(key)
         if program is not None:
             return program
@@ -474,17 +481,19 @@ class Model:
                 parts = [k for k in self._programs if k[-1] is not None]
                 if bounds is not None and len(parts) >= PARTS_KEPT:
                     del self._programs[parts[0]]
-                self._programs[key] = self._prepare(name, precision, trees)
+                self._programs[key] = self._prepare(name, precision, trees, narrow)
             return self._programs[key]
 
-    def _prepare(self, name: str, precision: str, trees: slice | None) -> Program:
-        engine, forest = ENGINES[name], self._part(trees)
+    def _prepare(self, name: str, precision: str, trees: slice | None, narrow: bool) -> Program:
+        engine, forest = ENGINES[name], self._part(trees, narrow)
         if name not in RANKED:
             return engine.prepare(forest, precision)
         # Parts rank documents as the whole does, so that what `encode` made serves them too.
         start, stop, _ = (trees or slice(None)).indices(self.n_trees)
         nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
-        return engine.prepare(forest, precision, self._ranks.part(nodes))  # type: ignore[call-arg]
+        if narrow not in self._ranks:
+            self._ranks[narrow] = build_ranks(self._part(None, narrow))
+        return engine.prepare(forest, precision, self._ranks[narrow].part(nodes))  # type: ignore[call-arg]
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {"forest": self.forest}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.forks import lazy
 from gpuqs.text_hashes import are_hashes
 
 
@@ -40,7 +40,7 @@ class Schema:
         absent = "missing" if math.isnan(self.absent) else "0"
         return f"<gpuqs.Schema: {names or 'no names'}; {coded:,} with categories; absent is {absent}>"
 
-    @cached_property
+    @lazy
     def has_hashes(self) -> bool:
         """Whether categories are called after their hashes: their texts are not known."""
         return any(are_hashes(categories) for categories in self.categories if categories)

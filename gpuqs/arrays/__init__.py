@@ -14,6 +14,7 @@ from gpuqs.arrays.arrow_tables import arrow_table, from_table
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, from_array
 from gpuqs.arrays.pandas_frames import from_frame
+from gpuqs.arrays.sparse import from_sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -26,8 +27,9 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     Parameters
     ----------
     X : array-like [D, n_features]
-        NumPy array (float32, float64, integers, bool; any strides), nested list, pandas frame,
-        Arrow table or polars frame (columns by name where the model's names are real ones, else by position).
+        NumPy array (float32, float64, integers, bool; any strides), nested list, scipy.sparse matrix or array (absent
+        entries are `Schema.absent`), pandas frame, Arrow table or polars frame (columns by name where the model's
+        names are real ones, else by position).
 
     Raises
     ------
@@ -45,7 +47,7 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):
-        raise InputError("X is a sparse matrix; pass X.toarray(), or dense batches of it")
+        return from_sparse(X, forest)
     try:
         array = np.asarray(X)
     except (ValueError, TypeError) as error:

@@ -24,10 +24,16 @@ class Documents(NamedTuple):
     chunk : callable
         ``chunk(start, stop)`` gives rows as float32 or float64 [stop - start, n_features]; a
         view where the caller's own memory serves.
+    narrow : bool
+        Chunks hold the columns `Forest.tested` alone: they are for `Forest.narrowed`.
+    copied : bool
+        Whether chunks are copies, which take memory.
     """
 
     n: int
     chunk: Callable[[int, int], np.ndarray]
+    narrow: bool = False
+    copied: bool = True
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:
@@ -43,7 +49,7 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         )
     dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
-        return Documents(len(X), lambda start, stop: X[start:stop])
+        return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
 
 

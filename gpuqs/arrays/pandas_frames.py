@@ -9,6 +9,7 @@ import numpy as np
 from gpuqs.arrays.categories import pandas_codes
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, score_dtype
+from gpuqs.arrays.sparse import from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -16,9 +17,11 @@ from gpuqs.forest import Forest
 def from_frame(X: Any, forest: Forest) -> Documents:
     take = columns_of([str(c) for c in X.columns], all(isinstance(c, str) for c in X.columns), forest)
     frame = X if take is None else X.iloc[:, take]
+    if not any(forest.schema.categories) and (documents := from_sparse_frame(frame, forest)) is not None:
+        return documents
     dtypes, coded = [], {}
     for feature, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
-        plain = getattr(dtype, "numpy_dtype", dtype)
+        plain = plain_dtype(getattr(dtype, "numpy_dtype", dtype))
         numeric = isinstance(plain, np.dtype) and plain.kind in "fiub"
         codes = pandas_codes(frame.iloc[:, feature], numeric, forest, feature)
         if codes is not None:

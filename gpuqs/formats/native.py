@@ -357,7 +357,7 @@ def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
 
 def _schema(fields: dict[str, Any], source: str) -> Schema:
     # Files of earlier releases do not say what an absent entry means: what their source library takes it for.
-    absent = fields.get("absent", "missing" if source.startswith("XGBoost") else "zero")
+    absent = fields.get("absent", "missing" if source.startswith(("XGBoost", "Treelite")) else "zero")
     if absent not in ("missing", "zero"):
         raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
     return Schema(

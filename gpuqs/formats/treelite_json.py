@@ -24,6 +24,7 @@ from gpuqs.forest import Forest
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.sklearn_trees import forest_arrays
 from gpuqs.formats.treelite_trees import MAX_FEATURES, condensed, flag, tables_of
+from gpuqs.schema import Schema
 
 NAME: Final = "Treelite JSON"
 
@@ -135,6 +136,7 @@ def _forest(document: Any) -> Forest:
         average_raw=average,
         link=link,
         link_scale=scale,
+        schema=Schema(absent=np.nan),
         classes=classes,
         source="Treelite",
         objective=f"{get(document, 'task_type', str, '')} {get(document, 'postprocessor', str)}".strip(),

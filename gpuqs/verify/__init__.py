@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from gpuqs.arrays import as_documents
+from gpuqs.arrays.sparse import all_columns, checked_matrix
 from gpuqs.forest import Forest
 from gpuqs.verify.check import Certificate, Check, Tally
 from gpuqs.verify.disagreement import Disagreement, Step
@@ -33,6 +34,8 @@ __all__ = [
 _WORK: Final = 10_000_000
 #: Values of as many made rows take seconds, too.
 _VALUES: Final = 50_000_000
+#: Rows of ``X`` that are compared at a time.
+_ROWS_AT_ONCE: Final = 1024
 #: What the rows that were made are called.
 MADE: Final = "made rows"
 
@@ -60,7 +63,8 @@ def verify(
     model : path or bytes
         A file that LightGBM, XGBoost or CatBoost wrote, or its content.
     X : array-like [D, n_features], optional
-        Rows to compare beside those that are made: what `gpuqs.Model.predict` takes.
+        Rows to compare beside those that are made: what `gpuqs.Model.predict` takes. The source library is given
+        sparse matrices as they are.
     rows : int, optional
         How many rows are made; by default as many as take seconds.
     engines : sequence of str
@@ -87,10 +91,18 @@ def verify(
     check = Check(open_source(model, n_threads), engines)
     compare_made_rows(check, rows, seed, n_threads, progress)
     if X is not None:
-        documents = as_documents(X, check.model.forest)
-        for start in range(0, documents.n, 1024):
-            check.add(documents.chunk(start, min(start + 1024, documents.n)), "rows of X", n_threads)
+        for part in _parts(X, check.model.forest):
+            check.add(part, "rows of X", n_threads)
     return check.certificate
+
+
+def _parts(X: Any, forest: Forest) -> Iterator[Any]:
+    """The rows of ``X``, some at a time: parts of a sparse matrix are sparse, others dense."""
+    sparse = checked_matrix(X) if hasattr(X, "tocsr") else None
+    documents = as_documents(X if sparse is None else sparse, forest)
+    for start in range(0, documents.n, _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, documents.n)
+        yield all_columns(documents, forest, start, stop) if sparse is None else sparse[start:stop]
 
 
 def compare_made_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,25 +129,27 @@ class Check:
         self.certificate = Certificate(source.name, tallies, notes=source.notes, bound=source.bound())
         self._seen: dict[str, int] = {}
 
-    def add(self, X: np.ndarray, origin: str, n_threads: int | None = None) -> None:
-        """Compare both sides' answers for the rows ``X`` [D, n_features]; ``origin`` says which rows they are."""
+    def add(self, X: Any, origin: str, n_threads: int | None = None) -> None:
+        """Compare both sides' answers for the rows ``X`` [D, n_features]; ``origin`` says which rows they are.
+
+        Rows are an array or a sparse matrix, which the source library is given as it is.
+        """
         outcome = self.certificate
-        numbers = self._seen.get(origin, 0) + np.arange(len(X))
-        self._seen[origin] = self._seen.get(origin, 0) + len(X)
+        numbers = self._seen.get(origin, 0) + np.arange(X.shape[0])
+        self._seen[origin] = self._seen.get(origin, 0) + X.shape[0]
         if not self.source.takes_infinite and X.dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                finite = ~np.isinf(X.astype(np.float32)).any(axis=1)
+            finite = ~infinite_rows(X)
             outcome.left_out += int((~finite).sum())
             X, numbers = X[finite], numbers[finite]
-        if len(X) == 0:
+        if X.shape[0] == 0:
             return
-        outcome.rows[origin] = outcome.rows.get(origin, 0) + len(X)
-        X = np.ascontiguousarray(X)
+        outcome.rows[origin] = outcome.rows.get(origin, 0) + X.shape[0]
+        X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
         leaves = self.source.leaves(X)
         raw = self.source.raw(X)
         for tally in outcome.tallies:
             ours = self.model.predict(X, "leaf", engine=tally.engine, n_threads=n_threads)
-            scores = self.model.predict(X, "raw", engine=tally.engine, n_threads=n_threads).reshape(len(X), -1)
+            scores = self.model.predict(X, "raw", engine=tally.engine, n_threads=n_threads).reshape(X.shape[0], -1)
             if scores.shape != raw.shape or scores.dtype != raw.dtype:
                 raise InputError(
                     f"{self.source.name} gives scores of shape {raw.shape} and {raw.dtype}, gpuqs {scores.shape} "
@@ -181,6 +184,18 @@ class Check:
         tally.largest = max(tally.largest, float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0)))
         tally.largest_ulps = max(tally.largest_ulps, int(ulps.max(initial=0)))
         return differ, ~same & ~within
+
+
+def infinite_rows(X: Any) -> npt.NDArray[np.bool_]:
+    """Which rows of an array or a sparse matrix hold values that are infinite as float32."""
+    if isinstance(X, np.ndarray):
+        with np.errstate(over="ignore"):
+            return np.isinf(X.astype(np.float32)).any(axis=1)
+    infinite = np.zeros(X.shape[0], bool)
+    entries = X.tocoo()
+    with np.errstate(over="ignore"):
+        infinite[entries.row[np.isinf(entries.data.astype(np.float32))]] = True
+    return infinite
 
 
 def ulps_between(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.uint64]:

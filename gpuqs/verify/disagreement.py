@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from gpuqs.arrays import as_documents
+from gpuqs.arrays.sparse import all_columns
 from gpuqs.engines.reference import goes_left
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
@@ -99,7 +102,7 @@ class Disagreement:
 def leaf_disagreement(
     model: Model,
     source: Source,
-    x: np.ndarray,
+    x: Any,
     row: int,
     origin: str,
     engine: str,
@@ -112,7 +115,7 @@ def leaf_disagreement(
 
 
 def score_disagreement(
-    model: Model, source: Source, x: np.ndarray, row: int, origin: str, engine: str, output: int
+    model: Model, source: Source, x: Any, row: int, origin: str, engine: str, output: int
 ) -> Disagreement:
     """The disagreement of a row ``x`` [1, n_features], all of whose exit leaves agree, about a score."""
     trees = _first_trees_of_difference(model, source, x, engine, output)
@@ -123,7 +126,7 @@ def score_disagreement(
 def _disagreement(
     model: Model,
     source: Source,
-    x: np.ndarray,
+    x: Any,
     row: int,
     origin: str,
     engine: str,
@@ -137,8 +140,9 @@ def _disagreement(
     path_leaf = leaf_value = None
     if tree is not None:
         nodes = slice(*forest.node_offsets[tree : tree + 2].tolist())
-        values = {feature_name(forest, f): float(x[0, f]) for f in np.unique(forest.feature[nodes]).tolist()}
-        path, at = trace(forest, tree, x[0], leaves[1])
+        dense = all_columns(as_documents(x, forest), forest, 0, 1)[0]
+        values = {feature_name(forest, f): float(dense[f]) for f in np.unique(forest.feature[nodes]).tolist()}
+        path, at = trace(forest, tree, dense, leaves[1])
         path_leaf = int(forest.leaf_id[at])
         leaf_value = float(forest.leaf_value[at, output if forest.vector_leaves else 0])
     ours = model.predict(x, "raw", engine=engine).reshape(-1)
@@ -218,7 +222,7 @@ def _test(forest: Forest, node: int) -> str:
     return f"left if <= {float(forest.threshold[node])!r}; {missing}"
 
 
-def _first_trees_of_difference(model: Model, source: Source, x: np.ndarray, engine: str, output: int) -> list[int]:
+def _first_trees_of_difference(model: Model, source: Source, x: Any, engine: str, output: int) -> list[int]:
     """The trees of the first iteration with which the sums of an output differ; none where it is no tree's doing."""
     step, n_trees = source.trees_per_iteration, model.n_trees
 

@@ -84,13 +84,13 @@ class Source(ABC):
     def trees_per_iteration(self) -> int:
         """Trees that one boosting iteration made; `raw` can stop after any iteration."""
 
-    def raw(self, X: np.ndarray, iterations: int | None = None) -> np.ndarray:
+    def raw(self, X: Any, iterations: int | None = None) -> np.ndarray:
         """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1)."""
-        return self._ask(self._raw, X, iterations).reshape(len(X), -1)
+        return self._ask(self._raw, X, iterations).reshape(X.shape[0], -1)
 
-    def leaves(self, X: np.ndarray) -> np.ndarray:
+    def leaves(self, X: Any) -> np.ndarray:
         """Exit leaves, int64 [D, n_trees]."""
-        leaves = self._ask(self._leaves, X).astype(np.int64).reshape(len(X), -1)
+        leaves = self._ask(self._leaves, X).astype(np.int64).reshape(X.shape[0], -1)
         if leaves.shape[1] != self.forest.n_trees:
             raise UnsupportedModelError(
                 f"{self.name} gives exit leaves of {leaves.shape[1]} trees, the model has {self.forest.n_trees}"
@@ -105,12 +105,12 @@ class Source(ABC):
     def _load(self, data: bytes) -> Any: ...
 
     @abstractmethod
-    def _raw(self, X: np.ndarray, iterations: int | None) -> Any: ...
+    def _raw(self, X: Any, iterations: int | None) -> Any: ...
 
     @abstractmethod
-    def _leaves(self, X: np.ndarray) -> Any: ...
+    def _leaves(self, X: Any) -> Any: ...
 
-    def _ask(self, what: Callable[..., Any], X: np.ndarray, *more: Any) -> np.ndarray:
+    def _ask(self, what: Callable[..., Any], X: Any, *more: Any) -> np.ndarray:
         try:
             return np.asarray(what(X, *more))
         except Exception as error:  # each library has its own kinds
@@ -129,16 +129,16 @@ class LightGBM(Source):
     def trees_per_iteration(self) -> int:
         return int(self._booster.num_model_per_iteration())
 
-    def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
+    def _raw(self, X: Any, iterations: int | None) -> Any:
         return self._predict(X, raw_score=True, num_iteration=iterations)
 
     def _load(self, data: bytes) -> Any:
         return self._module.Booster(model_str=data.decode(errors="replace"))
 
-    def _leaves(self, X: np.ndarray) -> Any:
+    def _leaves(self, X: Any) -> Any:
         return self._predict(X, pred_leaf=True)
 
-    def _predict(self, X: np.ndarray, **what: Any) -> Any:
+    def _predict(self, X: Any, **what: Any) -> Any:
         return self._booster.predict(X, num_threads=self.n_threads, **what)
 
 
@@ -151,7 +151,7 @@ class XGBoost(Source):
     def trees_per_iteration(self) -> int:
         return max(1, self.forest.n_trees // max(1, int(self._booster.num_boosted_rounds())))
 
-    def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
+    def _raw(self, X: Any, iterations: int | None) -> Any:
         return self._booster.predict(self._matrix(X), output_margin=True, iteration_range=(0, iterations or 0))
 
     def _load(self, data: bytes) -> Any:
@@ -165,10 +165,10 @@ class XGBoost(Source):
             booster.load_model(bytearray(data))
         return booster
 
-    def _leaves(self, X: np.ndarray) -> Any:
+    def _leaves(self, X: Any) -> Any:
         return self._booster.predict(self._matrix(X), pred_leaf=True)
 
-    def _matrix(self, X: np.ndarray) -> Any:
+    def _matrix(self, X: Any) -> Any:
         types = self._booster.feature_types
         return self._module.DMatrix(
             X,
@@ -187,7 +187,7 @@ class CatBoost(Source):
     def trees_per_iteration(self) -> int:
         return 1
 
-    def _raw(self, X: np.ndarray, iterations: int | None) -> Any:
+    def _raw(self, X: Any, iterations: int | None) -> Any:
         return self._base.predict(
             self._booster,
             self._with_categories(X),
@@ -220,10 +220,10 @@ class CatBoost(Source):
             path.write_bytes(data)
             return self._base().load_model(str(path), format="json")
 
-    def _leaves(self, X: np.ndarray) -> Any:
+    def _leaves(self, X: Any) -> Any:
         return self._booster.calc_leaf_indexes(self._with_categories(X), thread_count=self.n_threads)
 
-    def _with_categories(self, X: np.ndarray) -> np.ndarray:
+    def _with_categories(self, X: Any) -> Any:
         """Rows with the categories' values in place of their codes."""
         columns = self._booster.get_cat_feature_indices()
         if not columns:

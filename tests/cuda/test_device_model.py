@@ -18,6 +18,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.links import to_values
 from gpuqs.model import Model
+from gpuqs.schema import Schema
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -200,6 +201,18 @@ def test_host_input_of_every_kind(device: EmulatedDevice) -> None:
     want = raw_scores(forest, half.astype(np.float32), "fast")[:, 0]
     for X in (half, device.from_host(half)):
         np.testing.assert_array_equal(model.predict(X, "raw", precision="fast"), want)
+
+
+def test_sparse_matrices_of_the_host(device: EmulatedDevice) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    forest, documents = make(n_trees=5)
+    forest = replace(forest, n_features=50, feature=7 * forest.feature, schema=Schema(absent=np.nan))
+    X = np.full((len(documents), 50), np.nan)
+    X[:, ::7] = np.nan_to_num(documents, posinf=5, neginf=-5)
+    S = sparse.csr_matrix(np.nan_to_num(X))
+    want = raw_scores(forest, np.where(S.toarray() == 0, np.nan, X), "fast")[:, 0]
+    for matrix in (S, S.tocsc()):
+        np.testing.assert_array_equal(DeviceModel(forest, device).predict(matrix, "raw", precision="fast"), want)
 
 
 def test_no_documents_and_no_trees(device: EmulatedDevice) -> None:

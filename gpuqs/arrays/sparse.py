@@ -1,0 +1,226 @@
+"""scipy.sparse matrices and frames of Sparse columns as documents: only tested columns of a chunk become dense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.arrays.dense import Documents, score_dtype
+from gpuqs.cpu_fallback import sparse
+from gpuqs.errors import InputError
+from gpuqs.forest import ZERO_THRESHOLD, Forest
+
+#: Values that are read as they lie in memory; others are cast first.
+_READ = "bhilqBHILQfd"
+
+
+def from_sparse(X: Any, forest: Forest) -> Documents:
+    """A scipy.sparse matrix or array; formats other than CSR and CSC become CSR first, as in the source libraries.
+
+    Raises
+    ------
+    InputError
+        As `gpuqs.arrays.as_documents`; the matrix is inconsistent, or holds two entries of one place; a chunk
+        raises it where it meets such rows.
+    """
+    if len(X.shape) != 2 or X.shape[1] != forest.n_features:
+        shape = f"shape {tuple(X.shape)}" if len(X.shape) != 2 else f"{X.shape[1]} features"
+        raise InputError(f"X has {shape}; the model was trained on {forest.n_features} features")
+    if hasattr(X, "get") and type(X).__module__.startswith("cupyx"):
+        raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
+    if forest.source.startswith("CatBoost") and forest.has_categories:
+        raise InputError("CatBoost takes no sparse matrix for a model of categories; pass dense rows of category codes")
+    X = _compressed(X)
+    indptr, indices, data = _arrays(X)
+    dtype = data.dtype if data.dtype in (np.float32, np.float64) else score_dtype(data.dtype, forest)
+    if data.dtype.char not in _READ:
+        data = data.view(np.uint8) if data.dtype == bool else data.astype(dtype)
+    # LightGBM takes this one value for a number in CSR and for zero in CSC and dense rows.
+    refused = -ZERO_THRESHOLD if forest.source.startswith("LightGBM") else None
+    make = _from_csr if X.format == "csr" else _from_csc
+    return make(X.shape[0], indptr, indices, data, dtype, refused, forest)
+
+
+def _from_csr(
+    n: int,
+    indptr: npt.NDArray[np.int64],
+    indices: np.ndarray,
+    data: np.ndarray,
+    dtype: np.dtype,
+    refused: float | None,
+    forest: Forest,
+) -> Documents:
+    if len(indptr) != n + 1:
+        raise InputError(f"X is an inconsistent CSR matrix: indptr has length {len(indptr)}, not {n + 1}")
+    tested = forest.tested
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        out = np.full((stop - start, len(tested)), forest.schema.absent, dtype)
+        seen = np.full(len(tested), -1, np.int64)
+        bounds = indptr[start : stop + 1].astype(np.int64)
+        problem, row, column = sparse.scatter_csr(bounds, indices, data, start, forest.place_of, seen, refused, out)
+        if problem:
+            raise _error(problem, row, column, "CSR", "row", forest.n_features)
+        return out
+
+    return Documents(n, chunk, narrow=True)
+
+
+def _from_csc(
+    n: int,
+    indptr: npt.NDArray[np.int64],
+    indices: np.ndarray,
+    data: np.ndarray,
+    dtype: np.dtype,
+    refused: float | None,
+    forest: Forest,
+) -> Documents:
+    tested, n_columns = forest.tested, forest.n_features
+    if len(indptr) != n_columns + 1:
+        raise InputError(f"X is an inconsistent CSC matrix: indptr has length {len(indptr)}, not {n_columns + 1}")
+    n_entries = min(len(indices), len(data))
+    indices, data = indices[:n_entries], data[:n_entries]
+    bounds = np.stack([indptr[tested], indptr[tested + 1]], axis=1).astype(np.int64)
+    problem, at, index = sparse.check_csc(bounds, indices, n)
+    if problem == sparse.UNSORTED:
+        bounds, indices, data = _sorted_columns(bounds, indices, data)
+        problem, at, index = sparse.check_csc(bounds, indices, n)
+        if problem == sparse.UNSORTED:
+            problem = sparse.TWICE
+    if problem:
+        raise _error(problem, int(tested[at]), index, "CSC", "column", n)
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        out = np.full((len(tested), stop - start), forest.schema.absent, dtype)
+        problem, at, row = sparse.scatter_csc(bounds, indices, data, start, refused, out)
+        if problem:
+            raise _error(problem, row, int(tested[at]), "CSC", "row", n)
+        return out.T
+
+    return Documents(n, chunk, narrow=True)
+
+
+def _sorted_columns(
+    bounds: npt.NDArray[np.int64], indices: np.ndarray, data: np.ndarray
+) -> tuple[npt.NDArray[np.int64], np.ndarray, np.ndarray]:
+    """A copy of some columns alone, each one's entries in ascending order; bounds that are wrong stay so."""
+    if ((bounds < 0) | (bounds > len(indices))).any() or (bounds[:, 0] > bounds[:, 1]).any():
+        return np.full_like(bounds, -1), indices, data
+    entries = [np.arange(first, end) for first, end in bounds.tolist()]
+    entries = [part[np.argsort(indices[part], kind="stable")] for part in entries]
+    ends = np.cumsum([len(part) for part in entries])
+    take = np.concatenate([np.zeros(0, np.int64), *entries])
+    return np.stack([ends - np.diff(bounds, axis=1)[:, 0], ends], axis=1), indices[take], data[take]
+
+
+def all_columns(documents: Documents, forest: Forest, start: int, stop: int) -> np.ndarray:
+    """A chunk with every column; those that no tree tests hold what absent entries are, where they were left out."""
+    chunk = documents.chunk(start, stop)
+    if not documents.narrow:
+        return chunk
+    out = np.full((stop - start, forest.n_features), forest.schema.absent, chunk.dtype)
+    out[:, forest.tested] = chunk
+    return out
+
+
+def checked_matrix(X: Any) -> Any:
+    """A sparse matrix as CSR or CSC, all of which is consistent: other libraries may trust what it holds.
+
+    Raises
+    ------
+    InputError
+    """
+    X = _compressed(X)
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"X is an inconsistent {X.format.upper()} matrix: {error}") from error
+    return X
+
+
+def _compressed(X: Any) -> Any:
+    """The matrix as CSR, or CSC where it is that."""
+    kind = getattr(X, "format", None)
+    if kind in ("csr", "csc"):
+        return X
+    try:
+        # scipy's own conversion trusts what the matrix holds.
+        if kind == "coo":
+            if any(len(c) != len(X.data) for c in X.coords) or any(
+                c.min() < 0 or c.max() >= size for c, size in zip(X.coords, X.shape, strict=True) if len(c)
+            ):
+                raise InputError("X is an inconsistent COO matrix: coordinates lie outside its shape")
+        elif kind == "bsr":
+            X.check_format(full_check=True)
+        elif kind == "dia" and (X.data.ndim != 2 or len(X.data) != len(X.offsets)):
+            raise InputError("X is an inconsistent DIA matrix: data and offsets differ in length")
+        made = X.tocsr()
+    except (ValueError, TypeError, IndexError) as error:
+        raise InputError(f"X cannot be read as a sparse matrix: {error}") from error
+    if getattr(made, "format", None) != "csr":
+        raise InputError(f"X is a {type(X).__name__}, not a matrix of scipy.sparse; pass scipy.sparse.csr_matrix(X)")
+    return made
+
+
+def _arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The three arrays of a CSR or CSC matrix in the forms that are read; uncopied if they have them."""
+    arrays = []
+    for name in ("indptr", "indices", "data"):
+        array = np.asarray(getattr(X, name))
+        if array.ndim != 1 or (name != "data" and array.dtype.kind not in "iu"):
+            raise InputError(
+                f"X is an inconsistent sparse matrix: {name} is {array.dtype} of {array.ndim} dimensions"
+            )
+        kind = array.dtype.newbyteorder("=")
+        if name == "indices" and kind not in (np.int32, np.int64):
+            kind = np.dtype(np.int64)
+        arrays.append(np.require(array, kind, ["C_CONTIGUOUS", "ALIGNED"]))
+    return arrays[0], arrays[1], arrays[2]
+
+
+def _error(problem: int, at: int, index: int, kind: str, what: str, size: int) -> InputError:
+    if problem == sparse.TWICE:
+        where = f"row {at} holds two entries of column {index}" if what == "row" else f"column {at} holds a row twice"
+        return InputError(
+            f"X is a {kind} matrix whose {where}: libraries differ in what they take; call X.sum_duplicates() first"
+        )
+    if problem == sparse.REFUSED:
+        return InputError(
+            f"X holds {-ZERO_THRESHOLD!r} in row {at}, column {index}, which LightGBM takes for zero or not, by the "
+            "matrix's format; store 0 there"
+        )
+    if problem == sparse.OUTSIDE:
+        return InputError(f"X is an inconsistent {kind} matrix: {what} {at} holds index {index}, not in [0, {size})")
+    return InputError(f"X is an inconsistent {kind} matrix: indptr of {what} {at} falls, or leads beyond the entries")
+
+
+def plain_dtype(dtype: Any) -> Any:
+    """The NumPy type of the values of a pandas Sparse column; other columns' types as they are."""
+    return dtype.subtype if _is_sparse(dtype) else dtype
+
+
+def from_sparse_frame(frame: Any, forest: Forest) -> Documents | None:
+    """A pandas frame of the model's features, if all are Sparse columns of numbers: absent is a column's fill value."""
+    dtypes = set(frame.dtypes)
+    if not dtypes or not all(_is_sparse(dtype) and dtype.subtype.kind in "fiub" for dtype in dtypes):
+        return None
+    dtype = score_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
+    tested = forest.tested.tolist()
+    columns = [frame.iloc[:, feature].array for feature in tested]
+    rows = [column.sp_index.indices for column in columns]
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        out = np.empty((len(tested), stop - start), dtype)
+        for to, column, row in zip(out, columns, rows, strict=True):
+            first, end = np.searchsorted(row, [start, stop])
+            to[:] = column.fill_value
+            to[row[first:end] - start] = column.sp_values[first:end]
+        return out.T
+
+    return Documents(len(frame), chunk, narrow=True)
+
+
+def _is_sparse(dtype: Any) -> bool:
+    return hasattr(dtype, "fill_value") and hasattr(dtype, "subtype")
