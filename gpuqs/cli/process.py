@@ -33,8 +33,6 @@ class StoppedError(BaseException):
 @contextmanager
 def as_process() -> Iterator[None]:
     """Signals that end a process raise `StoppedError` in the block; after it, the process ends by the signal."""
-    _open_closed_ones()
-    _name_output()
     last = -_GRACE
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -48,6 +46,8 @@ def as_process() -> Iterator[None]:
     try:
         for number in handled:
             signal.signal(number, stop)
+        _open_closed_ones()
+        _name_output()
         yield
     except StoppedError as stopped:
         if sys.stderr is not None:
@@ -88,6 +88,7 @@ def _name_output() -> None:
 def _drop_output() -> None:
     """Leave nothing in standard output's buffer that the interpreter would try to write once more at its end."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OSError, ValueError):
         sys.stdout.buffer.raw.close()  # type: ignore[attr-defined]

@@ -48,9 +48,12 @@ class NpyReader(DocumentReader):
         try:
             with warnings.catch_warnings():  # what NumPy thinks of a header is told once
                 warnings.simplefilter("ignore")
-                if npy.read_magic(file) == (1, 0):
+                version = npy.read_magic(file)
+                if version == (1, 0):
                     return npy.read_array_header_1_0(file)
-                # Version 3 is for names of fields, which documents have not.
+                # Version 3 is version 2 with more letters in the names of fields, which documents have not.
+                if version not in ((2, 0), (3, 0)):
+                    raise ValueError(f"its version, {version}, is not known")
                 if int.from_bytes(self.source.start(12)[8:], "little") > _LONGEST_HEADER:
                     raise ValueError("its header is too long")
                 return npy.read_array_header_2_0(file)
