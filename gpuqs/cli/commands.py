@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,13 @@ def formats() -> None:
     """List the formats of models that are read."""
     from gpuqs.formats import table
 
-    click.echo(table())
+    if not sys.stdout.isatty():
+        click.echo(table())
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(table()))
 
 
 @cli.command()

@@ -107,7 +107,7 @@ def score_file(
         reading_took = time.perf_counter() - reading_began - other
         if n_documents == 0:
             raise InputError(f"{reader.path}: holds no documents")
-    _say(f"{n_documents:,} documents, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
+    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if line := ndcg.line():
         _say(line)
@@ -126,4 +126,8 @@ def _speed(n_documents: int, seconds: float) -> str:
 
 def _how(engine: str, threads: int) -> str:
     isa = "NumPy" if engine == "reference" else cpu_fallback.isa()
-    return f"{engine}, {isa}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{engine}, {isa}, {_count(threads, 'thread')}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
