@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,15 +129,9 @@ def info(model: Path) -> None:
 @cli.command()
 def formats() -> None:
     """List the formats of models that are read."""
-    from gpuqs.formats import table
+    from gpuqs.cli.formats import print_formats
 
-    if not sys.stdout.isatty():
-        click.echo(table())
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(table()))
+    print_formats()
 
 
 @cli.command()
