@@ -40,10 +40,12 @@ def cuda_device(device: int | str | None = None) -> CudaDevice:
     ------
     DeviceError
         CuPy, cuda-python, the driver or the device is missing; says which, and how to get it.
+    ValueError
+        ``device`` is neither a number nor a name.
     """
+    index = _parse(device)
     cupy = _import_cupy()
     count = _count_devices(cupy)
-    index = _parse(device)
     if index is None:
         index = cupy.cuda.runtime.getDevice()
     if not 0 <= index < count:

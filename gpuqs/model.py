@@ -260,6 +260,8 @@ class Model:
         if device not in (None, "cpu") or (type(X) is not np.ndarray and is_on_device(X)):
             if engine not in ("auto", QS_GPU):
                 raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {QS_GPU!r}")
+            if isinstance(X, EncodedDocuments):
+                raise InputError("encoded documents are scored on the CPU; leave device out, or give documents")
             if base_margin is not None:
                 raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
             there = self.to(device_of(X) if device is None else device)
@@ -376,7 +378,7 @@ class Model:
         """
         if device == "cpu":
             return self
-        there = cuda_device(device) if isinstance(device, int | str) else device
+        there = device if hasattr(device, "attributes") else cuda_device(device)  # a GpuDevice, or its name
         with self._lock.held():
             if there not in self._on_devices:
                 self._on_devices[there] = DeviceModel(self.forest, there)

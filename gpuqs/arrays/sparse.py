@@ -97,7 +97,8 @@ def _from_csc(
         problem, at, row = sparse.scatter_csc(bounds, indices, data, start, refused, out)
         if problem:
             raise _error(problem, row, int(tested[at]), "CSC", "row", n)
-        return out.T
+        rows: np.ndarray = out.T
+        return rows
 
     return Documents(n, chunk, narrow=True)
 
@@ -209,15 +210,16 @@ def from_sparse_frame(frame: Any, forest: Forest) -> Documents | None:
     dtype = score_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
     tested = forest.tested.tolist()
     columns = [frame.iloc[:, feature].array for feature in tested]
-    rows = [column.sp_index.indices for column in columns]
+    places = [column.sp_index.indices for column in columns]
 
     def chunk(start: int, stop: int) -> np.ndarray:
         out = np.empty((len(tested), stop - start), dtype)
-        for to, column, row in zip(out, columns, rows, strict=True):
-            first, end = np.searchsorted(row, [start, stop])
+        for to, column, place in zip(out, columns, places, strict=True):
+            first, end = np.searchsorted(place, [start, stop])
             to[:] = column.fill_value
-            to[row[first:end] - start] = column.sp_values[first:end]
-        return out.T
+            to[place[first:end] - start] = column.sp_values[first:end]
+        rows: np.ndarray = out.T
+        return rows
 
     return Documents(len(frame), chunk, narrow=True)
 

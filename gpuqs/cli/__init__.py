@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 
+from gpuqs.cli.process import as_process
+
 
 def main() -> None:
     """Run the command line; its packages are an extra, so a missing one is named."""
-    try:
-        import click  # noqa: F401
-        import rich  # noqa: F401
-    except ModuleNotFoundError as error:
-        sys.exit(f"gpuqs: the command line needs {error.name}: pip install 'gpuqs[cli]'")
-    from gpuqs.cli.commands import cli
+    with as_process():
+        try:
+            import click  # noqa: F401
+            import rich  # noqa: F401
+        except ModuleNotFoundError as error:
+            sys.exit(f"Error: the command line needs {error.name}: pip install 'gpuqs[cli]'")
+        from gpuqs.cli.commands import cli
 
-    cli(prog_name="gpuqs")
+        cli(prog_name="gpuqs")

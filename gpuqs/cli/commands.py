@@ -2,53 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gpuqs.errors import GpuqsError
+from gpuqs.cli.endings import EXIT_STATUS, FAILED, Commands
 
-_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    try:
-        yield
-    except (GpuqsError, FileNotFoundError, PermissionError, IsADirectoryError) as error:
-        raise click.ClickException(str(error)) from error
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
+_STDIN = Path("-")
 
 
-def _errors_in_one_line(command: Callable[..., None]) -> Callable[..., None]:
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        with _one_line_errors():
-            command(*args, **kwargs)
+def _takes_threads(what: str) -> Callable[..., Any]:
+    def known(ctx: click.Context, option: click.Parameter, value: int | None) -> int | None:
+        if value == 0:
+            raise click.BadParameter("0 is no number of threads; say how many, or -1 for all")
+        return value
 
-    return wrapped
+    return click.option("--threads", type=int, callback=known, help=f"{what}; -1: all.  [default: all]")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of commands that read DATA; they are those of `gpuqs.readers.open_documents`."""
+    options = [
+        click.option(
+            "--format",
+            type=click.Choice(["svmlight", "csv", "npy", "parquet"]),
+            help="What DATA is.  [default: found by its content]",
+        ),
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="CSV: whether the first line holds names.  [default: found by its content, or an error where it "
+            "could be either]",
+        ),
+        click.option("--label", metavar="NAME", help="CSV, Parquet: column of relevance labels.  [default: label]"),
+        click.option("--query", metavar="NAME", help="CSV, Parquet: column of query ids.  [default: qid]"),
+        click.option(
+            "--one-based/--zero-based",
+            "first_id",
+            default=False,
+            callback=lambda ctx, option, value: int(value),
+            help="svmlight: the id of the model's first feature. LightGBM and XGBoost take ids in files as column "
+            "numbers from 0, even if they start at 1.  [default: zero-based]",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _one_input(model: Path, data: Path | None) -> None:
+    if model == data == _STDIN:
+        raise click.UsageError("MODEL and DATA cannot both be standard input")
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"{EXIT_STATUS} GPUQS_DEBUG=1 shows where an error comes from.",
+)
 @click.version_option(package_name="gpuqs")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Score documents with large ensembles of decision trees, exactly as the training library does."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
-@cli.command()
+@cli.command(epilog=EXIT_STATUS)
 @click.argument("model", type=_FILE)
 @click.argument("data", type=_FILE)
 @click.option(
     "-o",
     "--out",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Where scores go: .npy, .parquet, or text, one line a document. Default: standard output.",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
+    help="Where scores go: .npy, .parquet, or text, one line a document.  [default: -, standard output, as text]",
 )
 @click.option("--engine", default="auto", show_default=True, help="An engine that `gpuqs info MODEL` lists.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads to read and score with.  [default: all]")
+@_takes_threads("Threads to read and score with")
 @click.option(
     "--precision",
     type=click.Choice(["exact", "fast"]),
@@ -63,60 +97,30 @@ def cli() -> None:
     show_default=True,
     help="value: what the library's predict gives. raw: before the link (sigmoid, ...).",
 )
-@click.option(
-    "--format",
-    type=click.Choice(["svmlight", "csv", "npy", "parquet"]),
-    help="What DATA is.  [default: found by its content]",
-)
-@click.option(
-    "--one-based/--zero-based",
-    default=False,
-    help="svmlight: the id of the model's first feature. LightGBM and XGBoost take ids in files as column "
-    "numbers from 0, even if they start at 1.  [default: zero-based]",
-)
-@click.option("--label", metavar="NAME", help="CSV, Parquet: column of relevance labels.  [default: label]")
-@click.option("--query", metavar="NAME", help="CSV, Parquet: column of query ids.  [default: qid]")
-@_errors_in_one_line
-def score(
-    model: Path,
-    data: Path,
-    out: Path | None,
-    engine: str,
-    threads: int | None,
-    precision: str,
-    output: str,
-    format: str | None,
-    one_based: bool,
-    label: str | None,
-    query: str | None,
-) -> None:
+@_reads_documents
+def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     """Score the documents of DATA with MODEL.
 
-    DATA is svmlight/LETOR text, CSV or TSV, .npy or Parquet, of any size: it is read in chunks.
-    NDCG@10 is printed where DATA has labels and query ids (or DATA.query holds query sizes).
+    DATA is svmlight/LETOR text, CSV or TSV, .npy or Parquet, of any size: it is read in chunks (Parquet from a
+    pipe through a temporary file). MODEL or DATA may be -, standard input. NDCG@10 is printed where DATA has
+    labels and query ids (or DATA.query holds query sizes).
+
+    Scores alone go to standard output, the rest to standard error. A file is replaced when all scores are in it;
+    after a failure it is as it was. Devices and FIFOs are written to as they are.
     """
     from gpuqs.cli.score import score_file
 
-    score_file(
-        model,
-        data,
-        out=out,
-        engine=engine,
-        n_threads=threads,
-        precision=precision,
-        output=output,
-        format=format,
-        first_id=int(one_based),
-        label=label,
-        query=query,
-    )
+    _one_input(model, data)
+    score_file(model, data, n_threads=threads, **options)
 
 
 @cli.command()
 @click.argument("model", type=_FILE)
-@_errors_in_one_line
 def info(model: Path) -> None:
-    """Say what is in MODEL, and which engines can run it here."""
+    """Say what is in MODEL, and which engines run it.
+
+    MODEL may be -, standard input.
+    """
     from gpuqs.cli.info import print_info
 
     print_info(model)
@@ -124,10 +128,10 @@ def info(model: Path) -> None:
 
 @cli.command()
 def formats() -> None:
-    """List the formats of models that are read, and what of them."""
-    from gpuqs.formats import table
+    """List the formats of models that are read."""
+    from gpuqs.cli.formats import print_formats
 
-    click.echo(table())
+    print_formats()
 
 
 @cli.command()
@@ -144,50 +148,21 @@ def formats() -> None:
 )
 @click.option("--rows", type=click.IntRange(min=0), help="Rows to make.  [default: as many as take seconds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the rows that are made.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads to score with.  [default: all]")
-@click.option(
-    "--format",
-    type=click.Choice(["svmlight", "csv", "npy", "parquet"]),
-    help="What DATA is.  [default: found by its content]",
-)
-@click.option("--one-based/--zero-based", default=False, help="svmlight: the id of the model's first feature.")
-@click.option("--label", metavar="NAME", help="CSV, Parquet: column of relevance labels.  [default: label]")
-@click.option("--query", metavar="NAME", help="CSV, Parquet: column of query ids.  [default: qid]")
-@_errors_in_one_line
-def verify(
-    model: Path,
-    data: Path | None,
-    engines: tuple[str, ...],
-    rows: int | None,
-    seed: int,
-    threads: int | None,
-    format: str | None,
-    one_based: bool,
-    label: str | None,
-    query: str | None,
-) -> None:
-    """Compare gpuqs with the library that MODEL came from, which must be installed.
+@_takes_threads("Threads to score with")
+@_reads_documents
+@click.pass_context
+def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
+    """Compare with the library that MODEL came from.
 
-    Rows are made on the thresholds of the model, one unit in the last place beside them, with missing,
-    infinite and special values and unseen categories; DATA's rows are compared, too. Exit leaves and raw
-    scores of both must be the same, bit for bit; the exit status is 1 where they are not.
+    That library must be installed. Rows are made on the thresholds of the model, one unit in the last place
+    beside them, with missing, infinite and special values and unseen categories; DATA's rows are compared, too.
+    Exit leaves and raw scores of both must be the same, bit for bit; the exit status is 1 where they are not.
     """
     from gpuqs.cli.verify import verify_file
 
-    agrees = verify_file(
-        model,
-        data,
-        engines=list(engines),
-        rows=rows,
-        seed=seed,
-        n_threads=threads,
-        format=format,
-        first_id=int(one_based),
-        label=label,
-        query=query,
-    )
-    if not agrees:
-        raise SystemExit(1)
+    _one_input(model, data)
+    if not verify_file(model, data, n_threads=threads, **options):
+        ctx.exit(FAILED)
 
 
 @cli.command()
@@ -197,8 +172,8 @@ def verify(
     metavar="FOLDER",
     help="Only write the demo's model and documents there.",
 )
-@_errors_in_one_line
-def demo(save: Path | None) -> None:
+@click.pass_context
+def demo(ctx: click.Context, save: Path | None) -> None:
     """Score made-up documents on every engine, and compare."""
     from rich.console import Console
 
@@ -208,4 +183,4 @@ def demo(save: Path | None) -> None:
         for path in save_demo(save):
             click.echo(path)
     elif not run_demo(Console()):
-        raise SystemExit(1)
+        ctx.exit(FAILED)

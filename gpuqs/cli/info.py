@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.cli.models import load_model
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, ZERO_MISSING, Forest
 
 _SHOWN_NAMES = 6
@@ -19,7 +19,7 @@ _SHOWN_NAMES = 6
 def print_info(path: Path, console: Console | None = None) -> None:
     """Print what is in the model at ``path``."""
     console = console or Console()
-    model = gpuqs.load(path)
+    model = load_model(path)
     table = Table(title=escape(str(path)), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-import gpuqs
 from gpuqs import cpu_fallback
-from gpuqs.cli.writers import open_scores
+from gpuqs.cli.models import load_model
+from gpuqs.cli.progress import progress
+from gpuqs.cli.writers import STDOUT, open_scores
 from gpuqs.errors import InputError
 from gpuqs.ranking import NdcgMean
-from gpuqs.readers import Chunk, DocumentReader, open_documents
+from gpuqs.readers import Chunk, open_documents
 
 _NDCG_AT = 10
 
@@ -76,18 +75,20 @@ def score_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     began = time.perf_counter()
-    model = gpuqs.load(model_path)
+    model = load_model(model_path)
     if engine != "auto" and engine not in model.engines():
         raise click.BadParameter(f"{engine!r} is not one of auto, {', '.join(model.engines())}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
     options = {"n_threads": threads, "precision": precision}
-    reader = open_documents(data, model.forest, n_threads=threads, **reading)
+    reader = open_documents(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
     n_documents, scoring = 0, 0.0
     ndcg = _Ndcg()
     loading = time.perf_counter() - began
     reading_began = time.perf_counter()
     other = 0.0
-    with open_scores(out) as scores_out, _progress(reader, data, to_terminal=out is None) as advance:
+    # A bar between lines of scores would be neither.
+    shown = out not in (None, STDOUT) or not sys.stdout.isatty()
+    with open_scores(out) as scores_out, progress(reader.path.name, shown) as advance:
         for chunk in reader:
             arrived = time.perf_counter()
             if n_documents == 0:
@@ -101,12 +102,12 @@ def score_file(
             n_documents += len(scores)
             scores_out.write(scores)
             ndcg.add(chunk, scores)
-            advance()
+            advance(reader.done, reader.size)
             other += time.perf_counter() - arrived
         reading_took = time.perf_counter() - reading_began - other
         if n_documents == 0:
-            raise InputError(f"{data}: holds no documents")
-    _say(f"{n_documents:,} documents, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
+            raise InputError(f"{reader.path}: holds no documents")
+    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if line := ndcg.line():
         _say(line)
@@ -125,19 +126,8 @@ def _speed(n_documents: int, seconds: float) -> str:
 
 def _how(engine: str, threads: int) -> str:
     isa = "NumPy" if engine == "reference" else cpu_fallback.isa()
-    return f"{engine}, {isa}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{engine}, {isa}, {_count(threads, 'thread')}"
 
 
-@contextmanager
-def _progress(reader: DocumentReader, data: Path, to_terminal: bool) -> Iterator[Any]:
-    """A progress bar on standard error, where that is a terminal of its own."""
-    if not sys.stderr.isatty() or (to_terminal and sys.stdout.isatty()):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(data.name, total=reader.size)
-        yield lambda: progress.update(task, completed=reader.done)
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,8 @@ from rich.markup import escape
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.cli.models import read_stdin
+from gpuqs.cli.progress import progress
 from gpuqs.readers import open_documents
 from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source
 
@@ -37,15 +36,16 @@ def verify_file(
     """
     console = console or Console(soft_wrap=True, highlight=False)
     threads = cpu_fallback.effective_threads(n_threads)
-    check = Check(open_source(model, threads), engines)
-    with _progress("made rows") as advance:
+    data_of_model = read_stdin(model)
+    check = Check(open_source(model if data_of_model is None else data_of_model, threads), engines)
+    with progress("made rows") as advance:
         compare_made_rows(check, rows, seed, threads, advance)
     if data is not None:
         reader = open_documents(data, check.model.forest, n_threads=threads, **reading)
-        with _progress(data.name) as advance:
+        with progress(reader.path.name) as advance:
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
-                    check.add(chunk.values[start : start + _STEP], f"rows of {data}", threads)
+                    check.add(chunk.values[start : start + _STEP], f"rows of {reader.path}", threads)
                 advance(reader.done, reader.size)
         check.certificate.notes += reader.warnings
     print_certificate(check.certificate, model, console)
@@ -99,17 +99,3 @@ def lines_of(first: Disagreement, source: str) -> list[str]:
             lines.append(f"  leaf value in gpuqs: {first.leaf_value!r}; sums differ from this tree{others} on")
     lines.append(f"  raw score {first.output}: {engine} {first.score!r}, {source} {first.their_score!r}")
     return lines
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, where that is a terminal; takes what is done, and of how much."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

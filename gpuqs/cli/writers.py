@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
-import os
+import shutil
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from gpuqs.errors import InputError
+from gpuqs.files import replacing
+
+#: The path that means standard output.
+STDOUT: Final = Path("-")
 
 
 class ScoreWriter(ABC):
@@ -25,23 +30,30 @@ class ScoreWriter(ABC):
     def finish(self) -> None:  # noqa: B027 - text needs none
         """Called once, after the last chunk."""
 
+    def drop(self) -> None:  # noqa: B027 - as above
+        """Called instead after an error: write nothing more."""
+
 
 class TextWriter(ScoreWriter):
     """One line a document, several outputs between tabs; the shortest digits that read back exactly."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def write(self, scores: np.ndarray) -> None:
         lines = map(str, scores) if scores.ndim == 1 else ("\t".join(map(str, row)) for row in scores)
-        self._file.writelines(f"{line}\n" for line in lines)
+        self._file.write("".join(f"{line}\n" for line in lines).encode("ascii"))
 
 
 class NpyWriter(ScoreWriter):
-    """A ``.npy`` file; its header is written last, when the number of documents is known."""
+    """A ``.npy`` file; its header is written last, when the number of documents is known.
+
+    Where the file cannot be sought in, as a FIFO, everything waits till then in an unnamed temporary file.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._out = file
+        self._file: Any = file if file.seekable() else tempfile.TemporaryFile()  # noqa: SIM115
         self._rows = 0
         self._tail: tuple[int, ...] = ()
         self._dtype = np.dtype(np.float64)
@@ -56,6 +68,9 @@ class NpyWriter(ScoreWriter):
     def finish(self) -> None:
         self._file.seek(0)
         self._file.write(self._header(self._rows))
+        if self._file is not self._out:
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, self._out, 1 << 20)
 
     def _header(self, rows: int) -> bytes:
         buffer = io.BytesIO()
@@ -71,8 +86,12 @@ class NpyWriter(ScoreWriter):
 class ParquetWriter(ScoreWriter):
     """A Parquet file with the column ``score``, or ``score_0``, ``score_1``, ... of several outputs."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO) -> None:
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise InputError("writing Parquet needs pyarrow: pip install 'gpuqs[cli]'") from None
+        self._file = file
         self._writer: Any = None
 
     def write(self, scores: np.ndarray) -> None:
@@ -83,50 +102,35 @@ class ParquetWriter(ScoreWriter):
         names = ["score"] if scores.ndim == 1 else [f"score_{at}" for at in range(len(columns))]
         table = pyarrow.table(dict(zip(names, columns, strict=True)))
         if self._writer is None:
-            self._writer = parquet.ParquetWriter(self._path, table.schema)
+            self._writer = parquet.ParquetWriter(self._file, table.schema)
         self._writer.write_table(table)
 
     def finish(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
+    def drop(self) -> None:
+        if self._writer is not None:
+            self._writer.is_open = False  # lest it write the file's end when it is collected
+
 
 @contextmanager
 def open_scores(path: Path | None) -> Iterator[ScoreWriter]:
-    """A writer for ``path`` by its extension (standard output for None).
+    """A writer for ``path`` by its extension (text to standard output for None and "-").
 
-    The file appears under its name when all scores are in it; after an error it does not.
+    After an error a file is as it was: see `gpuqs.files.replacing`.
     """
-    if path is None:
-        writer: ScoreWriter = TextWriter(sys.stdout)
-        yield writer
-        writer.finish()
+    if path in (None, STDOUT):
+        sys.stdout.flush()
+        yield TextWriter(sys.stdout.buffer)
         sys.stdout.flush()
         return
-    kind = path.suffix.lower()
-    if kind == ".parquet":
+    kinds = {".npy": NpyWriter, ".parquet": ParquetWriter}
+    with replacing(path) as file:
+        writer = kinds.get(path.suffix.lower(), TextWriter)(file)
         try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise InputError("writing Parquet needs pyarrow: pip install 'gpuqs[cli]'") from None
-    part = path.with_name(path.name + ".part")
-    try:
-        if kind == ".parquet":
-            writer = ParquetWriter(part)
-            try:
-                yield writer
-            finally:
-                writer.finish()
-        elif kind == ".npy":
-            with open(part, "wb") as binary:
-                writer = NpyWriter(binary)
-                yield writer
-                writer.finish()
-        else:
-            with open(part, "w", encoding="ascii", newline="\n") as text:
-                yield TextWriter(text)
-        if part.exists():
-            os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+            yield writer
+            writer.finish()
+        except BaseException:
+            writer.drop()
+            raise

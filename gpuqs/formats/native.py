@@ -20,21 +20,18 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import secrets
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from io import BufferedReader
 from itertools import pairwise
 from math import isfinite, prod
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.files import replacing
 from gpuqs.forest import Forest
 from gpuqs.formats.fields import get, parse_json
 from gpuqs.schema import Schema
@@ -118,10 +115,9 @@ def from_object(obj: Any) -> Forest | None:
 
 
 def write(forest: Forest, path: str | os.PathLike[str]) -> None:
-    """Write a Forest to a file, whole or not at all.
+    """Write a Forest to a file, whole or not at all: see `gpuqs.files.replacing`.
 
-    The file is made beside ``path`` and put in its place at the end: whoever has the old file mapped
-    keeps it as it was.
+    Whoever has the old file mapped keeps it as it was.
 
     Raises
     ------
@@ -130,7 +126,6 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
     OSError
         The file cannot be written.
     """
-    path = Path(os.path.realpath(path))
     arrays = {name: np.ascontiguousarray(getattr(forest, name), dtype) for name, (dtype, _) in _ARRAYS.items()}
     header = _header(forest, arrays)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
@@ -138,19 +133,9 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
     crc = zlib.crc32(start[: _CRC.start])
     for part in (start[_CRC.stop :], *_parts(header, arrays)):
         crc = zlib.crc32(part, crc)
-    temporary = path.parent / f".gpuqs-{secrets.token_hex(8)}.part"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
-            file.writelines(_parts(header, arrays))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileNotFoundError):
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
+        file.writelines(_parts(header, arrays))
 
 
 def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:

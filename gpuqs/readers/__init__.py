@@ -9,6 +9,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
 from gpuqs.readers.npy import NpyReader
+from gpuqs.readers.source import DocumentSource
 from gpuqs.readers.svmlight import SvmlightReader
 from gpuqs.readers.tables import CsvReader, ParquetReader
 
@@ -20,7 +21,7 @@ _SNIFFED_BYTES = 1 << 16
 _PAIR = re.compile(rb"(^|\s)(\d+|qid):")
 
 
-def find_format(path: str | os.PathLike[str]) -> str:
+def find_format(path: str | os.PathLike[str] | DocumentSource) -> str:
     """The format of a file of documents, one of `FORMATS`, by its content.
 
     Raises
@@ -28,8 +29,8 @@ def find_format(path: str | os.PathLike[str]) -> str:
     InputError
         The file is empty, or in no format that gpuqs reads.
     """
-    with open(path, "rb") as file:
-        start = file.read(_SNIFFED_BYTES)
+    source = path if isinstance(path, DocumentSource) else DocumentSource(path)
+    path, start = source.path, source.start(_SNIFFED_BYTES)
     if not start:
         raise InputError(f"{path}: the file is empty")
     if start.startswith(b"\x93NUMPY"):
@@ -60,6 +61,7 @@ def open_documents(
     *,
     format: str | None = None,
     first_id: int = 0,
+    header: bool | None = None,
     label: str | None = None,
     query: str | None = None,
     n_threads: int = 1,
@@ -69,6 +71,8 @@ def open_documents(
     Parameters
     ----------
     path : path-like
+        "-" is standard input; that and FIFOs are read once, from start to end (Parquet and .npy in Fortran order
+        through an unnamed temporary file as large as they are).
         If ``path + ".query"`` exists (LightGBM's file of query sizes), it gives the queries of a
         file that has none.
     forest : Forest
@@ -78,6 +82,9 @@ def open_documents(
     first_id : {0, 1}
         svmlight only: the feature id of the model's first feature. LightGBM and XGBoost take the
         ids as column numbers: 0.
+    header : bool, optional
+        CSV only: whether the first line holds names; by default it does where it can be nothing else, and
+        where it could be a document as well, that is an error.
     label, query : str, optional
         Columns of CSV (with a header) and Parquet that hold relevance labels and query ids;
         ``label`` and ``qid`` where there are such columns.
@@ -89,13 +96,14 @@ def open_documents(
     InputError
         Not a file of documents, or not of this model's documents.
     """
-    format = format or find_format(path)
+    source = DocumentSource(path)
+    format = format or find_format(source)
     if format == "svmlight":
-        return SvmlightReader(path, forest, first_id=first_id, n_threads=n_threads)
+        return SvmlightReader(source, forest, first_id=first_id, n_threads=n_threads)
     if format == "csv":
-        return CsvReader(path, forest, label=label, query=query, n_threads=n_threads)
+        return CsvReader(source, forest, header=header, label=label, query=query, n_threads=n_threads)
     if format == "npy":
-        return NpyReader(path, forest)
+        return NpyReader(source, forest)
     if format == "parquet":
-        return ParquetReader(path, forest, label=label, query=query, n_threads=n_threads)
+        return ParquetReader(source, forest, label=label, query=query, n_threads=n_threads)
     raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")

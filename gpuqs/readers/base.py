@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
+from gpuqs.readers.source import DocumentSource
 
 #: Bytes of values that one chunk holds, about.
 CHUNK_BYTES = 16 << 20
@@ -46,8 +46,9 @@ class DocumentReader(ABC):
     ----------
     format : str
     path : Path
-    size : int
-        Units of work in the file (bytes or rows), for a progress bar.
+        What messages call the file.
+    size : int or None
+        Units of work in the file (bytes or rows), for a progress bar; None where nobody knows.
     done : int
         Units read so far.
     warnings : list of str
@@ -56,10 +57,11 @@ class DocumentReader(ABC):
 
     format: str
 
-    def __init__(self, path: str | os.PathLike[str], forest: Forest) -> None:
-        self.path = Path(path)
+    def __init__(self, source: DocumentSource, forest: Forest) -> None:
+        self.source = source
+        self.path = source.path
         self.forest = forest
-        self.size = self.path.stat().st_size
+        self.size = source.size
         self.done = 0
         self.warnings: list[str] = []
         self.chunk_rows = max(64, CHUNK_BYTES // (8 * max(forest.n_features, 1)))
@@ -69,8 +71,8 @@ class DocumentReader(ABC):
 
     def __iter__(self) -> Iterator[Chunk]:
         """The file's chunks; none is empty."""
-        sizes = self.path.with_name(self.path.name + ".query")
-        if not sizes.is_file():
+        sizes = self.source.query_sizes
+        if sizes is None or not sizes.is_file():
             yield from self._chunks()
             return
         ends = _query_ends(sizes)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import shutil
+import tempfile
+import warnings
 from collections.abc import Iterator
+from math import prod
+from typing import BinaryIO
 
 import numpy as np
+from numpy.lib import format as npy
 
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.source import DocumentSource
+
+_LONGEST_HEADER = 1 << 16
 
 
 class NpyReader(DocumentReader):
@@ -17,30 +25,87 @@ class NpyReader(DocumentReader):
 
     format = "npy"
 
-    def __init__(self, path: str | os.PathLike[str], forest: Forest) -> None:
-        super().__init__(path, forest)
+    def __init__(self, source: DocumentSource, forest: Forest) -> None:
+        super().__init__(source, forest)
+        if source.start(4) == b"PK\x03\x04":
+            raise InputError(f"{self.path}: an archive (.npz); save the documents alone, with numpy.save")
+        self._file = source.open()
+        self._shape, self._fortran, self._dtype = self._header(self._file)
+        if len(self._shape) != 2 or self._shape[1] != forest.n_features:
+            raise InputError(f"{self.path}: shape {self._shape}; the model takes [documents, {forest.n_features}]")
+        if self._dtype.hasobject:
+            raise InputError(f"{self.path}: not a readable .npy file of numbers: it holds pickled objects")
+        if self._dtype.kind not in "fiub":
+            raise InputError(f"{self.path}: dtype {self._dtype}; documents are floating-point or integer numbers")
+        if min(self._shape) < 0:
+            raise InputError(f"{self.path}: not a readable .npy file: shape {self._shape}")
+        self._bytes = prod(self._shape) * self._dtype.itemsize
+        if source.size is not None:
+            self._check_length(source.size - self._file.tell())
+        self.size = self._shape[0]
+
+    def _header(self, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
         try:
-            self._array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise InputError(f"{path}: not a readable .npy file of numbers: {error}") from error
-        shape, dtype = self._array.shape, self._array.dtype
-        if len(shape) != 2 or shape[1] != forest.n_features:
-            raise InputError(f"{path}: shape {shape}; the model takes [documents, {forest.n_features}]")
-        if dtype.kind not in "fiub":
-            raise InputError(f"{path}: dtype {dtype}; documents are floating-point or integer numbers")
-        self.size = len(self._array)
+            with warnings.catch_warnings():  # what NumPy thinks of a header is told once
+                warnings.simplefilter("ignore")
+                version = npy.read_magic(file)
+                if version == (1, 0):
+                    return npy.read_array_header_1_0(file)
+                # Version 3 is version 2 with more letters in the names of fields, which documents have not.
+                if version not in ((2, 0), (3, 0)):
+                    raise ValueError(f"its version, {version}, is not known")
+                if int.from_bytes(self.source.start(12)[8:], "little") > _LONGEST_HEADER:
+                    raise ValueError("its header is too long")
+                return npy.read_array_header_2_0(file)
+        except Exception as error:  # a header is a Python literal: what is wrong with one has many kinds
+            raise InputError(f"{self.path}: not a readable .npy file of numbers: {error}") from error
+
+    def _check_length(self, there: int) -> None:
+        if there < self._bytes:
+            raise InputError(
+                f"{self.path}: not a readable .npy file: cut short, {there:,} bytes of {self._bytes:,} are there"
+            )
 
     def _chunks(self) -> Iterator[Chunk]:
-        array = self._array
-        row_bytes = array.dtype.itemsize * array.shape[1]
-        for start in range(0, len(array), self.chunk_rows):
-            rows = min(self.chunk_rows, len(array) - start)
-            if array.flags.c_contiguous and row_bytes:
+        by_columns = self._fortran and self._shape[1] > 1
+        with self._whole() if by_columns else self._file as file:
+            begin = file.tell() if by_columns else 0
+            for start in range(0, self._shape[0], self.chunk_rows):
+                rows = min(self.chunk_rows, self._shape[0] - start)
                 # Read, not mapped: mapped pages would count as this process's memory.
-                offset = array.offset + start * row_bytes
-                values = np.fromfile(self.path, array.dtype, rows * array.shape[1], offset=offset)
-                values = values.reshape(rows, array.shape[1])
-            else:
-                values = np.array(array[start : start + rows])
-            self.done = start + rows
-            yield Chunk(values)
+                if by_columns:
+                    values = self._columns(file, begin, start, rows)
+                else:
+                    values = np.empty((rows, self._shape[1]), self._dtype)
+                    self._fill(file, values, start * self._shape[1])
+                self.done = start + rows
+                yield Chunk(values)
+
+    def _whole(self) -> BinaryIO:
+        """The values in a file to seek in: a stream's in an unnamed temporary one."""
+        if self._file.seekable():
+            return self._file
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        with self._file:
+            shutil.copyfileobj(self._file, copy, 1 << 20)
+        copy.seek(0)
+        return copy
+
+    def _columns(self, file: BinaryIO, begin: int, start: int, rows: int) -> np.ndarray:
+        """Some rows of an array that lies column after column."""
+        values = np.empty((rows, self._shape[1]), self._dtype, order="F")
+        for column in range(self._shape[1]):
+            before = column * self._shape[0] + start
+            file.seek(begin + before * self._dtype.itemsize)
+            self._fill(file, values[:, column], before)
+        return values
+
+    def _fill(self, file: BinaryIO, values: np.ndarray, before: int) -> None:
+        """Read contiguous values; ``before`` is how many come before them."""
+        if not values.size:
+            return
+        left = memoryview(values.reshape(-1).view(np.uint8)).cast("B")
+        while left and (read := file.readinto(left)):  # type: ignore[attr-defined]
+            left = left[read:]
+        if left:
+            self._check_length(before * self._dtype.itemsize + values.nbytes - len(left))

@@ -8,7 +8,6 @@ in the last bit without it. A line without a label starts with ``id:value``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,6 +19,7 @@ from gpuqs.cpu_fallback import effective_threads, svmlight
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.source import DocumentSource
 
 _BLOCK_BYTES = 4 << 20
 _LONGEST_LINE = 256 << 20
@@ -31,7 +31,7 @@ class SvmlightReader(DocumentReader):
 
     Parameters
     ----------
-    path : path-like
+    source : DocumentSource
     forest : Forest
     first_id : {0, 1}
         The feature id of the model's first feature.
@@ -41,10 +41,8 @@ class SvmlightReader(DocumentReader):
 
     format = "svmlight"
 
-    def __init__(
-        self, path: str | os.PathLike[str], forest: Forest, *, first_id: int = 0, n_threads: int = 1
-    ) -> None:
-        super().__init__(path, forest)
+    def __init__(self, source: DocumentSource, forest: Forest, *, first_id: int = 0, n_threads: int = 1) -> None:
+        super().__init__(source, forest)
         self.first_id = first_id
         self.n_threads = effective_threads(n_threads)
         self.dtype = np.dtype(forest.input_dtype)
@@ -95,9 +93,9 @@ class SvmlightReader(DocumentReader):
     def _blocks(self) -> Iterator[bytes]:
         """The file in pieces of whole lines, none with more lines than a chunk has rows."""
         rest = b""
-        with open(self.path, "rb") as file:
-            if file.read(3) != _BYTE_ORDER_MARK:
-                file.seek(0)
+        mark = self.source.start(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK
+        with self.source.open() as file:
+            file.read(len(_BYTE_ORDER_MARK) if mark else 0)
             while read := file.read(_BLOCK_BYTES):
                 text = rest + read
                 start = 0

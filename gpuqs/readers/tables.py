@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +13,10 @@ from gpuqs.arrays import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.headers import MISSING, first_line, is_header, is_number, start_of
+from gpuqs.readers.source import DocumentSource
 
 _BLOCK_BYTES = 4 << 20
-_LONGEST_FIRST_LINE = 16 << 20
-#: Spellings of a missing value, LightGBM's and pandas's among them.
-_MISSING = ["", "na", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "<NA>"]
 
 #: What pandas calls a frame's index when it writes it into a Parquet file.
 _PANDAS_INDEX = "__index_level_"
@@ -51,14 +48,14 @@ class _TableReader(DocumentReader):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        source: DocumentSource,
         forest: Forest,
         *,
         label: str | None = None,
         query: str | None = None,
         n_threads: int = 1,
     ) -> None:
-        super().__init__(path, forest)
+        super().__init__(source, forest)
         self.label = label
         self.query = query
         self.n_threads = n_threads
@@ -118,21 +115,31 @@ class CsvReader(_TableReader):
 
     Without a header columns go by position; if there is one more than the model has features,
     the first is the label, as in LightGBM. Empty cells and ``NA`` are missing.
+
+    Parameters
+    ----------
+    header : bool, optional
+        Whether the first line holds names; by default found by `gpuqs.readers.headers.is_header`.
     """
 
     format = "csv"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, header: bool | None = None, **kwargs: Any) -> None:
         _need_pyarrow()
         super().__init__(*args, **kwargs)
-        with open(self.path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            line = file.readline(_LONGEST_FIRST_LINE)
-        self._delimiter = max("\t,;", key=line.count)
-        names = next(csv.reader([line.rstrip("\r\n")], delimiter=self._delimiter), [])
-        self._header = _is_header(names)
+        names, self._delimiter, self._skip = first_line(self.source)
+        if header is None:
+            special = {self.label or "label", self.query or "qid"}
+            header = is_header(names, special.union(self.forest.feature_names), self.path)
+            if header and all(map(is_number, names)):
+                self.warnings.append(
+                    f"the first line of {self.path}, {start_of(names)}, was taken for the model's feature names; "
+                    "if it is a document, use --no-header"
+                )
+        self._skip += header
         self._n_columns = len(names)
-        self.columns = self._choose([n.strip() for n in names]) if self._header else self._by_position()
-        self._names = names if self._header else [str(at + 1) for at in range(len(names))]
+        self.columns = self._choose(names) if header else self._by_position()
+        self._names = names if header else [str(at + 1) for at in range(len(names))]
 
     def _by_position(self) -> _Columns:
         asked = self.label or self.query
@@ -160,29 +167,30 @@ class CsvReader(_TableReader):
         names = [self._names[at] for at in self.columns.wanted]
         try:
             with (
-                open(self.path, "rb") as file,
+                self.source.open() as file,
                 arrow_csv.open_csv(
                     file,
                     arrow_csv.ReadOptions(
                         use_threads=self.n_threads > 1,
                         block_size=_BLOCK_BYTES,
                         column_names=ids,
-                        skip_rows=int(self._header),
+                        skip_rows=self._skip,
                     ),
                     arrow_csv.ParseOptions(delimiter=self._delimiter),
                     arrow_csv.ConvertOptions(
                         column_types=types,
                         include_columns=wanted,
-                        null_values=_MISSING,
+                        null_values=MISSING,
                         strings_can_be_null=False,
                     ),
                 ) as batches,
             ):
                 for batch in batches:
-                    self.done = min(file.tell(), self.size)
+                    if self.size is not None:
+                        self.done = min(file.tell(), self.size)
                     if batch.num_rows:
                         yield self._chunk(batch.rename_columns(names), self.columns)
-        except pyarrow.ArrowInvalid as error:
+        except pyarrow.ArrowException as error:
             raise InputError(f"{self.path}: {error}") from error
 
 
@@ -197,7 +205,7 @@ class ParquetReader(_TableReader):
 
         super().__init__(*args, **kwargs)
         try:
-            self._file = parquet.ParquetFile(self.path, pre_buffer=False)
+            self._file = parquet.ParquetFile(self.source.open_seekable(), pre_buffer=False)
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path}: not a readable Parquet file: {error}") from error
         self._names = self._file.schema_arrow.names
@@ -216,23 +224,6 @@ class ParquetReader(_TableReader):
                     yield self._chunk(batch.select(names), self.columns)
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path}: {error}") from error
-
-
-def _is_header(cells: list[str]) -> bool:
-    """Whether the first line holds names: a cell is no number, or they are pandas's 0, 1, 2, ..."""
-    if len(cells) > 1 and cells == [str(at) for at in range(len(cells))]:
-        return True
-    return any(not _is_number(cell.strip()) for cell in cells)
-
-
-def _is_number(cell: str) -> bool:
-    if cell in _MISSING:
-        return True
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _shorten(names: list[str]) -> str:

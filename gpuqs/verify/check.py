@@ -190,7 +190,7 @@ def infinite_rows(X: Any) -> npt.NDArray[np.bool_]:
     """Which rows of an array or a sparse matrix hold values that are infinite as float32."""
     if isinstance(X, np.ndarray):
         with np.errstate(over="ignore"):
-            return np.isinf(X.astype(np.float32)).any(axis=1)
+            return np.atleast_1d(np.isinf(X.astype(np.float32)).any(axis=1))
     infinite = np.zeros(X.shape[0], bool)
     entries = X.tocoo()
     with np.errstate(over="ignore"):

@@ -85,6 +85,22 @@ def test_encoded_documents_score_as_they_are(isa: str, n: int, dtype: type) -> N
     np.testing.assert_array_equal(model.predict(encoded, "raw", precision="fast"), fast)
 
 
+@pytest.mark.parametrize("output", ["raw", "value", "class"])
+def test_encoded_documents_begin_with_a_margin(output: str) -> None:
+    model = make(n_outputs=3, link="softmax")
+    margin = np.random.default_rng(2).normal(size=(200, 3))
+    expected = model.predict(X, output, engine="walk", base_margin=margin)
+    np.testing.assert_array_equal(model.predict(model.encode(X), output, base_margin=margin), expected)
+    with pytest.raises(InputError, match=r"base_margin has shape \(199, 3\), not \(200, 3\)"):
+        model.predict(model.encode(X), output, base_margin=margin[1:])
+
+
+@pytest.mark.parametrize("where", [{"device": "cuda"}, {"engine": "qs_gpu"}])
+def test_encoded_documents_stay_on_the_cpu(where: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="encoded documents are scored on the CPU"):
+        MODEL.predict(MODEL.encode(X), **where)
+
+
 def test_encoding_takes_what_predict_takes() -> None:
     for source in (X.tolist(), X[::-1], np.asfortranarray(X), X.astype(">f8")):
         np.testing.assert_array_equal(MODEL.predict(MODEL.encode(source)), MODEL.predict(source))
@@ -143,3 +159,13 @@ def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.M
         np.testing.assert_array_equal(model.predict(coded, "leaf"), model.predict(documents, "leaf", engine="walk"))
         each = model.predict(documents, "per_tree", engine="qs")
         np.testing.assert_array_equal(model.predict(coded, "per_tree"), each)
+
+
+# -- devices ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", [1.5, True, [1], "gpu", "cuda:x"])
+def test_what_names_no_device(device: Any) -> None:
+    for ask in (MODEL.to, lambda device: MODEL.predict(X, device=device)):
+        with pytest.raises(ValueError, match='device must be a number, "cuda" or "cuda:<number>", not '):
+            ask(device)

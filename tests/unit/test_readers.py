@@ -305,8 +305,7 @@ def test_csv_without_header(tmp_path: Path, delimiter: str) -> None:
     np.testing.assert_array_equal(labelled.labels, [9, 8])
 
 
-def test_csv_headers_of_pandas_and_spreadsheets(tmp_path: Path) -> None:
-    np.testing.assert_array_equal(read(write(tmp_path, "0,1,2\n7,8,9\n")).values, [[7, 8, 9]])
+def test_csv_headers_of_spreadsheets(tmp_path: Path) -> None:
     path = write(tmp_path, '\ufeff"a","b c","d"\n7,8,9\n')
     np.testing.assert_array_equal(read(path, forest(**NAMED)).values, [[7, 8, 9]])
 
@@ -402,3 +401,66 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"need pyarrow: pip install 'gpuqs\[cli\]'"):
         read(write(tmp_path, "1,2,3\n"))
+
+
+# -- header or document -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["1,x,3", "1,,red", "1e3,0x1F,3", "4,1,x,3", "12:30,2,3", "NA,x,3", "x,NA,nan", "0,1,2", "a,b,2019", "nan,x,"],
+)
+def test_a_first_line_that_may_be_a_document_is_never_lost(tmp_path: Path, first: str) -> None:
+    cells = first.split(",")
+    path = write(tmp_path, f"{first}\n" + ",".join("7" * len(cells)) + "\n")
+    with pytest.raises(InputError, match=r"data\.txt: the first line.*--header or --no-header"):
+        read(path)
+    if len(cells) == 3:
+        np.testing.assert_array_equal(read(path, header=True).values, [[7, 7, 7]])
+
+
+def test_the_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the first line has 'x' where a document has a number, and 2 cells that are"):
+        read(write(tmp_path, "1,x,3\n4,5,6\n"))
+
+
+@pytest.mark.parametrize(
+    ("first", "model"),
+    [
+        ("p,q,r", forest()),
+        (",p,q,r", forest(4)),
+        ('"p","q r","s"', forest()),
+        ("a,b c,d", forest(**NAMED)),
+        ("d,2019,a,b_c", forest(**NAMED)),
+        ("label,1,2,3", forest()),
+        ("1,2,3,qid", forest()),
+        ("10,20,30", forest(schema=Schema(("10", "20", "30")))),
+        ("0,1,2", forest(schema=Schema(("0", "1", "2")))),
+    ],
+)
+def test_a_header_is_found(tmp_path: Path, first: str, model: Forest) -> None:
+    n = first.count(",") + 1
+    reader = open_documents(write(tmp_path, f"\n\r\n{first}\n" + ",".join("7" * n) + "\n"), model)
+    (chunk,) = reader
+    np.testing.assert_array_equal(chunk.values, np.full((1, model.n_features), 7))
+    numbers = first.replace(",", "").isdecimal()
+    assert [("taken for the model's feature names" in warning) for warning in reader.warnings] == [True] * numbers
+
+
+@pytest.mark.parametrize("first", ["1,2,3", "NA,,3", ",,", "nan,inf,-1e-5", "1,0,2", "0,1,2.0"])
+def test_a_document_is_found(tmp_path: Path, first: str) -> None:
+    assert len(read(write(tmp_path, f"\n{first}\n7,7,7\n")).values) == 2
+
+
+def test_what_the_caller_says_of_the_header_counts(tmp_path: Path) -> None:
+    path = write(tmp_path, "0,1,2\n7,8,9\n")
+    np.testing.assert_array_equal(read(path, header=True).values, [[7, 8, 9]])
+    np.testing.assert_array_equal(read(path, header=False).values, [[0, 1, 2], [7, 8, 9]])
+    with pytest.raises(InputError, match="invalid value 'a'"):
+        read(write(tmp_path, "a,b_c,d\n1,2,3\n"), forest(**NAMED), header=False)
+
+
+def test_a_first_line_longer_than_what_is_looked_at_first(tmp_path: Path) -> None:
+    names = [f"a rather long name, of column {at:05}" for at in range(5000)]
+    path = write(tmp_path, ",".join(f'"{name}"' for name in names) + "\n" + ",".join("7" * 5000) + "\n")
+    assert read(path, forest(5000, schema=Schema(tuple(names)))).values.sum() == 35_000

@@ -1,0 +1,96 @@
+"""How a command ends: one line for each failure, and the exit status.
+
+- 0: done.
+- 1: it failed, or `verify` found a difference.
+- 2: wrong arguments; a MODEL or DATA that is not there is one.
+- 128 + n, as shells show it: stopped by signal n. Where the reader of standard output has gone (``| head``), that
+  is SIGPIPE, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import click
+
+from gpuqs.cli.process import STDOUT, end_by
+from gpuqs.errors import GpuqsError
+
+FAILED: Final = 1
+
+EXIT_STATUS: Final = "Exit status: 0 done, 1 failed or not verified, 2 wrong arguments, 128 + n stopped by signal n."
+
+
+class Failure(click.ClickException):
+    """An exception on its way to the user."""
+
+    exit_code = FAILED
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(describe(error))
+        self.error = error
+
+
+class Commands(click.Group):
+    """The command line; its commands' failures are one line on standard error."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            raise Failure(error) from error
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        try:
+            status = super().main(*args, **{**kwargs, "standalone_mode": False})
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except click.Abort:
+            status = _say("interrupted", 128 + signal.SIGINT)
+        except click.UsageError as error:
+            seen = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+            status = _say(error.format_message().rstrip(".") + seen, error.exit_code)
+        except Failure as failure:
+            status = _fail(failure.error)
+        except Exception as error:
+            status = _fail(error)
+        sys.exit(status or 0)
+
+
+def describe(error: Exception) -> str:
+    """What a user must know of an exception."""
+    if isinstance(error, GpuqsError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory{f' ({error})' if str(error) else ''}"
+    kind = type(error).__name__
+    return f"{kind}: {error}; this is a fault of gpuqs: please report it, with what GPUQS_DEBUG=1 shows"
+
+
+def one_line(text: str) -> str:
+    """The text in one line, and without what terminals would take for commands."""
+    text = " ".join(line.strip() for line in text.splitlines())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _fail(error: Exception) -> int:
+    if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
+        end_by(signal.SIGPIPE)
+    if os.environ.get("GPUQS_DEBUG", "0") not in ("", "0"):
+        traceback.print_exception(error)
+    return _say(describe(error), FAILED)
+
+
+def _say(line: str, status: int) -> int:
+    with suppress(OSError):
+        click.echo(f"Error: {one_line(line)}", err=True)
+    return status

@@ -1,0 +1,94 @@
+"""The command as a process: its signals, and what it is started with as input, output and errors."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
+
+from gpuqs.files import NamedOutput
+
+STDOUT: Final = "standard output"
+
+#: Signals that ask a process to end; an exception lets it take its temporary files along.
+_STOPPING: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+#: Seconds after a signal in which others count as the same, so that they do not break the cleaning up.
+_GRACE: Final = 1.0
+
+
+class StoppedError(BaseException):
+    """A signal asked the process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextmanager
+def as_process() -> Iterator[None]:
+    """Signals that end a process raise `StoppedError` in the block; after it, the process ends by the signal."""
+    last = -_GRACE
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= _GRACE:
+            last = now
+            raise StoppedError(number)
+
+    # What is ignored (SIGHUP under nohup) stays so.
+    handled = [number for number in _STOPPING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    try:
+        for number in handled:
+            signal.signal(number, stop)
+        _open_closed_ones()
+        _name_output()
+        yield
+    except StoppedError as stopped:
+        if sys.stderr is not None:
+            with suppress(OSError):
+                print(f"Error: stopped by {stopped}", file=sys.stderr, flush=True)
+        end_by(stopped.number)
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+        _drop_output()
+
+
+def end_by(number: int) -> None:
+    """End the process by a signal, as whoever started it expects (a shell shows 128 + number)."""
+    _drop_output()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    sys.exit(128 + number)  # the first process of a container outlives its signals
+
+
+def _open_closed_ones() -> None:
+    """Give closed standard descriptors something, lest the next file that is opened becomes one of them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # Writing to what is open for reading fails as writing to what is closed does.
+            os.open(os.devnull, os.O_RDONLY if descriptor < 2 else os.O_WRONLY)
+
+
+def _name_output() -> None:
+    """Have errors of standard output say so, and what its encoding lacks written as an escape."""
+    encoding, is_terminal = getattr(sys.stdout, "encoding", "utf-8"), os.isatty(1)
+    buffer = io.BufferedWriter(NamedOutput(1, STDOUT, closefd=False, stream=True))
+    sys.stdout = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=is_terminal)
+
+
+def _drop_output() -> None:
+    """Leave nothing in standard output's buffer that the interpreter would try to write once more at its end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        sys.stdout.buffer.raw.close()  # type: ignore[attr-defined]

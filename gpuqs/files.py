@@ -1,0 +1,189 @@
+"""Files that are replaced as a whole or not at all; devices and pipes, which are written to and never replaced."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Final
+
+_BUFFER: Final = 1 << 20
+#: Names under which a process finds what it already has open; to open or replace them would not be the same.
+_OWN: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d+)|/dev/std(in|out|err)")
+#: A rename that cannot be: the target is a mount point, or lies on another filesystem.
+_NO_RENAME: Final = (errno.EBUSY, errno.EXDEV)
+#: No file can be made in a folder, though one that is there may be writable.
+_NO_NEIGHBOUR: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class NamedOutput(io.FileIO):
+    """A file open for writing whose errors say ``name``: those of the system name no file.
+
+    Parameters
+    ----------
+    descriptor : int
+    name : str
+    closefd : bool
+    stream : bool
+        It is written from where it stands, as others may write to it too: there is no seeking in it.
+    """
+
+    def __init__(self, descriptor: int, name: str, *, closefd: bool = True, stream: bool = False) -> None:
+        super().__init__(descriptor, "wb", closefd=closefd)
+        self._shown = name
+        self._stream = stream
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._shown) from None
+
+    def seekable(self) -> bool:
+        return not self._stream and super().seekable()
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write, which is at ``path`` once the block ends without an exception; till then the old one is.
+
+    It is written beside the old file under a name of its own, and put in its place at the end. A symbolic link
+    is kept, and what it points to is replaced; permissions and, where the process may, the owner are kept.
+    Where no file can be made or renamed there (a folder without write permission, a file that is mounted by
+    itself), the old file is overwritten at the end, when there is room for all of the new one. Character devices
+    and FIFOs are written to as they are; the file given is then not ``seekable()``.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; names ``path``.
+    """
+    path = os.fspath(path)
+    with _naming(path):
+        stream = _open_stream(path)
+    if stream is not None:
+        with _buffered(stream, path, stream=True) as file:
+            yield file
+        return
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    # Named before it is made, so that it goes whenever a signal's exception comes.
+    temporary = os.path.join(os.path.dirname(target), f".gpuqs-{secrets.token_hex(8)}.part")
+    try:
+        with _naming(path):
+            descriptor = _create(temporary, target)
+        with _buffered(descriptor, path) as file:
+            yield file
+            with _naming(path):
+                file.flush()
+                _put_in_place(file, temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def _buffered(descriptor: int, path: str, *, stream: bool = False) -> Iterator[BinaryIO]:
+    file = io.BufferedWriter(NamedOutput(descriptor, path, stream=stream), _BUFFER)
+    try:
+        yield file
+    except BaseException:
+        file.raw.close()  # what is in the buffer has nowhere to go, and must not wait for a slow reader
+        raise
+    file.close()
+
+
+def _open_stream(path: str) -> int | None:
+    """A descriptor for what is written to as it is; None for a regular file, or one that is not there yet."""
+    if own := _OWN.fullmatch(path):
+        return os.dup(int(own[1]) if own[1] else ("in", "out", "err").index(own[2]))
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if stat.S_ISBLK(mode):
+        raise OSError(errno.EINVAL, "a disk; give a file on it", path)
+    if stat.S_ISSOCK(mode):
+        raise OSError(errno.EINVAL, "a socket, which cannot be written to as a file", path)
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Errors name the file that the user gave, not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def _create(temporary: str, target: str) -> int:
+    """A new file named ``temporary``; without a name, elsewhere, where there may be none beside an old target."""
+    exists = os.path.exists(target)
+    try:
+        # What replaces a private file is private from the start.
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return os.open(temporary, flags, 0o600 if exists else 0o666)
+    except OSError as error:
+        if not exists or error.errno not in _NO_NEIGHBOUR:
+            raise
+    with tempfile.TemporaryFile() as unnamed:
+        return os.dup(unnamed.fileno())
+
+
+def _put_in_place(file: BinaryIO, temporary: str, target: str) -> None:
+    os.fsync(file.fileno())
+    if os.path.exists(temporary):
+        _take_after(target, file.fileno())
+        try:
+            os.replace(temporary, target)
+            return
+        except OSError as error:
+            if error.errno not in _NO_RENAME:
+                raise
+    _overwrite(file, target)
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)
+
+
+def _take_after(target: str, descriptor: int) -> None:
+    """Give a file the permissions of ``target``, and its owner where the process may."""
+    try:
+        old = os.stat(target)
+    except FileNotFoundError:
+        return
+    with suppress(PermissionError):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+
+
+def _overwrite(file: BinaryIO, target: str) -> None:
+    """Copy the file over an old one, after room for all of it is there."""
+    size = os.fstat(file.fileno()).st_size
+    with open(target, "r+b", buffering=0) as old, open(file.fileno(), "rb", closefd=False) as new:
+        before = os.fstat(old.fileno()).st_size
+        if size and hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(old.fileno(), 0, size)
+            except OSError:
+                old.truncate(before)
+                raise
+        new.seek(0)
+        shutil.copyfileobj(new, old, _BUFFER)
+        old.truncate(size)
+        os.fsync(old.fileno())

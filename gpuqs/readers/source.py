@@ -1,0 +1,118 @@
+"""Where documents come from: a file, or what can be read only once (a FIFO, a pipe, standard input)."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from gpuqs.errors import InputError
+
+#: The path that means standard input.
+STDIN: Final = "-"
+
+_STEP: Final = 1 << 20
+
+
+class DocumentSource:
+    """A file of documents, or a stream of them.
+
+    Parameters
+    ----------
+    path : path-like
+        "-" for standard input.
+
+    Attributes
+    ----------
+    path : Path
+        What messages call it.
+    size : int or None
+        Bytes; None for a stream, which ends when it ends.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._is_stdin = os.fspath(path) == STDIN
+        self.path = Path("standard input" if self._is_stdin else path)
+        self.size: int | None = None
+        self._stream: BinaryIO | None = None
+        self._start = bytearray()
+        if self._is_stdin:
+            if sys.stdin is None:
+                raise InputError("standard input is closed; give a file")
+            try:
+                self._stream = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - whoever opens it reads it
+            except OSError as error:  # a folder
+                raise OSError(error.errno, error.strerror, str(self.path)) from None
+            if stat.S_ISREG((status := os.fstat(0)).st_mode) and self._stream.tell() == 0:
+                self.size = status.st_size
+        elif stat.S_ISREG((status := self.path.stat()).st_mode):
+            self.size = status.st_size
+        else:
+            self._stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - as above
+
+    @property
+    def query_sizes(self) -> Path | None:
+        """Where the file of query sizes lies that a file may have."""
+        return None if self._is_stdin else self.path.with_name(self.path.name + ".query")
+
+    def start(self, size: int) -> bytes:
+        """The first ``size`` bytes; fewer if there are no more."""
+        if self._stream is None:
+            with open(self.path, "rb") as file:
+                return file.read(size)
+        while len(self._start) < size:
+            read = self._stream.read(min(size - len(self._start), _STEP))
+            if not read:
+                break
+            self._start += read
+        return bytes(self._start[:size])
+
+    def open(self) -> BinaryIO:
+        """The documents from their first byte; a stream can be opened once."""
+        if self._stream is None:
+            return open(self.path, "rb")
+        stream: Any = self._stream
+        if self.size is not None:
+            stream.seek(0)
+        else:
+            stream = _Resumed(bytes(self._start), stream)
+        return io.BufferedReader(stream, _STEP)
+
+    def open_seekable(self) -> BinaryIO:
+        """The same for who must seek: a stream is copied to an unnamed temporary file first."""
+        file = self.open()
+        if self.size is not None:
+            return file
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        with file:
+            shutil.copyfileobj(file, copy, _STEP)
+        copy.seek(0)
+        return copy
+
+
+class _Resumed(io.RawIOBase):
+    """A stream whose start was read already."""
+
+    def __init__(self, start: bytes, stream: BinaryIO) -> None:
+        self._start = memoryview(start)
+        self._stream: Any = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if not self._start:
+            return self._stream.readinto(buffer)  # type: ignore[no-any-return]
+        n = min(len(buffer), len(self._start))
+        buffer[:n] = self._start[:n]
+        self._start = self._start[n:]
+        return n
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

@@ -1,0 +1,252 @@
+"""Every failure of a command: one line on standard error, the documented status, the old scores as they were."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import gpuqs
+from gpuqs.cli.commands import cli
+from gpuqs.forest import Forest
+from gpuqs.readers import FORMATS
+
+OLD = b"older scores"
+
+
+def tiny_forest() -> Forest:
+    return Forest(
+        n_features=3,
+        node_offsets=np.array([0, 1]),
+        leaf_offsets=np.array([0, 2]),
+        feature=np.array([0], np.int32),
+        threshold=np.zeros(1),
+        left=np.array([-1], np.int32),
+        right=np.array([-2], np.int32),
+        routing=np.zeros(1, np.uint8),
+        leaf_value=np.array([[0.25], [0.75]]),
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.gpuqs"
+    gpuqs.from_model(tiny_forest()).save(path)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Iterator[Path]:
+    """Scores of an earlier run, which a failure must leave alone, in a folder where it must leave nothing."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "scores.npy").write_bytes(OLD)
+    yield folder / "scores.npy"
+    assert (folder / "scores.npy").read_bytes() == OLD
+    assert os.listdir(folder) == ["scores.npy"]
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def fails(status: int, *arguments: object) -> str:
+    """Run a command here, and check how it fails; its line."""
+    result = CliRunner().invoke(cli, [str(a) for a in arguments])
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1 and result.stderr.endswith("\n")
+    assert "fault of gpuqs" not in result.stderr
+    return result.stderr
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def npy_header(text: str, version: bytes = b"\x01\x00", data: bytes = bytes(72)) -> bytes:
+    length = len(text).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    return b"\x93NUMPY" + version + length + text.encode("latin1") + data
+
+
+def npz_bomb() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("arr_0.npy", npy(np.zeros((1_000_000, 3))))
+    return file.getvalue()
+
+
+def parquet(**columns: object) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), file)
+    return file.getvalue()
+
+
+SHAPE = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }\n"
+
+#: Content that is no file of three features, whatever it is read as.
+DOCUMENTS = {
+    "empty": b"",
+    "zeros": bytes(5000),
+    "noise": np.random.default_rng(0).bytes(5000),
+    "blank": b"\n \n\n",
+    "binary text": b"\xff\xfe\x00a,b\xff\n",
+    "text": b"these are words\nand more of them\n",
+    "markup": b"<html>\n<p>404</p>\n",
+    "JSON": b'{"a": [1, 2]}\n',
+    "control characters": b"\x1b[2J,\x07\r,x,y,z,1\n1\n",
+    "npy, cut in its magic": npy(np.zeros((3, 3)))[:5],
+    "npy, cut in its header": npy(np.zeros((3, 3)))[:60],
+    "npy, cut in its values": npy(np.zeros((3, 3)))[:150],
+    "npy, Fortran order, cut": npy(np.zeros((9, 3), order="F"))[:200],
+    "npy, one dimension": npy(np.zeros(3)),
+    "npy, no dimension": npy(np.zeros(())),
+    "npy, three dimensions": npy(np.zeros((3, 3, 3))),
+    "npy, other width": npy(np.zeros((3, 2))),
+    "npy, objects": npy(np.full((3, 3), None)),
+    "npy, structured": npy(np.zeros((3, 3), [("a", "f8"), ("ä", "f4")])),
+    "npy, text": npy(np.full((3, 3), "x")),
+    "npy, dates": npy(np.zeros((3, 3), "M8[s]")),
+    "npy, complex": npy(np.zeros((3, 3), complex)),
+    "npy, no documents": npy(np.zeros((0, 3))),
+    "npy, negative shape": npy_header(SHAPE % "(-3, 3)"),
+    "npy, both negative": npy_header(SHAPE % "(-3, -3)"),
+    "npy, huge": npy_header(SHAPE % "(10**17, 3)"),
+    "npy, huge literal": npy_header(SHAPE % "(100000000000000000000000, 3)"),
+    "npy, no literal": npy_header("__import__('os').getcwd()\n"),
+    "npy, deep": npy_header("(" * 5000 + ")" * 5000 + "\n"),
+    "npy, signs": npy_header("-" * 9000 + "1\n"),
+    "npy, version 2, no end": npy_header(SHAPE % "(3, 3)", b"\x02\x00")[:8] + b"\xff\xff\xff\xff",
+    "npy, version 9": npy_header(SHAPE % "(3, 3)", b"\x09\x00"),
+    "npy, bad type": npy_header("{'descr': 'zz', 'fortran_order': False, 'shape': (3, 3), }\n"),
+    "npz": npz_bomb(),
+    "npz, cut": npz_bomb()[:500],
+    "parquet, cut": parquet(a=[1.0], b=[1.0], c=[1.0])[:100],
+    "parquet, magic alone": b"PAR1",
+    "parquet, hollow": b"PAR1" + bytes(64) + b"\x10\x00\x00\x00PAR1",
+    "parquet, long end": b"PAR1" + bytes(64) + b"\xff\xff\xff\x7fPAR1",
+    "parquet, other columns": parquet(a=[1.0]),
+    "parquet, lists": parquet(a=[[1.0]], b=[1.0], c=[1.0]),
+    "gzip": b"\x1f\x8b\x08\x00" + bytes(60),
+    "a letter for a number": b"1,2,3\n1,x,3\n",
+    "a short line": b"1,2,3\n1,2\n",
+    "a letter in the first line": b"1,x,3\n1,2,3\n",
+    "the columns' numbers": b"0,1,2\n1,2,3\n",
+    "an open quote": b'"a,b,c\n1,2,3\n',
+}
+
+
+@pytest.mark.parametrize("format", [None, *FORMATS])
+@pytest.mark.parametrize("what", DOCUMENTS)
+def test_damaged_documents(model: Path, tmp_path: Path, out: Path, what: str, format: str | None) -> None:
+    data = write(tmp_path / "data", DOCUMENTS[what])
+    line = fails(1, "score", model, data, "-o", out, *(["--format", format] if format else []))
+    assert str(data) in line
+
+
+@pytest.mark.parametrize("command", ["info", "score", "verify"])
+@pytest.mark.parametrize("what", ["empty", "zeros", "noise", "text", "markup", "JSON", "npz", "gzip", "cut", "one bit"])
+def test_damaged_models(model: Path, tmp_path: Path, out: Path, command: str, what: str) -> None:
+    sound = model.read_bytes()
+    damaged = {"cut": sound[: len(sound) // 2], "one bit": sound[:-70] + bytes([sound[-70] ^ 1]) + sound[-69:]}
+    path = write(tmp_path / "model", {**DOCUMENTS, **damaged}[what])
+    more = {"score": [write(tmp_path / "x.csv", b"1,2,3\n"), "-o", out]}.get(command, [])
+    assert str(path) in fails(1, command, path, *more)
+
+
+@pytest.mark.parametrize("command", ["info", "score", "verify"])
+@pytest.mark.parametrize("what", ["missing", "folder"])
+def test_what_is_no_file(model: Path, tmp_path: Path, out: Path, command: str, what: str) -> None:
+    path = tmp_path / what
+    if what == "folder":
+        path.mkdir()
+    if command == "score":
+        assert str(path) in fails(2, "score", model, path, "-o", out)
+    assert str(path) in fails(2, command, path, *([path, "-o", out] if command == "score" else []))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--engine", "warp"],
+        ["--threads", "0"],
+        ["--threads", "many"],
+        ["--format", "xlsx"],
+        ["--precision", "exakt"],
+        ["--no-such-option"],
+        ["and-a-third-file"],
+    ],
+)
+def test_wrong_arguments(model: Path, tmp_path: Path, out: Path, arguments: list[str]) -> None:
+    data = write(tmp_path / "x.csv", b"1,2,3\n")
+    assert "(see " in fails(2, "score", model, data, "-o", out, *arguments)
+
+
+def test_wrong_commands(model: Path) -> None:
+    for arguments in (["no-such-command"], ["--no-such-option"], ["score"], ["score", model], ["score", "-", "-"]):
+        fails(2, *arguments)
+
+
+@pytest.mark.parametrize("place", ["no/such/folder/x.npy", "loop", "folder", "socket"])
+def test_outputs_that_cannot_be(model: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+        before = sorted(os.listdir(tmp_path))
+        data = write(tmp_path.parent / f"{tmp_path.name}.csv", b"1,2,3\n")
+        assert place in fails(2 if place == "folder" else 1, "score", model, data, "-o", place)
+        assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_more_threads_than_machines_have(model: Path, tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", b"-1,2,3\n1,2,3\n")
+    result = CliRunner().invoke(cli, ["score", str(model), str(data), "--threads", "99999999999"])
+    assert (result.exit_code, result.stdout) == (0, "0.25\n0.75\n")
+
+
+def test_a_fault_of_our_own(model: Path, tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("one\nand two")
+
+    monkeypatch.setattr("gpuqs.model.Model.predict", broken)
+    arguments = ["score", str(model), str(write(tmp_path / "x.csv", b"1,2,3\n")), "-o", str(out)]
+    result = CliRunner().invoke(cli, arguments)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("Error: ZeroDivisionError: one and two; this is a fault of gpuqs: please report it")
+    monkeypatch.setenv("GPUQS_DEBUG", "1")
+    result = CliRunner().invoke(cli, arguments)
+    assert "Traceback" in result.stderr and result.stderr.splitlines()[-1].startswith("Error: ZeroDivisionError")
+
+
+def test_too_little_memory(model: Path, tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("gpuqs.model.Model.predict", none_left)
+    data = write(tmp_path / "x.csv", b"1,2,3\n")
+    assert fails(1, "score", model, data, "-o", out) == "Error: there is not enough memory\n"
+
+
+def test_a_command_line_without_its_packages() -> None:
+    code = "import sys; sys.modules['click'] = None; from gpuqs.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: the command line needs click: pip install 'gpuqs[cli]'\n"

@@ -1,0 +1,338 @@
+"""The command as a process: signals at every point, full disks, pipes that close, names that are no text."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuqs
+from gpuqs.forest import Forest
+
+MAIN = "from gpuqs.cli import main; main()"
+OLD = b"older scores"
+N = 20_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of three features, and documents whose scores are more than pipes and buffers hold."""
+    folder = tmp_path_factory.mktemp("inputs")
+    forest = Forest(
+        n_features=3,
+        node_offsets=np.array([0, 1]),
+        leaf_offsets=np.array([0, 2]),
+        feature=np.array([0], np.int32),
+        threshold=np.zeros(1),
+        left=np.array([-1], np.int32),
+        right=np.array([-2], np.int32),
+        routing=np.zeros(1, np.uint8),
+        leaf_value=np.array([[0.125], [0.75]]),
+    )
+    gpuqs.from_model(forest).save(folder / "model")
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    np.save(folder / "x.npy", X)
+    np.savetxt(folder / "x.csv", X, "%.6f", delimiter=",")
+    (folder / "x.svm").write_text("".join(f"1 0:{a:.6f} 2:{b:.6f}\n" for a, _, b in X))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> bytes:
+    """The scores, as text; those of all documents in the folder are the same."""
+    X = np.load(folder / "x.npy")
+    return b"".join(b"0.125\n" if x <= 0 else b"0.75\n" for x in X[:, 0])
+
+
+def run(*arguments: object, before: str = "", **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """The command, run as a process of its own."""
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    command = [sys.executable, "-c", before + MAIN, *(os.fsencode(str(a)) for a in arguments)]
+    return subprocess.run(command, timeout=100, **options)
+
+
+def one_line(stderr: bytes) -> str:
+    text = stderr.decode()
+    assert text.startswith("Error: ") and text.count("\n") == 1 and "fault of gpuqs" not in text, text
+    return text
+
+
+def old_scores(folder: Path, name: str = "scores.npy") -> Path:
+    (folder / name).write_bytes(OLD)
+    return folder / name
+
+
+def as_before(out: Path) -> bool:
+    return out.read_bytes() == OLD and os.listdir(out.parent) == [out.name]
+
+
+# -- standard input, output and errors -------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", ["x.npy", "x.csv", "x.svm"])
+@pytest.mark.parametrize("how", ["pipe", "file", "fifo"])
+def test_documents_from_a_stream(folder: Path, expected: bytes, tmp_path: Path, data: str, how: str) -> None:
+    content = (folder / data).read_bytes()
+    if how == "pipe":
+        done = run("score", folder / "model", "-", stdin=None, input=content)
+    elif how == "file":
+        with open(folder / data, "rb") as file:
+            done = run("score", folder / "model", "-", stdin=file)
+    else:
+        os.mkfifo(tmp_path / "fifo")
+        writer = threading.Thread(target=(tmp_path / "fifo").write_bytes, args=(content,))
+        writer.start()
+        done = run("score", folder / "model", tmp_path / "fifo")
+        writer.join()
+    assert done.returncode == 0 and done.stdout == expected, done.stderr
+
+
+def test_a_parquet_file_from_a_pipe(folder: Path, expected: bytes, tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    X = np.load(folder / "x.npy")
+    parquet.write_table(pyarrow.table({name: X[:, at] for at, name in enumerate("abc")}), tmp_path / "x.parquet")
+    done = run("score", folder / "model", "-", stdin=None, input=(tmp_path / "x.parquet").read_bytes())
+    assert done.returncode == 0 and done.stdout == expected
+
+
+def test_an_array_in_fortran_order_from_a_pipe(folder: Path, expected: bytes, tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.asfortranarray(np.load(folder / "x.npy")))
+    content = (tmp_path / "f.npy").read_bytes()
+    assert run("score", folder / "model", tmp_path / "f.npy").stdout == expected
+    assert run("score", folder / "model", "-", stdin=None, input=content).stdout == expected
+    cut = run("score", folder / "model", "-", stdin=None, input=content[:-1])
+    assert (cut.returncode, cut.stdout) == (1, b"") and "standard input: " in one_line(cut.stderr)
+
+
+@pytest.mark.parametrize("command", ["score", "info"])
+def test_a_model_from_a_pipe(folder: Path, expected: bytes, command: str) -> None:
+    more = [folder / "x.csv"] if command == "score" else []
+    content = (folder / "model").read_bytes()
+    done = run(command, "-", *more, stdin=None, input=content)
+    assert done.returncode == 0, done.stderr
+    if command == "score":
+        assert done.stdout == expected
+    cut = run(command, "-", *more, stdin=None, input=content[:-1])
+    assert (cut.returncode, cut.stdout) == (1, b"") and "standard input: the file is cut short" in one_line(cut.stderr)
+
+
+def test_nothing_but_scores_on_standard_output(folder: Path) -> None:
+    dash = run("score", folder / "model", folder / "x.csv", "-o", "-")
+    assert len([float(line) for line in dash.stdout.splitlines()]) == N
+    assert dash.stderr.count(b"\n") == 2
+
+
+def test_closed_standard_input(folder: Path) -> None:
+    done = run("score", folder / "model", "-", stdin=None, preexec_fn=lambda: os.close(0))
+    assert done.returncode == 1 and "standard input is closed" in one_line(done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [["score", "model", "x.csv"], ["info", "model"], ["formats"], ["--help"]])
+def test_closed_and_full_standard_output(folder: Path, arguments: list[str]) -> None:
+    closed = run(*arguments, cwd=folder, stdout=None, preexec_fn=lambda: os.close(1))
+    assert closed.returncode == 1
+    assert one_line(closed.stderr) == "Error: standard output: Bad file descriptor\n"
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "wb") as full:
+        done = run(*arguments, cwd=folder, stdout=full)
+    assert done.returncode == 1
+    assert one_line(done.stderr) == "Error: standard output: No space left on device\n"
+
+
+def test_closed_standard_error(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores.txt"
+    done = run("score", folder / "model", folder / "x.csv", "-o", out, stderr=None, preexec_fn=lambda: os.close(2))
+    assert done.returncode == 0 and out.read_bytes().count(b"\n") == N
+    done = run("score", folder / "model", tmp_path / "none", stderr=None, preexec_fn=lambda: os.close(2))
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_reader_that_has_seen_enough(folder: Path) -> None:
+    command = [sys.executable, "-c", MAIN, "score", "model", "x.csv"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        float(process.stdout.readline())
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_names_that_are_no_text(folder: Path, tmp_path: Path) -> None:
+    strange = tmp_path / os.fsdecode(b"\xff\xe9\n")
+    try:
+        strange.mkdir()
+    except OSError:
+        pytest.skip("this filesystem takes names of text alone")
+    for name in ("model", "x.csv", "x.npy"):
+        (strange / name).write_bytes((folder / name).read_bytes())
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({name: [1.0, -1.0] for name in "abc"}), tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").rename(strange / "x.parquet")
+    for data, out in (("x.csv", "o.txt"), ("x.npy", "o.parquet"), ("x.parquet", "o.npy")):
+        done = run("score", strange / "model", strange / data, "-o", strange / out)
+        assert done.returncode == 0 and (strange / out).stat().st_size, done.stderr
+    assert run("info", strange / "model").returncode == 0
+    (strange / "bad.csv").write_text("1,2\n")
+    for arguments in (["score", strange / "model", strange / "bad.csv"], ["info", strange / "bad.csv"]):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (1, b"") and "bad.csv" in one_line(done.stderr)
+    assert run("info", strange / "none").returncode == 2
+
+
+# -- where scores go ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["txt", "npy", "parquet"])
+def test_scores_into_a_fifo(folder: Path, expected: bytes, tmp_path: Path, suffix: str) -> None:
+    import pandas
+
+    fifo, got = tmp_path / f"fifo.{suffix}", tmp_path / "got"
+    os.mkfifo(fifo)
+    reader = threading.Thread(target=lambda: got.write_bytes(fifo.read_bytes()))
+    reader.start()
+    done = run("score", folder / "model", folder / "x.csv", "-o", fifo)
+    reader.join()
+    assert done.returncode == 0 and fifo.is_fifo(), done.stderr
+    read = {"txt": np.loadtxt, "npy": np.load, "parquet": lambda path: pandas.read_parquet(path)["score"]}[suffix]
+    np.testing.assert_array_equal(read(got), np.array(expected.split(), float))
+
+
+@pytest.mark.parametrize("suffix", ["txt", "npy", "parquet"])
+def test_a_fifo_whose_reader_goes(folder: Path, tmp_path: Path, suffix: str) -> None:
+    fifo = tmp_path / f"fifo.{suffix}"
+    os.mkfifo(fifo)
+    reader = threading.Thread(target=lambda: open(fifo, "rb").close())
+    reader.start()
+    done = run("score", folder / "model", folder / "x.npy", "-o", fifo)
+    reader.join()
+    assert done.returncode == 1 and one_line(done.stderr) == f"Error: {fifo}: Broken pipe\n"
+    assert fifo.is_fifo()
+
+
+def test_standard_output_by_its_name(folder: Path, tmp_path: Path) -> None:
+    with open(tmp_path / "log", "wb") as log:
+        log.write(b"before\n")
+        log.flush()
+        done = run("score", folder / "model", folder / "x.csv", "-o", "/dev/stdout", stdout=log)
+    assert done.returncode == 0 and (tmp_path / "log").read_bytes().startswith(b"before\n0.")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "room"), [("txt", 0), ("txt", 99_999), ("npy", 99_999), ("parquet", 0), ("parquet", 99)]
+)
+def test_a_disk_that_fills_up(folder: Path, tmp_path: Path, suffix: str, room: int) -> None:
+    out = old_scores(tmp_path, f"scores.{suffix}")
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
+    done = run("score", folder / "model", folder / "x.npy", "-o", out, before=limit)
+    assert done.returncode == 1 and one_line(done.stderr) == f"Error: {out}: File too large\n"
+    assert as_before(out)
+
+
+# -- signals --------------------------------------------------------------------------------
+
+#: Run the command with a signal at the n-th call of a function of gpuqs, for n = 1, 1 + step, ... until one run ends.
+#: What each run did goes to standard output: n, how it ended, and its lines on standard error.
+AT_EVERY_CALL = """
+import os, signal, sys
+import gpuqs.cli.score, gpuqs.cli.commands, gpuqs.readers, gpuqs.files, gpuqs.formats.native
+from gpuqs.cli import main
+from gpuqs.cli.endings import Commands
+list(gpuqs.formats.readers())  # imported once, here
+number, step, log, out, *arguments = sys.argv[1:]
+number, step = getattr(signal, number), int(step)
+sys.argv = ["gpuqs", *arguments]
+
+def scoring(n):
+    left = n
+    def call(frame, event, argument):
+        nonlocal left
+        if event == "call" and "gpuqs" in frame.f_code.co_filename:
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                os.kill(os.getpid(), number)
+    invoke = Commands.invoke
+    def counted(self, ctx):
+        sys.setprofile(call)
+        return invoke(self, ctx)
+    Commands.invoke = counted
+    main()
+
+n = 1
+while True:
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        scoring(n)
+        os._exit(77)
+    status = os.waitpid(child, 0)[1]
+    folder = os.path.dirname(out)
+    with open(out, "rb") as scores, open(log) as lines:
+        print(n, os.waitstatus_to_exitcode(status), scores.read() == b"older scores", os.listdir(folder), flush=True)
+        print(repr(lines.read()), flush=True)
+    if os.waitstatus_to_exitcode(status) == 0:
+        break
+    n += step
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "data", "step"),
+    [("SIGTERM", "x.npy", 11), ("SIGTERM", "x.svm", 47), ("SIGINT", "x.npy", 97), ("SIGHUP", "x.npy", 97)],
+)
+def test_a_signal_at_every_point(folder: Path, tmp_path: Path, number: str, data: str, step: int) -> None:
+    (tmp_path / "out").mkdir()
+    out = old_scores(tmp_path / "out")
+    arguments = [number, str(step), tmp_path / "log", out, "score", folder / "model", folder / data, "-o", out]
+    command = [sys.executable, "-c", AT_EVERY_CALL, *map(str, arguments), "--threads", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    stopped = 0
+    for how, said in zip(lines[:-2:2], lines[1:-2:2], strict=True):
+        _, status, rest = how.split(" ", 2)
+        assert int(status) == -getattr(signal, number), (how, said)
+        stopped += 1
+        # The signal may come after the scores are in their place; half of them are never there.
+        assert rest in ("True ['scores.npy']", "False ['scores.npy']"), how
+        told = said.endswith(f"Error: stopped by {number}\\n'") or rest.startswith("False")
+        assert told and "Traceback" not in said, (how, said)
+        if rest.startswith("False"):
+            assert len(np.load(out)) == N
+    assert stopped > 5
+    assert lines[-2].endswith("0 False ['scores.npy']")
+
+
+def test_a_hangup_that_is_ignored_stays_so(folder: Path, tmp_path: Path) -> None:
+    hang_up = (
+        "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); import gpuqs.cli.score as s; "
+        "real = s.load_model; s.load_model = lambda path: (os.kill(os.getpid(), signal.SIGHUP), real(path))[1]; "
+    )
+    done = run("score", folder / "model", folder / "x.csv", "-o", tmp_path / "scores.txt", before=hang_up)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wait_for_a_fifo_can_be_stopped(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    command = [sys.executable, "-c", MAIN, "score", "model", "-", "-o", str(tmp_path / "fifo")]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"1,2,3\n" * 100)
+        process.stdin.close()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)  # it waits for who reads the scores
+        process.terminate()
+        assert one_line(process.stderr.read()) == "Error: stopped by SIGTERM\n"
+    assert process.returncode == -signal.SIGTERM

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpuqs.files import replacing
+
+
+def write(path: Path, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
+
+
+def fail_to_write(path: Path, data: bytes) -> None:
+    with pytest.raises(KeyboardInterrupt), replacing(path) as file:
+        file.write(data)
+        file.flush()
+        raise KeyboardInterrupt
+
+
+def refuse_neighbours(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    """Have no file be made in any folder, as where one is read-only; the superuser knows no such folder."""
+    real = os.open
+
+    def refused(path: str, flags: int, *more: int, **options: int) -> int:
+        if flags & os.O_EXCL and str(path).endswith(".part"):
+            raise OSError(error, os.strerror(error), path)
+        return real(path, flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+
+
+def test_a_file_is_made_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    write(path, b"first, and longer")
+    write(path, b"second")
+    assert path.read_bytes() == b"second" and os.listdir(tmp_path) == ["out"]
+
+
+def test_the_old_file_is_there_until_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    with replacing(path) as file:
+        file.write(b"new" * 1_000_000)
+        file.flush()
+        assert path.read_bytes() == b"old"
+        file.seek(0)
+        file.write(b"NEW")
+    assert path.read_bytes() == b"NEW" + b"new" * 999_999
+
+
+@pytest.mark.parametrize("old", [b"old", None])
+def test_a_failure_leaves_all_as_it_was(tmp_path: Path, old: bytes | None) -> None:
+    path = tmp_path / "out"
+    if old is not None:
+        path.write_bytes(old)
+    (tmp_path / "out.part").write_bytes(b"the user's own")
+    fail_to_write(path, b"new")
+    assert sorted(os.listdir(tmp_path)) == (["out", "out.part"] if old is not None else ["out.part"])
+    assert (tmp_path / "out.part").read_bytes() == b"the user's own"
+    assert old is None or path.read_bytes() == old
+
+
+def test_a_link_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link, target = tmp_path / "link", tmp_path / "there" / "target"
+    link.symlink_to(target)
+    for data in (b"made", b"replaced"):
+        write(link, data)
+        assert link.is_symlink() and target.read_bytes() == data
+    assert os.listdir(tmp_path / "there") == ["target"]
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="loop"):
+        write(tmp_path / "loop", b"x")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_permissions_are_kept(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "out"
+    path.touch()
+    path.chmod(mode)
+    with replacing(path) as file:
+        (temporary,) = tmp_path.glob(".gpuqs-*.part")
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600  # as private as the file may be
+        file.write(b"x")
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
+def test_the_owner_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.touch()
+    os.chown(path, 1234, 5678)
+    write(path, b"x")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5678)
+
+
+def test_devices_are_written_to_as_they_are() -> None:
+    before = os.stat(os.devnull)
+    write(Path(os.devnull), b"x")
+    after = os.stat(os.devnull)
+    assert stat.S_ISCHR(after.st_mode) and after.st_ino == before.st_ino
+
+
+def test_a_device_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to(os.devnull)
+    fail_to_write(tmp_path / "null", b"x")
+    assert (tmp_path / "null").is_symlink() and stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_full_device_is_named(tmp_path: Path) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    with pytest.raises(OSError, match="/dev/full") as caught:
+        write(Path("/dev/full"), b"x")
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_fifo_is_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
+    reader.start()
+    with replacing(path) as file:
+        assert not file.seekable()
+        file.write(b"x" * 200_000)
+    reader.join()
+    assert got == [b"x" * 200_000] and stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_fifo_whose_reader_has_gone(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: open(path, "rb").close())
+    reader.start()
+    with pytest.raises(BrokenPipeError, match="fifo"), replacing(path) as file:
+        reader.join()
+        file.write(b"x" * 200_000)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_descriptor_of_the_process_is_written_from_where_it_stands(tmp_path: Path) -> None:
+    with open(tmp_path / "log", "wb", buffering=0) as log:
+        log.write(b"before ")
+        write(Path(f"/dev/fd/{log.fileno()}"), b"scores ")
+        log.write(b"after")
+    assert (tmp_path / "log").read_bytes() == b"before scores after"
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    import socket
+
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        write(tmp_path, b"x")
+    with socket.socket(socket.AF_UNIX) as bound:
+        here = os.getcwd()
+        os.chdir(tmp_path)  # names of sockets are short
+        try:
+            bound.bind("socket")
+        finally:
+            os.chdir(here)
+        with pytest.raises(OSError, match="a socket"):
+            write(tmp_path / "socket", b"x")
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
+def test_a_writable_file_in_a_folder_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"old, and much longer than the new one")
+    inode = path.stat().st_ino
+    refuse_neighbours(monkeypatch, error)
+    fail_to_write(path, b"new")
+    assert path.read_bytes() == b"old, and much longer than the new one"
+    write(path, b"new")
+    assert path.read_bytes() == b"new" and path.stat().st_ino == inode
+    with pytest.raises(OSError, match="other") as caught:  # a new file cannot be
+        write(tmp_path / "other", b"x")
+    assert caught.value.errno == error
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("error", [errno.EBUSY, errno.EXDEV])
+def test_a_file_that_cannot_be_renamed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    def busy(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "replace", busy)
+    write(path, b"the new one")
+    assert path.read_bytes() == b"the new one" and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")
+def test_no_room_where_a_file_must_be_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        os.pwrite(descriptor, b"\0", size - 1)  # as far as it came
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    refuse_neighbours(monkeypatch, errno.EACCES)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="out") as caught:
+        write(path, b"the new one")
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write to any file")
+def test_a_file_that_may_not_be_written_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError, match="out"):
+        write(path, b"new")
+    assert path.read_bytes() == b"old"
