@@ -7,6 +7,9 @@ QuickScorer: Any
 RankWalk: Any
 Values: Any
 Walk: Any
+sparse: Any
+svmlight: Any
+ubjson: Any
 
 def available_isas() -> list[str]: ...
 def compiles_programs() -> bool: ...
