@@ -82,6 +82,7 @@ def from_object(obj: Any) -> Forest | None:
     labels: tuple[Any, ...] = ()
     if ("lightgbm", "LGBMModel") in kinds:
         labels = tuple(getattr(obj, "classes_", np.zeros(0)).tolist())
+        labels = labels * 2 if len(labels) == 1 else labels  # one class for both answers
         obj = obj.booster_
     elif ("lightgbm", "Booster") not in kinds:
         return None

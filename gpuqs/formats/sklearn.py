@@ -219,7 +219,7 @@ def _of_gradient_boosting(model: Any, source: str) -> dict[str, Any]:
 
 def _of_isolation_forest(model: Any, source: str) -> dict[str, Any]:
     estimators = _fitted(model, "estimators_", source)
-    expected = float(_average_path_length(np.array([model.max_samples_]))[0])
+    expected = float(average_path_length(np.array([model.max_samples_]))[0])
     if expected == 0.0:
         raise UnsupportedModelError(
             f"{source}: trees of one sample each (max_samples_=1) score all documents alike; fit with max_samples=2 "
@@ -229,7 +229,7 @@ def _of_isolation_forest(model: Any, source: str) -> dict[str, Any]:
     tables = []
     for estimator, columns in zip(estimators, model.estimators_features_, strict=True):
         tree = estimator.tree_
-        length = node_depths(tree) + 1.0 + _average_path_length(np.asarray(tree.n_node_samples)) - 1.0
+        length = node_depths(tree) + 1.0 + average_path_length(np.asarray(tree.n_node_samples)) - 1.0
         table = table_of_tree(tree, length[:, None])
         if len(columns) < n_features:  # of all features the estimator takes the columns as they come
             table = replace(table, feature=np.asarray(columns)[np.where(table.leaf, 0, table.feature)])
@@ -245,7 +245,7 @@ def _of_isolation_forest(model: Any, source: str) -> dict[str, Any]:
     }
 
 
-def _average_path_length(n_samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def average_path_length(n_samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Mean length of an unsuccessful search in a binary search tree of so many keys, as scikit-learn rounds it."""
     n = np.maximum(n_samples, 3).astype(np.float64)
     length = 2.0 * (np.log(n - 1.0) + np.euler_gamma) - 2.0 * (n - 1.0) / n

@@ -1,0 +1,390 @@
+"""Fitted estimators for scikit-learn that predict with gpuqs: put ``wrap(estimator)`` where ``estimator`` stood.
+
+>>> from gpuqs.sklearn import wrap
+>>> fast = wrap(estimator)  # doctest: +SKIP
+>>> fast.predict_proba(X)  # what estimator.predict_proba(X) gives  # doctest: +SKIP
+
+`wrap` takes a fitted estimator of LightGBM, XGBoost, CatBoost or scikit-learn, a `Pipeline` that ends in one, a
+model's file, or a `gpuqs.Model`. What it gives holds the trees and no longer needs the library that grew them.
+
+These estimators come fitted, as ``sklearn.frozen.FrozenEstimator`` does: ``fit`` checks its documents, learns nothing
+and gives the estimator itself, and a clone is as fitted as the original. So cross-validation and searches score the
+same trees on every fold. docs/sklearn.md says where they were tried, and which of scikit-learn's checks they pass.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin  # type: ignore[import-untyped]
+    from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped]
+    from sklearn.pipeline import Pipeline  # type: ignore[import-untyped]
+    from sklearn.utils.metaestimators import available_if  # type: ignore[import-untyped]
+    from sklearn.utils.validation import validate_data  # type: ignore[import-untyped]
+except ImportError as error:
+    raise ImportError("gpuqs.sklearn needs scikit-learn 1.6 or later: pip install 'scikit-learn>=1.6'") from error
+
+import gpuqs
+from gpuqs.errors import UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats.sklearn import average_path_length
+from gpuqs.model import Model
+from gpuqs.outputs import Output, Precision
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["GpuqsClassifier", "GpuqsOutlierDetector", "GpuqsRegressor", "wrap"]
+
+Kind = Literal["classifier", "regressor", "outlier_detector"]
+
+#: Links whose values are probabilities of classes.
+_OF_CLASSIFIERS: Final = ("sigmoid", "ova_sigmoid", "softmax", "hinge")
+#: Objectives with such a link whose targets are probabilities, not classes.
+_OF_REGRESSORS: Final = ("reg:logistic", "cross_entropy", "xentropy")
+#: Libraries whose leaves are no probabilities, so that without a link their scores say nothing of classes.
+_BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
+#: ``offset_`` of an IsolationForest whose contamination is "auto".
+_AUTO_OFFSET: Final = -0.5
+
+
+def wrap(
+    model: Any,
+    *,
+    kind: Kind | None = None,
+    classes: Any = None,
+    n_threads: int | None = None,
+    precision: Precision = "exact",
+) -> Any:
+    """Make an estimator that predicts with gpuqs what ``model`` predicts.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline, str, os.PathLike, bytes, live model or Model
+        A fitted estimator; a fitted Pipeline, of which the last step is wrapped; or what `gpuqs.from_model` takes.
+    kind : {"classifier", "regressor", "outlier_detector"}, optional
+        What to make. By default what the estimator is (rankers become regressors: their scores are numbers), or what
+        the trees of a file are for.
+    classes : array-like [n_classes], optional
+        Labels of the classes, in the order of the model's own, where a file does not keep them (LightGBM, XGBoost).
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+
+    Returns
+    -------
+    GpuqsClassifier, GpuqsRegressor, GpuqsOutlierDetector or Pipeline
+        A Pipeline is a copy that shares the steps before the last.
+
+    Raises
+    ------
+    ModelFormatError
+        The estimator is not fitted, or the file is damaged.
+    UnsupportedModelError
+        The model uses something that gpuqs does not evaluate.
+    """
+    options: dict[str, Any] = {"n_threads": n_threads, "precision": precision}
+    if isinstance(model, Pipeline):
+        name, last = model.steps[-1]
+        pipeline = copy(model)
+        pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, classes=classes, **options))]
+        return pipeline
+    if isinstance(model, _Prefitted):
+        model = model.model
+    read = model if isinstance(model, Model) else gpuqs.from_model(model)
+    kind = kind or _kind_of(model, read.forest)
+    if kind == "classifier":
+        if read.forest.link == "argmax":  # XGBoost's multi:softmax gives labels; the same sums give probabilities
+            read = Model(replace(read.forest, link="softmax"))
+        if classes is None:  # the estimator's own array, and so its type, which a forest does not keep
+            classes = getattr(model, "classes_", None)
+        wrapper = GpuqsClassifier(read, classes=classes, **options)
+        wrapper._check_classes()
+        return wrapper
+    if kind == "regressor":
+        return GpuqsRegressor(read, **options)
+    if kind == "outlier_detector":
+        if read.forest.link != "isolation":
+            raise UnsupportedModelError(f"{read.forest.source}: only scikit-learn's IsolationForest tells outliers")
+        return _outlier_detector(model, read, options)
+    raise ValueError(f"kind must be 'classifier', 'regressor' or 'outlier_detector', not {kind!r}")
+
+
+def _kind_of(model: Any, forest: Forest) -> Kind:
+    if forest.link == "isolation":
+        return "outlier_detector"
+    if hasattr(model, "get_params"):  # an estimator, of whichever library
+        return "classifier" if hasattr(model, "predict_proba") else "regressor"
+    of_regressor = forest.objective.partition(" ")[0] in _OF_REGRESSORS
+    return "classifier" if _tells_classes(forest) and not of_regressor else "regressor"
+
+
+def _tells_classes(forest: Forest) -> bool:
+    own_labels = bool(forest.classes) and not forest.source.startswith(_BOOSTERS)
+    return own_labels or forest.link in (*_OF_CLASSIFIERS, "argmax")
+
+
+def _outlier_detector(model: Any, read: Model, options: dict[str, Any]) -> GpuqsOutlierDetector:
+    expected_depth = None
+    if hasattr(model, "max_samples_"):
+        expected_depth = float(average_path_length(np.array([model.max_samples_]))[0])
+    offset = float(getattr(model, "offset_", _AUTO_OFFSET))
+    return GpuqsOutlierDetector(read, offset=offset, expected_depth=expected_depth, **options)
+
+
+class _Prefitted(BaseEstimator):  # type: ignore[misc]
+    """What the estimators share: they hold a model from the beginning, and check documents as scikit-learn does."""
+
+    model: Model
+    n_threads: int | None
+    precision: Precision
+
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Check the documents and learn nothing; ``y`` and the other parameters are ignored."""
+        self._checked(X)
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of a document."""
+        return self._model.n_features
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features; there only where the model was trained with names."""
+        if not self._model.feature_names:
+            raise AttributeError("the model was trained without feature names")
+        return np.asarray(self._model.feature_names, dtype=object)
+
+    @property
+    def _model(self) -> Model:
+        if not isinstance(self.model, Model):
+            raise NotFittedError(
+                f"model must be a gpuqs.Model, not {type(self.model).__name__}; use gpuqs.sklearn.wrap(model)"
+            )
+        return self.model
+
+    def _scores(self, X: Any, output: Output) -> np.ndarray:
+        model = self._model
+        precision: Precision = "exact" if output == "leaf" else self.precision
+        return np.asarray(model.predict(self._checked(X), output, n_threads=self.n_threads, precision=precision))
+
+    def _checked(self, X: Any) -> Any:
+        """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to code."""
+        names = _column_names(X)
+        if names is None and not isinstance(X, np.ma.MaskedArray):  # whose mask check_array would drop
+            return validate_data(self, X, reset=False, dtype="numeric", accept_sparse=True, ensure_all_finite=False)
+        # LightGBM stores blanks as underscores: such names are right, and not what `validate_data` compares.
+        if names is None or [name.replace(" ", "_") for name in names] != list(self._model.feature_names):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return isinstance(self.model, Model)
+
+    def __sklearn_clone__(self) -> Self:
+        # Parameters as they are: the model is immutable, and a copy of it would be prepared anew.
+        return type(self)(**self.get_params(deep=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags.required = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of a table's columns; None where ``X`` is no table."""
+    names = getattr(X, "column_names", None)  # of Arrow, whose `columns` are the data
+    names = getattr(X, "columns", None) if names is None else names
+    return None if names is None else [str(name) for name in names]
+
+
+class GpuqsRegressor(RegressorMixin, _Prefitted):  # type: ignore[misc]
+    """A regressor, or ranker, that predicts with gpuqs; `wrap` makes it.
+
+    Parameters
+    ----------
+    model : Model
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+    """
+
+    def __init__(self, model: Model, *, n_threads: int | None = None, precision: Precision = "exact") -> None:
+        self.model = model
+        self.n_threads = n_threads
+        self.precision = precision
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The values of documents [D], or [D, n_outputs] where the model has several."""
+        return self._scores(X, "value")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.__sklearn_is_fitted__() and self.model.n_outputs > 1
+        return tags
+
+
+def _has_decision_function(estimator: GpuqsClassifier) -> bool:
+    """LightGBM's and scikit-learn's boosted classifiers have one; other libraries' have none, nor have forests."""
+    forest = estimator._model.forest
+    return forest.source.startswith(("LightGBM", "scikit-learn")) and forest.link in _OF_CLASSIFIERS
+
+
+def _has_logarithms(estimator: GpuqsClassifier) -> bool:
+    return estimator._model.forest.source.startswith("scikit-learn")
+
+
+class GpuqsClassifier(ClassifierMixin, _Prefitted):  # type: ignore[misc]
+    """A classifier that predicts with gpuqs; `wrap` makes it.
+
+    Parameters
+    ----------
+    model : Model
+    classes : array-like [n_classes], optional
+        Labels of the classes, in the order of the model's own; by default those that the model has, else 0, 1, ...
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        classes: Any = None,
+        n_threads: int | None = None,
+        precision: Precision = "exact",
+    ) -> None:
+        self.model = model
+        self.classes = classes
+        self.n_threads = n_threads
+        self.precision = precision
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels of the classes [n_classes]."""
+        return self._own_labels if self.classes is None else np.asarray(self.classes)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each document [D]; of multi-label models 0 or 1 for each label [D, n_labels]."""
+        self._check_classes()
+        labels = self._scores(X, "class")
+        if self.classes is None or self._is_multi_label:
+            return labels
+        own = self._own_labels
+        order = np.argsort(own)
+        return self.classes_[order[np.searchsorted(own, labels, sorter=order)]]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes [D, n_classes]; of multi-label models those of the labels."""
+        self._check_classes()
+        values = self._scores(X, "value")
+        if values.ndim == 2:
+            return values
+        if self._model.forest.link not in _OF_CLASSIFIERS:  # the only class that a forest has seen
+            return values[:, None]
+        return np.column_stack([1 - values, values])
+
+    @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba`; there where the model was trained by scikit-learn."""
+        return cast(np.ndarray, np.log(self.predict_proba(X)))
+
+    @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Raw scores [D], or [D, n_classes] of more than two classes; there where the trained estimator has it."""
+        return self._scores(X, "raw")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.__sklearn_is_fitted__() and self._is_multi_label
+        return tags
+
+    @property
+    def _own_labels(self) -> np.ndarray:
+        """The model's own labels, each once: where training saw one class only, the model has it twice."""
+        forest = self._model.forest
+        return np.array(list(dict.fromkeys(forest.classes or range(max(forest.n_outputs, 2)))))
+
+    @property
+    def _is_multi_label(self) -> bool:
+        forest = self._model.forest
+        return forest.n_outputs > 1 and forest.link in ("sigmoid", "hinge")
+
+    def _check_classes(self) -> None:
+        forest = self._model.forest
+        if not _tells_classes(forest):
+            raise UnsupportedModelError(
+                f"{forest.source}: scores of objective {forest.objective or 'not known'!r} say nothing of classes; "
+                "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"
+            )
+        n_classes = len(self._own_labels)
+        if self.classes is not None and not self._is_multi_label and len(self.classes_) != n_classes:
+            # XGBoost and LightGBM train two classes' trees even for one: then one label is all there is.
+            if len(self.classes_) == 1 and n_classes == 2:
+                return
+            raise ValueError(f"classes has {len(self.classes_)} labels; the model has {n_classes} classes")
+
+
+class GpuqsOutlierDetector(OutlierMixin, _Prefitted):  # type: ignore[misc]
+    """An IsolationForest that predicts with gpuqs; `wrap` makes it.
+
+    Parameters
+    ----------
+    model : Model
+    offset : float
+        Scores below are outliers': the estimator's ``offset_``.
+    expected_depth : float, optional
+        Depth that scores are measured against; by default the model's, which can differ in the last bit.
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        offset: float = _AUTO_OFFSET,
+        expected_depth: float | None = None,
+        n_threads: int | None = None,
+        precision: Precision = "exact",
+    ) -> None:
+        self.model = model
+        self.offset = offset
+        self.expected_depth = expected_depth
+        self.n_threads = n_threads
+        self.precision = precision
+
+    @property
+    def offset_(self) -> float:
+        """Score that parts outliers (below) from inliers."""
+        return self.offset
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Scores of documents [D]: the lower, the more abnormal."""
+        forest = self._model.forest
+        expected = 1 / forest.link_scale if self.expected_depth is None else self.expected_depth
+        # From the sums, in scikit-learn's order: a document may lie on the offset, where the last bit decides.
+        return cast(np.ndarray, -(2 ** -(self._scores(X, "raw") / (forest.n_trees * expected))))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores less the offset [D]: negative for outliers."""
+        return self.score_samples(X) - self.offset
+
+    def predict(self, X: Any) -> np.ndarray:
+        """-1 for outliers, 1 for inliers [D]."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
