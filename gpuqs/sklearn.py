@@ -14,6 +14,7 @@ same trees on every fold. docs/sklearn.md says where they were tried, and which 
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -49,6 +50,8 @@ _OF_CLASSIFIERS: Final = ("sigmoid", "ova_sigmoid", "softmax", "hinge")
 _OF_REGRESSORS: Final = ("reg:logistic", "cross_entropy", "xentropy")
 #: Libraries whose leaves are no probabilities, so that without a link their scores say nothing of classes.
 _BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
+#: Names that LightGBM makes up where documents have none.
+_MADE_UP_NAME: Final = re.compile(r"Column_\d+")
 #: ``offset_`` of an IsolationForest whose contamination is "auto".
 _AUTO_OFFSET: Final = -0.5
 
@@ -158,9 +161,10 @@ class _Prefitted(BaseEstimator):  # type: ignore[misc]
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features; there only where the model was trained with names."""
-        if not self._model.feature_names:
+        names = self._model.feature_names
+        if not names or all(_MADE_UP_NAME.fullmatch(name) for name in names):
             raise AttributeError("the model was trained without feature names")
-        return np.asarray(self._model.feature_names, dtype=object)
+        return np.asarray(names, dtype=object)
 
     @property
     def _model(self) -> Model:
