@@ -7,21 +7,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping, Sequence
 
     from gpuqs.model import Model
+
+    Categories = Mapping[str | int, Sequence[Any]] | Sequence[str | int]
 
 __all__ = ["Model", "errors", "from_model", "load"]
 __version__ = "0.1.0"
 
 
-def load(path: str | os.PathLike[str] | bytes) -> Model:
+def load(path: str | os.PathLike[str] | bytes, *, categories: Categories | None = None) -> Model:
     """Load a model from a file (or from the file's bytes); the format is found by content.
+
+    Parameters
+    ----------
+    path : path or bytes
+    categories : mapping or sequence, optional
+        Which columns of frames and files hold categories, where the model does not tell (as LightGBM's do not):
+        each column (name or number) with its categories in code order; or the columns alone, where the model
+        keeps their categories. Saved with the model.
 
     Raises
     ------
@@ -30,15 +42,21 @@ def load(path: str | os.PathLike[str] | bytes) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return from_model(path)
+    return from_model(path, categories=categories)
 
 
-def from_model(model: Any) -> Model:
-    """Take over a live model of LightGBM, XGBoost, CatBoost or scikit-learn; see the README's table of formats."""
+def from_model(model: Any, *, categories: Categories | None = None) -> Model:
+    """Take over a live model of LightGBM, XGBoost, CatBoost or scikit-learn; see the README's table of formats.
+
+    ``categories`` as for `load`.
+    """
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 
-    return Model(read_model(model))
+    forest = read_model(model)
+    if categories is not None:
+        forest = replace(forest, schema=forest.schema.placed(categories, forest.n_features))
+    return Model(forest)
 
 
 def __getattr__(name: str) -> Any:

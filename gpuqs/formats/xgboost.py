@@ -184,7 +184,9 @@ def _forest(document: Any) -> tuple[Forest, npt.NDArray[np.int64]]:
         base_score=_base_margin(param, objective, n_outputs, version),
         base_first=True,
         link=_OBJECTIVES[objective][0],
-        schema=Schema(tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan),
+        schema=Schema(
+            tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan, library="XGBoost"
+        ),
         source=".".join(["XGBoost", *map(str, version[:2])]).replace(".", " ", 1),
         objective=objective,
     )

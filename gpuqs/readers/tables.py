@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuqs.arrays import columns_of
+from gpuqs.arrays.arrow_tables import TableCoding, fill_numbers, kind_of_arrow
+from gpuqs.arrays.coding import NUMBERS
+from gpuqs.arrays.columns import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
@@ -61,6 +63,7 @@ class _TableReader(DocumentReader):
         self.label = label
         self.query = query
         self.n_threads = n_threads
+        self._coding: TableCoding | None = None
 
     def _choose(self, names: list[str]) -> _Columns:
         """Find the features, the label and the query id among named columns."""
@@ -88,28 +91,22 @@ class _TableReader(DocumentReader):
     def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
         """A chunk from an Arrow batch that holds ``columns.wanted``, in that order."""
         n = len(columns.features)
-        features = [batch.column(at) for at in range(n)]
-        single = n > 0 and all(str(column.type) in ("float", "halffloat") for column in features)
-        # Feature-major: each column is copied once, as it lies.
-        values = np.empty((batch.num_rows, n), np.float32 if single else np.float64, order="F")
-        for at, column in enumerate(features):
-            values[:, at] = self._numbers(column, batch.schema.names[at])
+        if self._coding is None:
+            self._coding = TableCoding(batch.schema.names[:n], batch.schema.types[:n], self.forest)
+        values = self._coding.rows([batch.column(at) for at in range(n)])
         labels = queries = None
         if columns.label is not None:
-            labels = np.asarray(self._numbers(batch.column(n), batch.schema.names[n]), np.float64)
+            labels = self._labels(batch.column(n), batch.schema.names[n])
         if columns.query is not None:
             queries = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
         return Chunk(values, labels, queries)
 
-    def _numbers(self, column: Any, name: str) -> np.ndarray:
-        kind = str(column.type)
-        if kind.startswith("decimal"):
-            column = column.cast("double")
-        elif not kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
-            raise InputError(f"{self.path}: column {name!r} has type {kind}; documents hold numbers only")
-        elif column.null_count and not kind.startswith(("float", "double", "halffloat")):
-            column = column.cast("double" if kind != "bool" else "int8").cast("double")
-        return column.to_numpy(zero_copy_only=False)
+    def _labels(self, column: Any, name: str) -> np.ndarray:
+        if kind_of_arrow(column.type) not in NUMBERS:
+            raise InputError(f"{self.path}: column {name!r} has type {column.type}, not a number")
+        labels = np.empty(len(column), np.float64)
+        fill_numbers(labels, column)
+        return labels
 
 
 class CsvReader(_TableReader):
