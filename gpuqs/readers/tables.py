@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from gpuqs.arrays.arrow_tables import TableCoding, fill_numbers, kind_of_arrow
-from gpuqs.arrays.coding import NUMBERS
+from gpuqs.arrays.coding import NUMBERS, Kind
 from gpuqs.arrays.columns import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.schema import Rules
 
 _BLOCK_BYTES = 4 << 20
 _LONGEST_FIRST_LINE = 16 << 20
@@ -144,13 +145,42 @@ class CsvReader(_TableReader):
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 
+    def _feature_types(self, pyarrow: Any) -> list[Any]:
+        """What to read the features' columns as: texts where the model has categories that are texts."""
+        schema = self.forest.schema
+        if not (schema.in_order or schema.categories):
+            return [pyarrow.float64()] * self.forest.n_features
+        inferred = [kind_of_arrow(kind) for kind in self._inferred_types(pyarrow)]
+        if schema.in_order:
+            return [pyarrow.float64() if kind in NUMBERS else pyarrow.string() for kind in inferred]
+        types = [_type_of(*column, schema.rules) for column in zip(schema.categories, inferred, strict=True)]
+        return [getattr(pyarrow, name)() for name in types]
+
+    def _inferred_types(self, pyarrow: Any) -> list[Any]:
+        """What the features' columns seem to hold by the file's first block."""
+        from pyarrow import csv as arrow_csv
+
+        ids = [f"c{at}" for at in range(self._n_columns)]
+        reading = arrow_csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK_BYTES, column_names=ids, skip_rows=int(self._header)
+        )
+        converting = arrow_csv.ConvertOptions(null_values=_MISSING, strings_can_be_null=True)
+        parsing = arrow_csv.ParseOptions(delimiter=self._delimiter)
+        try:
+            with arrow_csv.open_csv(self.path, reading, parsing, converting) as batches:
+                return [batches.schema.types[at] for at in self.columns.features]
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(f"{self.path}: {error}") from error
+
     def _chunks(self) -> Iterator[Chunk]:
         import pyarrow
         from pyarrow import csv as arrow_csv
 
         ids = [f"c{at}" for at in range(self._n_columns)]
         wanted = [ids[at] for at in self.columns.wanted]
+        kinds = self._feature_types(pyarrow)
         types = dict.fromkeys(wanted, pyarrow.float64())
+        types |= {ids[at]: kind for at, kind in zip(self.columns.features, kinds, strict=True)}
         if self.columns.query is not None:
             types[ids[self.columns.query]] = pyarrow.string()
         names = [self._names[at] for at in self.columns.wanted]
@@ -170,7 +200,7 @@ class CsvReader(_TableReader):
                         column_types=types,
                         include_columns=wanted,
                         null_values=_MISSING,
-                        strings_can_be_null=False,
+                        strings_can_be_null=pyarrow.string() in kinds,
                     ),
                 ) as batches,
             ):
@@ -212,6 +242,23 @@ class ParquetReader(_TableReader):
                     yield self._chunk(batch.select(names), self.columns)
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path}: {error}") from error
+
+
+def _type_of(known: tuple[Any, ...] | None, inferred: Kind, rules: Rules) -> str:
+    """What to read a column of CSV as, whose categories these are, and which seems to hold ``inferred``."""
+    if known is None:
+        return "float64"
+    if all(isinstance(value, bool) for value in known):
+        return "bool_"
+    if rules.as_texts and inferred is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:
+        return "bool_"
+    texts = rules.as_texts or all(isinstance(value, str) for value in known)
+    if not texts and any(isinstance(value, str) for value in known):
+        raise InputError(
+            f"the model has categories that are texts and numbers, such as {known[:3]}, which CSV does not tell apart: "
+            "write the documents as Parquet"
+        )
+    return "string" if texts else "float64"
 
 
 def _is_header(cells: list[str]) -> bool:

@@ -14,6 +14,7 @@ from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_a
 from trained import Rows, Trained, documents, labels, of_odd_scales_within_float32, rows, with_nan
 
 import gpuqs
+from gpuqs.formats import read_model
 
 catboost = pytest.importorskip("catboost")
 
@@ -216,7 +217,7 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
     booster = fit("Regressor", frame, target, **params)
     path = tmp_path / "model.json"
     booster.save_model(str(path), format="json", pool=catboost.Pool(frame, cat_features=names))
-    forest = gpuqs.formats.read_model(path)
+    forest = read_model(path)
     assert forest.feature_names == tuple(frame.columns)
     assert forest.schema.categories[0] is None
     assert all(forest.schema.categories[i] for i in range(1, 5))

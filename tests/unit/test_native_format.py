@@ -266,11 +266,13 @@ def test_categories_that_version_1_guessed_the_places_of_have_none(tmp_path: Pat
     header, arrays = taken_apart(written(small(), tmp_path))
     for name in ("categories_in_order", "library", "absent"):
         del header["fields"][name]
-    for source, library, absent in (("LightGBM 4", "LightGBM", 0.0), ("XGBoost 3.2", "XGBoost", np.nan), ("ONNX", "", 0.0)):
+    categories = (None, ("x", 1, 1.0, True), (), None)
+    cases = (("LightGBM 4", "LightGBM", 0.0), ("XGBoost 3.2", "XGBoost", np.nan), ("ONNX", "", 0.0))
+    for source, library, absent in cases:
         header["fields"]["source"] = source
         schema = read_model(put_together(header, arrays, version=1)).schema
-        categories = (None, ("x", 1, 1.0, True), (), None)
-        expected = {"categories": (), "in_order": categories[1:3]} if library == "LightGBM" else {"categories": categories}
+        placed = {"categories": categories}
+        expected = {"in_order": categories[1:3]} if library == "LightGBM" else placed
         assert repr(schema) == repr(Schema(("größe", "b", "", "d"), absent=absent, library=library, **expected))
 
 
