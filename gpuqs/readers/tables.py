@@ -100,7 +100,7 @@ class _TableReader(DocumentReader):
             labels = self._labels(batch.column(n), batch.schema.names[n])
         if columns.query is not None:
             queries = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
-        return Chunk(values, labels, queries)
+        return Chunk(values, labels, queries, batch.select(batch.schema.names[:n]))
 
     def _labels(self, column: Any, name: str) -> np.ndarray:
         if kind_of_arrow(column.type) not in NUMBERS:
@@ -152,7 +152,8 @@ class CsvReader(_TableReader):
             return [pyarrow.float64()] * self.forest.n_features
         inferred = [kind_of_arrow(kind) for kind in self._inferred_types(pyarrow)]
         if schema.in_order:
-            return [pyarrow.float64() if kind in NUMBERS else pyarrow.string() for kind in inferred]
+            names = {Kind.TRUTH: "bool_", Kind.WHOLE: "float64", Kind.FRACTION: "float64"}
+            return [getattr(pyarrow, names.get(kind, "string"))() for kind in inferred]
         types = [_type_of(*column, schema.rules) for column in zip(schema.categories, inferred, strict=True)]
         return [getattr(pyarrow, name)() for name in types]
 
@@ -247,7 +248,7 @@ class ParquetReader(_TableReader):
 def _type_of(known: tuple[Any, ...] | None, inferred: Kind, rules: Rules) -> str:
     """What to read a column of CSV as, whose categories these are, and which seems to hold ``inferred``."""
     if known is None:
-        return "float64"
+        return "bool_" if inferred is Kind.TRUTH else "float64"
     if all(isinstance(value, bool) for value in known):
         return "bool_"
     if rules.as_texts and inferred is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:

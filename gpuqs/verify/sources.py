@@ -81,12 +81,15 @@ class Source(ABC):
     def trees_per_iteration(self) -> int:
         """Trees that one boosting iteration made; `raw` can stop after any iteration."""
 
-    def raw(self, X: np.ndarray, iterations: int | None = None) -> np.ndarray:
-        """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1)."""
+    def raw(self, X: Any, iterations: int | None = None) -> np.ndarray:
+        """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1).
+
+        ``X`` holds rows of numbers, or is a pandas frame, whose categories the library codes itself.
+        """
         return self._ask(self._raw, X, iterations).reshape(len(X), -1)
 
-    def leaves(self, X: np.ndarray) -> np.ndarray:
-        """Exit leaves, int64 [D, n_trees]."""
+    def leaves(self, X: Any) -> np.ndarray:
+        """Exit leaves, int64 [D, n_trees]; ``X`` as for `raw`."""
         leaves = self._ask(self._leaves, X).astype(np.int64).reshape(len(X), -1)
         if leaves.shape[1] != self.forest.n_trees:
             raise UnsupportedModelError(
@@ -111,7 +114,8 @@ class Source(ABC):
         try:
             return np.asarray(what(X, *more))
         except Exception as error:  # each library has its own kinds
-            raise InputError(f"{self.name} does not score the rows ({X.dtype}): {_first_line(error)}") from error
+            kind = X.dtype if isinstance(X, np.ndarray) else "frame"
+            raise InputError(f"{self.name} does not score the rows ({kind}): {_first_line(error)}") from error
 
     def _as_held(self, forest: Forest) -> Forest:
         """The forest, where the library itself holds other numbers than the file does."""
@@ -165,7 +169,9 @@ class XGBoost(Source):
     def _leaves(self, X: np.ndarray) -> Any:
         return self._booster.predict(self._matrix(X), pred_leaf=True)
 
-    def _matrix(self, X: np.ndarray) -> Any:
+    def _matrix(self, X: Any) -> Any:
+        if not isinstance(X, np.ndarray):
+            return self._module.DMatrix(X, enable_categorical=True, nthread=self.n_threads)
         types = self._booster.feature_types
         return self._module.DMatrix(
             X,
@@ -214,10 +220,10 @@ class CatBoost(Source):
     def _leaves(self, X: np.ndarray) -> Any:
         return self._booster.calc_leaf_indexes(self._with_categories(X), thread_count=self.n_threads)
 
-    def _with_categories(self, X: np.ndarray) -> np.ndarray:
+    def _with_categories(self, X: Any) -> Any:
         """Rows with the categories' values in place of their codes."""
         columns = self._booster.get_cat_feature_indices()
-        if not columns:
+        if not columns or not isinstance(X, np.ndarray):
             return X
         with np.errstate(over="ignore"):
             X = X.astype(np.float32)

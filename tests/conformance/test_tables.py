@@ -304,4 +304,19 @@ def test_tables(name: str, first: int, tmp_path: Path) -> None:
                 assert same.all(), f"{kind} of table {seed}: {got[~same][:3]} for {expected[~same][:3]}"
     always = [kind for kind in KINDS if kind != "polars"]
     assert min(equal[kind] for kind in always) > GROUP // 2, refused
-    assert equal["polars"] and equal["rows.parquet"] and equal["rows.csv"], refused
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
+    """Categories that are texts keep their type in every kind of table, and in files."""
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 7])
+        table = draw_table(rng, ("text",), LIBRARIES[name].missing)
+        model, score = LIBRARIES[name].train(table, rng, tmp_path)
+        expected = score(table.train)
+        for make in KINDS.values():
+            np.testing.assert_array_equal(model.predict(make(table.train, rng), "raw"), expected)
+        for file, got in from_files(model, table.train, tmp_path).items():
+            assert not isinstance(got, InputError), got
+            np.testing.assert_array_equal(got, expected, err_msg=file)
