@@ -218,8 +218,9 @@ def _column_categories(column: Any) -> tuple[Any, ...] | None:
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
         raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
     text = (values & 0xFF).astype(np.uint8).tobytes()
-    bounds = offsets.tolist()
-    return tuple(text[a:b].decode(errors="replace") for a, b in pairwise(bounds))
+    if not text.isascii():  # of pandas frames, XGBoost cuts texts by characters, not bytes: which they were is lost
+        return None
+    return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist()))
 
 
 def _iterations(model: dict[str, Any], forest: Forest) -> npt.NDArray[np.int64]:

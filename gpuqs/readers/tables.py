@@ -249,7 +249,7 @@ def _type_of(known: tuple[Any, ...] | None, inferred: Kind, rules: Rules) -> str
     """What to read a column of CSV as, whose categories these are, and which seems to hold ``inferred``."""
     if known is None:
         return "bool_" if inferred is Kind.TRUTH else "float64"
-    if all(isinstance(value, bool) for value in known):
+    if known and all(isinstance(value, bool) for value in known):
         return "bool_"
     if rules.as_texts and inferred is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:
         return "bool_"

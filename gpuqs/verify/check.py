@@ -182,8 +182,7 @@ class Check:
         try:
             leaves, raw = self.source.leaves(frame), self.source.raw(frame)
         except InputError as error:
-            note = f"{error}; how it codes categories is not compared with"
-            outcome.notes += [note] * (note not in outcome.notes)
+            outcome.frames = outcome.frames or [f"{origin}, which gpuqs scores: {error}"]
             return
         if self._frames not in outcome.tallies:
             outcome.tallies.append(self._frames)

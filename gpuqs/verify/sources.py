@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -19,6 +21,9 @@ from gpuqs.formats import read_model, readers
 
 #: What stands for every value that is in no category of the model.
 _UNSEEN: Final = "a category that this model has not seen"
+
+#: XGBoost's numbers for the types of whole-number categories.
+_CATEGORY_TYPES: Final = {9: "i1", 11: "i2", 13: "i4", 15: "i8"}
 
 #: Units in the last place by which CatBoost misreads numbers of its own JSON.
 _READ_OFF: Final = 2
@@ -171,7 +176,7 @@ class XGBoost(Source):
 
     def _matrix(self, X: Any) -> Any:
         if not isinstance(X, np.ndarray):
-            return self._module.DMatrix(X, enable_categorical=True, nthread=self.n_threads)
+            return self._module.DMatrix(self._as_trained(X), enable_categorical=True, nthread=self.n_threads)
         types = self._booster.feature_types
         return self._module.DMatrix(
             X,
@@ -180,6 +185,23 @@ class XGBoost(Source):
             enable_categorical="c" in (types or []),
             nthread=self.n_threads,
         )
+
+
+    @cached_property
+    def _widths(self) -> list[str | None]:
+        """Types of the columns' whole-number categories."""
+        model = json.loads(self._booster.save_raw("json"))["learner"]["gradient_booster"]
+        columns = (model.get("gbtree") or model)["model"].get("cats", {}).get("enc", [])
+        return [_CATEGORY_TYPES.get(column.get("type")) for column in columns]
+
+    def _as_trained(self, frame: Any) -> Any:
+        """The frame with whole-number categories of the width that they had in training, on which XGBoost insists."""
+        frame = frame.copy(deep=False)
+        for at, width in enumerate(self._widths):
+            if width is not None and frame.iloc[:, at].cat.categories.dtype.kind in "iu":
+                levels = frame.iloc[:, at].cat.categories.astype(width)
+                frame[frame.columns[at]] = frame.iloc[:, at].cat.rename_categories(levels)
+        return frame
 
 
 class CatBoost(Source):

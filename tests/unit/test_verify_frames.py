@@ -50,6 +50,17 @@ def xgboost_file(folder: Path, columns: list[str]) -> Path:
     return folder / "model.json"
 
 
+@pytest.mark.parametrize("width", ["int16", "int32", "int64"])
+def test_whole_numbers_of_every_width(tmp_path: Path, width: str) -> None:
+    xgb = pytest.importorskip("xgboost")
+    frame, target = frame_of()
+    frame["w"] = frame["w"].cat.rename_categories(frame["w"].cat.categories.astype(width))
+    data = xgb.DMatrix(frame[["a", "w"]], target, enable_categorical=True)
+    xgb.train({"nthread": 1, "max_depth": 3}, data, 5).save_model(tmp_path / "model.json")
+    certificate = verify(tmp_path / "model.json", rows=100)
+    assert certificate.ok and certificate.rows["made rows as frames"] > 80, certificate
+
+
 def catboost_file(folder: Path, columns: list[str]) -> Path:
     catboost = pytest.importorskip("catboost")
     frame, target = frame_of()
