@@ -71,9 +71,9 @@ def _schema(forest: Forest) -> list[tuple[str, str]]:
         more = f"; and {len(placed) - _SHOWN_NAMES:,} columns more" if len(placed) > _SHOWN_NAMES else ""
         lines.append(("category columns", "; ".join(shown) + more))
     elif schema.in_order:
-        shown = [_listed(known) for known in schema.in_order[:_SHOWN_NAMES]]
-        more = f"; and {len(schema.in_order) - _SHOWN_NAMES:,} more" if len(schema.in_order) > _SHOWN_NAMES else ""
-        lines.append(("category columns", f"{len(schema.in_order):,} of a frame, in its order: {'; '.join(shown)}{more}"))
+        n, shown = len(schema.in_order), [_listed(known) for known in schema.in_order[:_SHOWN_NAMES]]
+        more = f"; and {n - _SHOWN_NAMES:,} more" if n > _SHOWN_NAMES else ""
+        lines.append(("category columns", f"{n:,} of a frame, in its order: {'; '.join(shown)}{more}"))
     if placed or schema.in_order:
         rules = schema.rules
         unseen = "refused" if rules.unseen_refused else "in no category" if rules.as_texts else "missing"
@@ -84,7 +84,8 @@ def _schema(forest: Forest) -> list[tuple[str, str]]:
 
 def _listed(known: tuple[Any, ...]) -> str:
     """How many categories, and the first of them."""
-    return f"({len(known):,}: {', '.join(map(repr, known[:_SHOWN_NAMES]))}{', ...' if len(known) > _SHOWN_NAMES else ''})"
+    more = ", ..." if len(known) > _SHOWN_NAMES else ""
+    return f"({len(known):,}: {', '.join(map(repr, known[:_SHOWN_NAMES]))}{more})"
 
 
 def _also(forest: Forest) -> str:

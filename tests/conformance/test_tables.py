@@ -331,7 +331,7 @@ def test_what_xgboost_cuts_short_is_refused() -> None:
     frame = pd.DataFrame({"x": rng.normal(size=200), "c": pd.Categorical(rng.choice(["größe", "abc", "bcd"], 200))})
     data = xgb.DMatrix(frame, rng.normal(size=200), enable_categorical=True)
     model = gpuqs.from_model(xgb.train({"nthread": 1}, data, 2))
-    with pytest.raises(InputError, match="column 'c' has dtype category, not a number; .* tell its categories"):
+    with pytest.raises(InputError, match=r"column 'c' has dtype category, not a number; .* tell its categories"):
         model.predict(frame)
     told = gpuqs.from_model(model.forest, categories={"c": list(frame["c"].cat.categories)})
     codes = np.column_stack([frame["x"], frame["c"].cat.codes])
@@ -352,3 +352,52 @@ def test_xgboost_refuses_categories_that_it_has_not_seen(seen: str) -> None:
         model.predict(other)
     with pytest.raises(InputError, match="'c' holds numbers, but the model's categories are texts"):
         model.predict(frame.assign(c=1))
+
+
+def untold(name: str) -> tuple[Frame, Any]:
+    """Frames whose category columns feature_infos does not tell, and LightGBM's categorical_feature."""
+    rng = np.random.default_rng(1)
+    n = 400
+    code = rng.integers(0, 3, (n, 2))
+    ordered = pd.Categorical.from_codes(code[:, 0], [10, 20, 30], ordered=True)
+    numeric = pd.Categorical.from_codes(code[:, 0], [10, 20, 30])
+    text = pd.Categorical.from_codes(code[:, 1], ["x", "y", "z"])
+    x, whole, constant = rng.normal(size=n), code[:, 1] * 5, pd.Categorical([7] * n)
+    return {
+        "ordered": (pd.DataFrame({"x": x, "c": ordered}), "auto"),
+        "ordered and not": (pd.DataFrame({"c": ordered, "x": x, "t": text}), "auto"),
+        "ordered texts": (pd.DataFrame({"x": x, "t": text.as_ordered()}), "auto"),
+        "no categorical_feature": (pd.DataFrame({"x": x, "c": numeric}), []),
+        "left out of the list": (pd.DataFrame({"t": text, "x": x, "c": numeric}), ["t"]),
+        "beside an int in the list": (pd.DataFrame({"i": whole, "c": numeric, "x": x}), ["i"]),
+        "constant beside an int": (pd.DataFrame({"i": whole, "c": constant, "x": x}), ["i"]),
+        "constant beside a float": (pd.DataFrame({"f": 1.5, "c": constant, "n": numeric, "x": x}), "auto"),
+    }[name]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ordered", "ordered and not", "ordered texts", "no categorical_feature", "left out of the list"),
+        *("beside an int in the list", "constant beside an int", "constant beside a float"),
+    ],
+)
+def test_lightgbm_frames_whose_columns_the_file_does_not_tell(name: str, tmp_path: Path) -> None:
+    frame, listed = untold(name)
+    codes = [column.cat.codes if str(column.dtype) == "category" else column for _, column in frame.items()]
+    target = np.column_stack(codes) @ np.arange(1, 1 + len(codes)) + 2 * (codes[-2] == 1)
+    params = {"verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 1}
+    booster = lgb.train(params, lgb.Dataset(frame, target, categorical_feature=listed), 10)
+    raw = booster.predict(frame, raw_score=True)
+    assert len(np.unique(raw)) > 5
+    model = gpuqs.from_model(booster)
+    told = gpuqs.from_model(booster, categories=[name for name in frame if str(frame[name].dtype) == "category"])
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    for X in (frame, frame[frame.columns[::-1]], table):
+        np.testing.assert_array_equal(model.predict(X, "raw"), raw)
+        np.testing.assert_array_equal(told.predict(X, "raw"), raw)
+    for file, got in from_files(told, frame, tmp_path).items():
+        np.testing.assert_array_equal(got, raw, err_msg=file)
+    for file, got in from_files(model, frame, tmp_path).items():
+        assert isinstance(got, InputError) or np.array_equal(got, raw), file
