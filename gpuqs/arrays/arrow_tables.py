@@ -126,7 +126,7 @@ def _parts(column: Any) -> Iterator[Any]:
 
 
 def _there(array: Any) -> np.ndarray:
-    return array.is_valid().to_numpy(zero_copy_only=False)
+    return np.asarray(array.is_valid())
 
 
 def _numpy_type(arrow_type: Any) -> np.dtype:

@@ -82,7 +82,7 @@ class Coder:
                     f"column {self.column.name!r} holds the category {values[places[bad[0]]]!r}, which the model has "
                     f"not seen; {self.schema.library} refuses that: make it missing (None), or drop the document"
                 )
-        return table[places]
+        return np.asarray(table[places])
 
     def _table(self, values: Sequence[Any]) -> npt.NDArray[np.float64]:
         """The code of each of the column's own categories, by value as in pandas: 1 is 1.0 and "1" is not."""
@@ -92,8 +92,10 @@ class Coder:
                 return np.array([*map(float, values)])
             raise self._refusal()
         if self.schema.rules.as_texts:
-            code = {value: float(number) for number, value in enumerate(known) if isinstance(value, str)}
-            return np.array([code.get(self._text(value), np.nan) for value in values])
+            of_text: dict[str | None, float] = {
+                value: float(number) for number, value in enumerate(known) if isinstance(value, str)
+            }
+            return np.array([of_text.get(self._text(value), np.nan) for value in values])
         if list(values) == list(known):
             return np.arange(len(known), dtype=np.float64)
         if {_of_one_type(values), _of_one_type(known)} == {"truth values", "numbers"}:
@@ -147,12 +149,15 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema) -> Cod
             return coder
         raise coder._refusal()
     if column.kind in NUMBERS:
-        texts = all(isinstance(value, str) for value in known)
-        if texts or rules.numbers_refused or (rules.as_texts and column.kind is Kind.FRACTION):
-            kind = "texts" if texts else "categories"
+        if all(isinstance(value, str) for value in known):
             raise InputError(
-                f"column {column.name!r} holds numbers, but the model's categories are {kind}, such as {known[:1]}; "
+                f"column {column.name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "
                 "pass those, or pass an array of codes"
+            )
+        if rules.numbers_refused or (rules.as_texts and column.kind is Kind.FRACTION):
+            raise InputError(
+                f"column {column.name!r} holds {column.kind.value}, which {schema.library} does not take for "
+                f"categories such as {known[:2]}; make it a category column as in training, or pass an array of codes"
             )
     elif column.kind is Kind.OTHER:
         raise coder._refusal()
@@ -166,7 +171,8 @@ def _wrong_number(coded: list[Column], schema: Schema) -> InputError:
     return InputError(
         f"the model was trained on a frame with {n} category column{'s' * (n > 1)} ({lists}), and X has "
         f"{len(coded)}{': ' if coded else ''}{are}; make the same columns category columns as in training, or tell "
-        "which they are: gpuqs.load(path, categories=[column, ...]), or pass an array of codes"
+        "which they are: gpuqs.load(path, categories=[column, ...]) (save that model for the command line), or pass an "
+        "array of codes"
     )
 
 

@@ -41,7 +41,8 @@ def from_frame(X: Any, forest: Forest) -> Documents:
 
     def chunk(start: int, stop: int) -> np.ndarray:
         with np.errstate(over="ignore"):
-            rows = numbers.iloc[start:stop].to_numpy(dtype=first, na_value=np.nan).astype(dtype, copy=False)
+            rows: np.ndarray = numbers.iloc[start:stop].to_numpy(dtype=first, na_value=np.nan)
+            rows = rows.astype(dtype, copy=False)
         if not coded:
             return rows if rows.flags.aligned else rows.copy()
         out = np.empty((stop - start, frame.shape[1]), dtype)

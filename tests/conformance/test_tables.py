@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import gpuqs
-from gpuqs.errors import InputError
+from gpuqs.cli.commands import cli
+from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.model import Model
 from gpuqs.readers import open_documents
 
@@ -401,3 +403,35 @@ def test_lightgbm_frames_whose_columns_the_file_does_not_tell(name: str, tmp_pat
         np.testing.assert_array_equal(got, raw, err_msg=file)
     for file, got in from_files(model, frame, tmp_path).items():
         assert isinstance(got, InputError) or np.array_equal(got, raw), file
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_scores_files_with_categories(tmp_path: Path) -> None:
+    frame, _ = untold("left out of the list")
+    code = frame["t"].cat.codes + frame["c"].cat.codes
+    booster = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(frame, code), 5)
+    booster.save_model(tmp_path / "model.txt")
+    gpuqs.load(tmp_path / "model.txt", categories=["t", "c"]).save(tmp_path / "told.gpuqs")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for model, rows, sound in (
+        ("told.gpuqs", "rows.parquet", True),
+        ("told.gpuqs", "rows.csv", True),
+        ("model.txt", "rows.csv", False),
+    ):
+        command = ["score", str(tmp_path / model), str(tmp_path / rows), "-o", str(tmp_path / "out.npy")]
+        result = CliRunner().invoke(cli, command)
+        assert (result.exit_code == 0) == sound, result.output
+        if sound:
+            np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), booster.predict(frame))
+        else:
+            assert "trained on a frame with 2 category columns" in result.output
+            assert "save that model for the command line" in result.output
+
+
+def test_categories_that_lightgbm_cannot_write(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(99.0), "c": pd.cut(np.arange(99.0), 3)})
+    data = lgb.Dataset(frame, frame["x"])
+    booster = lgb.train({"verbose": -1, "num_threads": 1}, data, 1, keep_training_booster=True)
+    with pytest.raises(UnsupportedModelError, match="cannot write the categories of its training frame"):
+        gpuqs.from_model(booster)
