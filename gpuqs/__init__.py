@@ -8,20 +8,24 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping, Sequence
 
     from gpuqs.model import Model
+
+    Categories = Mapping[str | int, Sequence[Any]] | Sequence[str | int]
 
 __all__ = ["Model", "errors", "from_model", "load"]
 __version__ = "0.1.0"
 
 
-def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False) -> Model:
+def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories: Categories | None = None) -> Model:
     """Load a model from a file (or from the file's bytes); the format is found by content.
 
     All iterations that a file holds are scored; a UserWarning says so of a file of XGBoost's that holds more than
@@ -36,6 +40,10 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False) -> Model:
         does), not changed in place: one that is rewritten gives other scores, though no other leaves and no access
         to memory outside the model; one that is cut short ends the process (SIGBUS) if that happens before the
         leaf values were read. By default all is read into memory of this process, and the file may change freely.
+    categories : mapping or sequence, optional
+        Which columns of frames and files hold categories, where the model does not tell (as LightGBM's do not):
+        each column (name or number) with its categories in code order; or the columns alone, where the model
+        keeps their categories. Saved with the model.
 
     Raises
     ------
@@ -44,10 +52,10 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return _model(path, mmap=mmap)
+    return _model(path, mmap, categories)
 
 
-def from_model(model: Any) -> Model:
+def from_model(model: Any, *, categories: Categories | None = None) -> Model:
     """Take over a live model, as its own ``predict`` would use it: what early stopping left behind is not taken.
 
     Parameters
@@ -57,6 +65,8 @@ def from_model(model: Any) -> Model:
         scikit-learn's trees, forests and boosted ensembles, a ``treelite.Model``, an ``onnx.ModelProto``, or a
         `gpuqs.forest.Forest`: the README's table of formats says what of each. Also what `load` takes, and the
         text of a model.
+    categories : mapping or sequence, optional
+        As for `load`.
 
     Raises
     ------
@@ -65,14 +75,17 @@ def from_model(model: Any) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return _model(model)
+    return _model(model, False, categories)
 
 
-def _model(source: Any, *, mmap: bool = False) -> Model:
+def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 
-    model = Model(read_model(source, mmap=mmap))
+    forest = read_model(source, mmap=mmap)
+    if categories is not None:
+        forest = replace(forest, schema=forest.schema.placed(categories, forest.n_features))
+    model = Model(forest)
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
         warnings.warn(

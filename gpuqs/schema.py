@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from gpuqs.errors import ModelFormatError
+from gpuqs.errors import InputError, ModelFormatError
 from gpuqs.forks import lazy
 from gpuqs.text_hashes import are_hashes
+
+#: Names that LightGBM, XGBoost and others make up for features that have none.
+_MADE_UP_NAME: Final = re.compile(r"(Column_|f|feature_)\d+")
+
+#: Types of categories that models keep.
+_VALUES: Final = (str, int, float)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a training library does with the columns of tables.
+
+    Parameters
+    ----------
+    unseen_refused : bool
+        A category that training has not seen is an error; else it is missing.
+    missing_refused : bool
+        A missing category is an error.
+    numbers_refused : bool
+        Numbers in a column of categories are an error; else they are categories by value.
+    as_texts : bool
+        Categories are compared as texts (7 and True are "7" and "1"), and fractions are refused.
+    levels_are_numbers : bool
+        A category column for which the model has no categories stands for the numbers that it holds;
+        else it is an error.
+    common_type : bool
+        Numbers of several types become one type before they become float32.
+    """
+
+    unseen_refused: bool = False
+    missing_refused: bool = False
+    numbers_refused: bool = False
+    as_texts: bool = False
+    levels_are_numbers: bool = False
+    common_type: bool = False
+
+
+#: Each library's rules; "" is for formats that know of no tables.
+RULES: Final = {
+    "": Rules(),
+    "LightGBM": Rules(),
+    "XGBoost": Rules(unseen_refused=True, numbers_refused=True),
+    "CatBoost": Rules(missing_refused=True, as_texts=True),
+    "scikit-learn": Rules(levels_are_numbers=True, common_type=True),
+}
 
 
 @dataclass(frozen=True)
@@ -24,19 +71,48 @@ class Schema:
         which text and category columns are coded. Arrays hold codes.
     absent : float
         What the source library takes an entry for that a sparse row leaves out: 0.0, or NaN (missing).
+    in_order : tuple of tuple
+        Categories of columns whose places the model file does not tell (LightGBM): those of the training
+        frame's category columns, in that frame's order. Not beside ``categories``.
+    library : str
+        Whose rules tables are coded by: a key of `RULES`.
     """
 
     names: tuple[str, ...] = ()
     categories: tuple[tuple[Any, ...] | None, ...] = ()
     absent: float = 0.0
+    in_order: tuple[tuple[Any, ...], ...] = ()
+    library: str = ""
 
     def __post_init__(self) -> None:
         if not (self.absent == 0 or math.isnan(self.absent)):
             raise ValueError(f"Schema.absent is {self.absent!r}, not 0.0 or NaN")
+        if self.library not in RULES:
+            raise ValueError(f"Schema.library is {self.library!r}, not one of {', '.join(map(repr, RULES))}")
+        if self.in_order and any(known is not None for known in self.categories):
+            raise ValueError("Schema.in_order and Schema.categories are both given")
+
+    @property
+    def rules(self) -> Rules:
+        return RULES[self.library]
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether some column holds categories."""
+        return bool(self.in_order) or any(known is not None for known in self.categories)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether there are names that no library made up."""
+        return not all(_MADE_UP_NAME.fullmatch(name) for name in self.names)
+
+    def name_of(self, feature: int) -> str:
+        """What to call a feature in messages."""
+        return repr(self.names[feature]) if self.names else f"number {feature}"
 
     def __repr__(self) -> str:
         names = ", ".join(self.names[:3]) + (f", ... ({len(self.names):,} columns)" if len(self.names) > 3 else "")
-        coded = sum(categories is not None for categories in self.categories)
+        coded = len(self.in_order) or sum(known is not None for known in self.categories)
         absent = "missing" if math.isnan(self.absent) else "0"
         return f"<gpuqs.Schema: {names or 'no names'}; {coded:,} with categories; absent is {absent}>"
 
@@ -58,3 +134,86 @@ class Schema:
                 name = "feature_names" if field == "names" else field
                 what = "feature names" if field == "names" else "columns' categories"
                 raise ModelFormatError(f"{len(values)} {what} for {n_features} features", field=name)
+        if len(self.in_order) > n_features:
+            raise ModelFormatError(
+                f"{len(self.in_order)} lists of categories for {n_features} features", field="categories"
+            )
+
+    def placed(
+        self, categories: Mapping[str | int, Sequence[Any]] | Sequence[str | int], n_features: int
+    ) -> Schema:
+        """The schema with the places of its categories told.
+
+        Parameters
+        ----------
+        categories : mapping or sequence
+            Each category column, by name or number, with its categories in code order; or, where the model
+            has lists without places, these columns alone.
+        n_features : int
+
+        Raises
+        ------
+        InputError
+            No such column, not the model's lists, or no sound categories.
+        """
+        if isinstance(categories, str) or not isinstance(categories, (Mapping, Sequence)):
+            raise InputError(
+                f"categories is a {type(categories).__name__}; pass {{column: its categories in code order}}, or "
+                "the names of the category columns where the model keeps their categories"
+            )
+        columns = [self._feature(column, n_features) for column in categories]
+        if len(set(columns)) < len(columns):
+            raise InputError("categories names a column twice")
+        columns.sort()
+        if isinstance(categories, Mapping):
+            given = {self._feature(column, n_features): _checked(v, column) for column, v in categories.items()}
+            lists = tuple(given[column] for column in columns)
+            if self.in_order and lists != self.in_order:
+                raise InputError(
+                    f"categories gives {_shown(lists)}, but the model keeps {_shown(self.in_order)} for its category "
+                    "columns, in their order; pass the names of these columns alone"
+                )
+        elif len(columns) == len(self.in_order):
+            lists = self.in_order
+        elif self.in_order:
+            raise InputError(
+                f"categories names {len(columns)} columns, but the model keeps categories of {len(self.in_order)}: "
+                f"{_shown(self.in_order)}"
+            )
+        else:
+            raise InputError(
+                "the model keeps no lists of categories that lack a place; pass {column: its categories in code order}"
+            )
+        known = list(self.categories) or [None] * n_features
+        for column, values in zip(columns, lists, strict=True):
+            known[column] = values
+        return replace(self, categories=tuple(known), in_order=())
+
+    def _feature(self, column: str | int, n_features: int) -> int:
+        if isinstance(column, str):
+            for name in (column, column.replace(" ", "_")):  # LightGBM stores blanks as underscores
+                if name in self.names:
+                    return self.names.index(name)
+        elif isinstance(column, int) and not isinstance(column, bool) and 0 <= column < n_features:
+            return column
+        called = f"called {_shown(self.names)}" if self.names else f"numbered 0 to {n_features - 1}"
+        raise InputError(f"categories names {column!r}, which is none of the model's {n_features} features, {called}")
+
+
+def _checked(values: Any, column: str | int) -> tuple[Any, ...]:
+    """Categories as a user gives them, as plain distinct values."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise InputError(f"the categories of {column!r} are a {type(values).__name__}; pass a list of values")
+    plain = tuple(value.item() if hasattr(value, "item") else value for value in values)
+    for value in plain:
+        if not isinstance(value, _VALUES) or value != value:
+            raise InputError(f"the categories of {column!r} hold {value!r}; they are texts, numbers or truth values")
+    if len(set(plain)) < len(plain):
+        raise InputError(f"the categories of {column!r} hold a value twice")
+    return plain
+
+
+def _shown(values: Sequence[Any]) -> str:
+    """A few of many values, for messages."""
+    texts = [f"({_shown(value)})" if isinstance(value, tuple) else repr(value) for value in values[:5]]
+    return ", ".join(texts) + (", ..." if len(values) > 5 else "")

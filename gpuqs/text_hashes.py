@@ -7,13 +7,9 @@ holds no texts, its categories are called after their hashes, and tables are cod
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
-
-import numpy as np
-
-from gpuqs.errors import InputError
 
 _NAME: Final = re.compile(r"CatBoost hash [0-9a-f]{8}")
 _MASK: Final = (1 << 64) - 1
@@ -31,25 +27,9 @@ def are_hashes(categories: Sequence[Any]) -> bool:
     return bool(categories) and all(isinstance(c, str) and _NAME.fullmatch(c) is not None for c in categories)
 
 
-def hash_names(values: Sequence[Any]) -> list[str | None]:
-    """What values are called after their hashes; None for missing ones.
-
-    Raises
-    ------
-    InputError
-        A value that CatBoost takes for no category: neither text nor whole number.
-    """
-    return [None if value is None or value != value else _hash_name(_text(value)) for value in values]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (int, np.integer, np.bool_)):
-        return str(int(value))
-    raise InputError(
-        f"a category is {value!r}; CatBoost's categories are texts and whole numbers: convert it as in training"
-    )
+def hash_names(texts: Iterable[str | None]) -> list[str | None]:
+    """What texts are called after their hashes; None for missing ones."""
+    return [None if text is None else _hash_name(text) for text in texts]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -14,6 +14,7 @@ from gpuqs.arrays.arrow_tables import arrow_table, from_table
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, from_array
 from gpuqs.arrays.pandas_frames import from_frame
+from gpuqs.arrays.refusals import refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -38,6 +39,8 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     """
     if type(X) is np.ndarray:
         return from_array(X, forest)
+    if not isinstance(X, (np.ndarray, list, tuple)):
+        refuse_strangers(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return from_frame(X, forest)
     if hasattr(X, "column_names") and hasattr(X, "slice"):
@@ -48,8 +51,16 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):
         return from_sparse(X, forest)
+    return from_array(_array_of(X), forest)
+
+
+def _array_of(X: Any) -> np.ndarray:
+    """What offers itself as an array, or a nested list."""
+    if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
+        X = X.detach()
     try:
-        array = np.asarray(X)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"X cannot be read as an array of numbers: {error}") from error
-    return from_array(array, forest)
+        if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
+            return np.from_dlpack(X)
+        return np.asarray(X)
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:
+        raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error

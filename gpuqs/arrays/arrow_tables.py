@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpuqs.arrays.categories import arrow_codes
+from gpuqs.arrays.coding import Coder, Column, Kind, coders_of
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents
+from gpuqs.arrays.dense import Documents, table_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
-#: Arrow's types of numbers, by name; NumPy would read numbers into text and times, too.
-_ARROW_NUMBER = re.compile(r"bool|u?int\d+|halffloat|float|double|decimal\d+\(.*\)|null")
+
+class TableCoding:
+    """How columns of an Arrow table, or of the batches of a file, become documents.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the columns that are the model's features, in the features' order.
+    types : list of pyarrow.DataType
+    forest : Forest
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the documents.
+
+    Raises
+    ------
+    InputError
+        A column is no number and cannot be coded, or the category columns are not the model's.
+    """
+
+    def __init__(self, names: Sequence[str], types: Sequence[Any], forest: Forest) -> None:
+        columns = [Column(name, f"type {kind}", kind_of_arrow(kind)) for name, kind in zip(names, types, strict=True)]
+        self._coders = coders_of(columns, forest.schema)
+        numbers = [kind for kind, coder in zip(types, self._coders, strict=True) if coder is None]
+        self.dtype = table_dtype(map(_numpy_type, numbers), forest)
+
+    def rows(self, columns: Sequence[Any]) -> np.ndarray:
+        """Documents from (chunked) arrays of one length, one for each feature."""
+        # Feature-major: each column is copied once, as it lies.
+        out = np.empty((len(columns[0]) if columns else 0, len(columns)), self.dtype, order="F")
+        for feature, (column, coder) in enumerate(zip(columns, self._coders, strict=True)):
+            if coder is None:
+                fill_numbers(out[:, feature], column)
+            else:
+                out[:, feature] = arrow_codes(column, coder)
+        return out
 
 
 def arrow_table(X: Any) -> Any:
@@ -22,35 +58,81 @@ def arrow_table(X: Any) -> Any:
         import pyarrow
     except ImportError as error:
         raise InputError(f"reading a {type(X).__name__} needs pyarrow: pip install pyarrow") from error
-    return pyarrow.table(X)
-
-
-def _is_number(arrow_type: Any) -> bool:
-    return _ARROW_NUMBER.fullmatch(str(arrow_type)) is not None
+    try:
+        return pyarrow.table(X)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"X, a {type(X).__name__}, cannot be read as an Arrow table: {error}") from error
 
 
 def from_table(X: Any, forest: Forest) -> Documents:
     names = list(X.column_names)
     take = columns_of(names, True, forest)
     indices = range(len(names)) if take is None else take
-    coded = {}
-    for feature, index in enumerate(indices):
-        kind = X.schema.field(index).type
-        codes = arrow_codes(X.column(index), _is_number, forest, feature)
-        if codes is not None:
-            coded[feature] = codes
-        elif not _is_number(kind):
-            raise InputError(f"column {names[index]!r} has type {kind}, not a number")
+    coding = TableCoding([names[at] for at in indices], [X.schema.field(at).type for at in indices], forest)
+    columns = [X.column(at) for at in indices]
+    return Documents(X.num_rows, lambda start, stop: coding.rows([c.slice(start, stop - start) for c in columns]))
 
-    def chunk(start: int, stop: int) -> np.ndarray:
-        rows = X.slice(start, stop - start)
-        out = np.empty((stop - start, forest.n_features), np.float64)
-        for to, index in enumerate(indices):
-            if to in coded:
-                out[:, to] = coded[to](start, stop)
-                continue
-            column = rows.column(index)
-            out[:, to] = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(False)
-        return out
 
-    return Documents(X.num_rows, chunk)
+def kind_of_arrow(arrow_type: Any) -> Kind:
+    """What a column of an Arrow type holds; NumPy would read numbers into texts and times, too."""
+    from pyarrow import types
+
+    if types.is_dictionary(arrow_type):
+        return Kind.CATEGORY
+    if types.is_integer(arrow_type):
+        return Kind.WHOLE
+    if types.is_floating(arrow_type) or types.is_decimal(arrow_type) or types.is_null(arrow_type):
+        return Kind.FRACTION
+    if types.is_boolean(arrow_type):
+        return Kind.TRUTH
+    text = (types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_string))
+    return Kind.TEXT if any(is_text(arrow_type) for is_text in text) else Kind.OTHER
+
+
+def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
+    """A (chunked) Arrow array as category codes."""
+    coded = [np.zeros(0)]
+    for part in _parts(column):
+        encoded = part if kind_of_arrow(part.type) is Kind.CATEGORY else part.dictionary_encode()
+        places = np.full(len(part), -1, np.int64)
+        there = _there(encoded.indices)
+        places[there] = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)[there]
+        coded.append(coder.codes(encoded.dictionary.to_pylist(), places))
+    return np.concatenate(coded)
+
+
+def fill_numbers(out: np.ndarray, column: Any) -> None:
+    """Fill ``out`` with a (chunked) Arrow array of numbers, rounded once; NaN where it is null."""
+    start = 0
+    with np.errstate(over="ignore"):
+        for part in _parts(column):
+            rows = out[start : start + len(part)]
+            start += len(part)
+            if not part.null_count:
+                rows[:] = part.to_numpy(zero_copy_only=False)
+            elif part.null_count == len(part):
+                rows[:] = np.nan
+            elif kind_of_arrow(part.type) is Kind.FRACTION:
+                rows[:] = part.to_numpy(zero_copy_only=False)
+            else:  # NumPy would get them as float64
+                rows[:] = part.fill_null(False if kind_of_arrow(part.type) is Kind.TRUTH else 0).to_numpy(
+                    zero_copy_only=False
+                )
+                rows[~_there(part)] = np.nan
+
+
+def _parts(column: Any) -> Iterator[Any]:
+    yield from column.chunks if hasattr(column, "chunks") else [column]
+
+
+def _there(array: Any) -> np.ndarray:
+    return np.asarray(array.is_valid())
+
+
+def _numpy_type(arrow_type: Any) -> np.dtype:
+    """The type that NumPy has for an Arrow type of numbers; float64 where it has none."""
+    try:
+        dtype = np.dtype(arrow_type.to_pandas_dtype())
+    except NotImplementedError:
+        return np.dtype(np.float64)
+    return dtype if dtype.kind in "fiub" else np.dtype(np.float64)

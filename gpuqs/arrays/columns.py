@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
-
-#: Names that LightGBM and XGBoost make up for features that have none.
-_MADE_UP_NAME = re.compile(r"(Column_|f|feature_)\d+")
 
 
 def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -> list[int] | None:
@@ -26,24 +21,32 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     Raises
     ------
     InputError
-        The model's features are not among them.
+        The model's features are not among them, or one of them is there twice.
     """
-    wanted = forest.feature_names
-    position: dict[str, int] = {}
+    wanted = forest.schema.names
+    places: dict[str, list[int]] = {}
+    spelled: dict[str, list[int]] = {}
     for at, name in enumerate(names):
-        for spelling in (name, name.replace(" ", "_")):  # LightGBM stores blanks as underscores
-            position.setdefault(spelling, at)
-    missing = [name for name in wanted if name not in position]
+        places.setdefault(name, []).append(at)
+        if " " in name:
+            spelled.setdefault(name.replace(" ", "_"), []).append(at)
+    found = [places.get(name) or spelled.get(name, []) for name in wanted]  # LightGBM stores blanks as underscores
+    missing = [name for name, at in zip(wanted, found, strict=True) if not at]
     if wanted and not missing:
-        take = [position[name] for name in wanted]
+        twice = [name for name, at in zip(wanted, found, strict=True) if len(at) > 1]
+        if twice:
+            raise InputError(f"{what} has several columns called {_shown(twice)}; drop or rename all but one")
+        take = [at[0] for at in found]
         return None if take == list(range(len(names))) else take
-    real = named and wanted and not all(_MADE_UP_NAME.fullmatch(name) for name in wanted)
-    if real:
-        shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+    if named and forest.schema.has_names:
         raise InputError(
-            f"{what} lacks {len(missing)} of the model's {len(wanted)} features: {shown}; "
+            f"{what} lacks {len(missing)} of the model's {len(wanted)} features: {_shown(missing)}; "
             "rename its columns, or give an array without names to go by position"
         )
     if len(names) != forest.n_features:
         raise InputError(f"{what} has {len(names)} columns; the model was trained on {forest.n_features} features")
     return None
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -63,3 +63,11 @@ def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
         f"X has dtype {dtype}; documents are floating-point or integer numbers "
         "(convert with X.astype(np.float64), or encode text and categories as in training)"
     )
+
+
+def table_dtype(dtypes: Iterable[np.dtype], forest: Forest) -> np.dtype:
+    """The type in which tables with columns of these types are scored."""
+    if forest.input_dtype == "float32":  # to which the source library casts each column, rounding once
+        return np.dtype(np.float32)
+    # As LightGBM does: the type that holds every column and float32.
+    return score_dtype(np.result_type(np.float32, *dtypes), forest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -55,10 +56,36 @@ def describe(forest: Forest) -> list[tuple[str, str]]:
     ]
     if forest.n_outputs > 1:
         properties.insert(3, ("outputs", f"{forest.n_outputs:,}"))
-    if forest.feature_names:
-        names = ", ".join(forest.feature_names[:_SHOWN_NAMES])
-        properties.append(("feature names", names + (", ..." if forest.n_features > _SHOWN_NAMES else "")))
-    return properties
+    return properties + _schema(forest)
+
+
+def _schema(forest: Forest) -> list[tuple[str, str]]:
+    """What the columns of documents are."""
+    schema, lines = forest.schema, []
+    if schema.names:
+        names = ", ".join(schema.names[:_SHOWN_NAMES]) + (", ..." if forest.n_features > _SHOWN_NAMES else "")
+        lines.append(("feature names", names if schema.has_names else f"{names} (made up)"))
+    placed = [(at, known) for at, known in enumerate(schema.categories) if known is not None]
+    if placed:
+        shown = [f"{schema.name_of(at)} {_listed(known)}" for at, known in placed[:_SHOWN_NAMES]]
+        more = f"; and {len(placed) - _SHOWN_NAMES:,} columns more" if len(placed) > _SHOWN_NAMES else ""
+        lines.append(("category columns", "; ".join(shown) + more))
+    elif schema.in_order:
+        n, shown = len(schema.in_order), [_listed(known) for known in schema.in_order[:_SHOWN_NAMES]]
+        more = f"; and {n - _SHOWN_NAMES:,} more" if n > _SHOWN_NAMES else ""
+        lines.append(("category columns", f"{n:,} of a frame, in its order: {'; '.join(shown)}{more}"))
+    if placed or schema.in_order:
+        rules = schema.rules
+        unseen = "refused" if rules.unseen_refused else "in no category" if rules.as_texts else "missing"
+        lines.append(("unseen categories", unseen + ("; missing ones are refused" if rules.missing_refused else "")))
+    lines.append(("absent entries", "missing" if np.isnan(schema.absent) else "0"))
+    return lines
+
+
+def _listed(known: tuple[Any, ...]) -> str:
+    """How many categories, and the first of them."""
+    more = ", ..." if len(known) > _SHOWN_NAMES else ""
+    return f"({len(known):,}: {', '.join(map(repr, known[:_SHOWN_NAMES]))}{more})"
 
 
 def _also(forest: Forest) -> str:

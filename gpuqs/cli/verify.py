@@ -13,7 +13,8 @@ from gpuqs import cpu_fallback
 from gpuqs.cli.models import read_stdin
 from gpuqs.cli.progress import progress
 from gpuqs.readers import open_documents
-from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source
+from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source, pandas_for
+from gpuqs.verify.frames import given_frame
 
 #: Rows of DATA that are compared at a time.
 _STEP = 1024
@@ -42,10 +43,14 @@ def verify_file(
         compare_made_rows(check, rows, seed, threads, advance)
     if data is not None:
         reader = open_documents(data, check.model.forest, n_threads=threads, **reading)
+        pandas = pandas_for(check)
         with progress(reader.path.name) as advance:
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
                     check.add(chunk.values[start : start + _STEP], f"rows of {reader.path}", threads)
+                if chunk.table is not None and pandas is not None:
+                    frame = given_frame(chunk.table, check.model.forest, pandas)
+                    check.add_frame(frame, f"rows of {reader.path} as frames", threads, ours=chunk.values)
                 advance(reader.done, reader.size)
         check.certificate.notes += reader.warnings
     print_certificate(check.certificate, model, console)
@@ -71,10 +76,12 @@ def print_certificate(outcome: Certificate, model: Path, console: Console) -> No
         console.print(f"note: {escape(note)}")
     if outcome.first is not None:
         console.print(escape("\n".join(lines_of(outcome.first, outcome.source))))
+    for line in outcome.frames:
+        console.print(escape(line))
     if outcome.ok:
         console.print("[bold green]verified[/]: everything agrees")
     else:
-        console.print("[bold red]NOT verified[/]" + ("" if outcome.first else ": there were no rows to compare"))
+        console.print("[bold red]NOT verified[/]" + ("" if outcome.rows else ": there were no rows to compare"))
 
 
 def lines_of(first: Disagreement, source: str) -> list[str]:

@@ -195,7 +195,7 @@ def _forest(document: Any) -> Forest:
         base_score=bias,
         base_first=False,
         link=_LINKS.get(loss, "identity"),
-        schema=Schema(names, tests.categories(n_features)),
+        schema=Schema(names, tests.categories(n_features), library="CatBoost"),
         classes=() if loss in _MULTI_LABEL else _classes(info),
         class_rule="raw",
         source=_version(info),

@@ -30,7 +30,7 @@ FEATURES: Final = {
     "files": "text (`save_model`)",
     "live objects": "`Booster`, `LGBMModel`",
     "missing values": "NaN, zero, none",
-    "categories": "codes; frames by `pandas_categorical`",
+    "categories": "codes; frames by `pandas_categorical`, in order",
     "outputs": "one, one per class",
     "raw scores": "same bits",
 }
@@ -86,7 +86,14 @@ def from_object(obj: Any) -> Forest | None:
         obj = obj.booster_
     elif ("lightgbm", "Booster") not in kinds:
         return None
-    forest = read(obj.model_to_string().encode(), "lightgbm.Booster")
+    try:
+        text = obj.model_to_string()
+    except (TypeError, ValueError) as error:  # from json, of categories such as times and intervals
+        raise UnsupportedModelError(
+            f"lightgbm.Booster: LightGBM cannot write the categories of its training frame ({error}); train with "
+            "categories that are texts or numbers"
+        ) from error
+    forest = read(text.encode(), "lightgbm.Booster")
     best = obj.best_iteration if obj.best_iteration > 0 else None
     left_out = obj.current_iteration() - forest.n_iterations
     if best is None and not labels and not left_out:
@@ -147,8 +154,8 @@ class _Header:
         self.link, self.link_scale = _link(self.objective)
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The features' names; empty where LightGBM made them up itself (Column_0, Column_1, ...)."""
+    def schema(self) -> Schema:
+        """The features' names, and the lists of categories, whose places the file does not tell."""
         text = squeezed(self.fields.get(b"feature_names", b""))
         if text and n_words(text) != self.n_features:
             raise ModelFormatError(
@@ -156,23 +163,7 @@ class _Header:
                 field="feature_names",
             )
         names = tuple(text.decode(errors="replace").split(" ")) if text else ()
-        return () if all(name == f"Column_{i}" for i, name in enumerate(names)) else names
-
-    @property
-    def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
-        """The categories of the data frame that the model was trained on, as in `Forest`.
-
-        The file lists them for the frame's categorical columns in turn, and tells which columns these
-        were by feature_infos alone: "[low:high]" is numeric, "none" a constant of either kind.
-        """
-        lists = _category_lists(self.pandas)
-        infos = squeezed(self.fields.get(b"feature_infos", b"")).split(b" ")
-        for other in ((b"[", b"none"), (b"[",)):
-            features = [i for i, info in enumerate(infos) if not info.startswith(other)]
-            if lists and len(features) == len(lists) and len(infos) == self.n_features:
-                found = dict(zip(features, lists, strict=True))
-                return tuple(found.get(i) for i in range(self.n_features))
-        return ()
+        return Schema(names, in_order=_category_lists(self.pandas), library="LightGBM")
 
     def check_tree_sizes(self, starts: npt.NDArray[np.int64]) -> None:
         """Refuse files whose trees are not where the line tree_sizes (absent before 2.1) says."""
@@ -312,7 +303,7 @@ class _Trees:
             link_scale=header.link_scale,
             category_offsets=category_offsets,
             category_words=category_words,
-            schema=Schema(header.feature_names, header.categories),
+            schema=header.schema,
             source=header.source,
             objective=header.objective,
         )
@@ -379,13 +370,12 @@ def _link(objective: str) -> tuple[str, float]:
     return link, scale
 
 
-def _category_lists(text: bytes) -> list[tuple[Any, ...]]:
+def _category_lists(text: bytes) -> tuple[tuple[Any, ...], ...]:
     """The lists of the line pandas_categorical, a JSON array of arrays, or null."""
     try:
-        lists = json.loads(text.partition(b"\n")[0] or b"null") or []
-        lists = [tuple(values) for values in lists]
+        lists = tuple(tuple(values) for values in json.loads(text.partition(b"\n")[0] or b"null") or [])
     except (ValueError, TypeError, RecursionError):
-        lists = [(None,)]
+        lists = ((None,),)
     if not all(isinstance(value, (str, int, float)) for values in lists for value in values):
         raise ModelFormatError("is not a JSON array of arrays of values", field="pandas_categorical")
     return lists

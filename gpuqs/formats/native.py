@@ -34,7 +34,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.files import replacing
 from gpuqs.forest import Forest
 from gpuqs.formats.fields import get, parse_json
-from gpuqs.schema import Schema
+from gpuqs.schema import RULES, Schema
 
 NAME: Final = "gpuqs"
 
@@ -50,7 +50,7 @@ FEATURES: Final = {
 
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: Where the checksum lies.
@@ -144,6 +144,8 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
     schema = forest.schema
     fields["feature_names"] = _plain(schema.names, "feature name")
     fields["categories"] = [None if c is None else _plain(c, "category") for c in schema.categories]
+    fields["categories_in_order"] = [_plain(values, "category") for values in schema.in_order]
+    fields["library"] = schema.library
     fields["absent"] = "missing" if np.isnan(schema.absent) else "zero"
     fields["classes"] = _plain(forest.classes, "class label")
     table, offset = {}, 0
@@ -264,7 +266,7 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
         **arrays,
         **values,
         best_iteration=_field(fields, "best_iteration", int) if fields.get("best_iteration") is not None else None,
-        schema=_schema(fields, values["source"]),
+        schema=_schema(fields, values["source"], version),
         classes=_values(get(fields, "classes", list), "classes"),
     )
     _check_leaf_ids(forest)
@@ -340,16 +342,25 @@ def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     return value
 
 
-def _schema(fields: dict[str, Any], source: str) -> Schema:
-    # Files of earlier releases do not say what an absent entry means: what their source library takes it for.
+def _schema(fields: dict[str, Any], source: str, version: int) -> Schema:
+    # Files of version 1 do not say what an absent entry means, and whose rules frames are coded by: the source's.
+    libraries = (library for library in RULES if library and source.startswith(library))
+    library = next(libraries, "") if version == 1 else _field(fields, "library", str)
+    if library not in RULES:
+        raise ModelFormatError("is not a library that is known", field="library")
     absent = fields.get("absent", "missing" if source.startswith(("XGBoost", "Treelite")) else "zero")
     if absent not in ("missing", "zero"):
         raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
-    return Schema(
-        _values(get(fields, "feature_names", list), "feature_names", str),
-        tuple(None if item is None else _values(item, "categories") for item in get(fields, "categories", list)),
-        np.nan if absent == "missing" else 0.0,
-    )
+    listed = [None if item is None else _values(item, "categories") for item in get(fields, "categories", list)]
+    categories, in_order = tuple(listed), _lists(get(fields, "categories_in_order", list, []))
+    if version == 1 and library == "LightGBM":  # whose lists were put where they seemed to belong
+        categories, in_order = (), tuple(item for item in listed if item is not None)
+    names = _values(get(fields, "feature_names", list), "feature_names", str)
+    return Schema(names, categories, np.nan if absent == "missing" else 0.0, in_order, library)
+
+
+def _lists(items: list[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(_values(item, "categories_in_order") for item in items)
 
 
 def _values(items: Any, name: str, kinds: type | tuple[type, ...] = (str, int, float)) -> tuple[Any, ...]:

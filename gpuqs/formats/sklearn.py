@@ -104,7 +104,11 @@ def from_object(obj: Any) -> Forest | None:
     fields = fields_of(obj, source)
     return Forest(
         n_features=int(obj.n_features_in_),
-        schema=Schema(tuple(str(name) for name in getattr(obj, "feature_names_in_", ())), fields.pop("categories", ())),
+        schema=Schema(
+            tuple(str(name) for name in getattr(obj, "feature_names_in_", ())),
+            fields.pop("categories", ()),
+            library="scikit-learn",
+        ),
         classes=_labels(obj),
         source=f"scikit-learn {sys.modules['sklearn'].__version__}",
         **fields,

@@ -187,7 +187,9 @@ def _forest(document: Any) -> Forest:
         base_score=_base_margin(param, objective, n_outputs, version),
         base_first=True,
         link=_OBJECTIVES[objective][0],
-        schema=Schema(tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan),
+        schema=Schema(
+            tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan, library="XGBoost"
+        ),
         # multi:softmax decides on margins; multi:softprob's users on the probabilities.
         class_rule="raw" if objective == "multi:softmax" else "value",
         iteration_starts=_iterations(model, n_trees, 1 if arrays["leaf_value"].shape[1] > 1 else n_outputs),
@@ -222,8 +224,9 @@ def _column_categories(column: Any) -> tuple[Any, ...] | None:
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
         raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
     text = (values & 0xFF).astype(np.uint8).tobytes()
-    bounds = offsets.tolist()
-    return tuple(text[a:b].decode(errors="replace") for a, b in pairwise(bounds))
+    if not text.isascii():  # of pandas frames, XGBoost cuts texts by characters, not bytes: which they were is lost
+        return None
+    return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist()))
 
 
 def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.NDArray[np.int64]:

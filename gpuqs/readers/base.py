@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +29,14 @@ class Chunk:
     labels : float64 [D], optional
     queries : int64 or object [D], optional
         Query ids; documents of a query follow each other.
+    table : pyarrow.Table, optional
+        The features' columns as the file holds them, in order, where it has types and names.
     """
 
     values: np.ndarray
     labels: npt.NDArray[np.float64] | None = None
     queries: np.ndarray | None = None
+    table: Any = None
 
     def __repr__(self) -> str:
         beside = "".join(f", {name}" for name in ("labels", "queries") if getattr(self, name) is not None)

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuqs.arrays import columns_of
+from gpuqs.arrays.arrow_tables import TableCoding, fill_numbers, kind_of_arrow
+from gpuqs.arrays.coding import NUMBERS, Kind
+from gpuqs.arrays.columns import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
 from gpuqs.readers.headers import MISSING, first_line, is_header, is_number, start_of
 from gpuqs.readers.source import DocumentSource
+from gpuqs.schema import Rules
 
 _BLOCK_BYTES = 4 << 20
 
@@ -59,6 +62,7 @@ class _TableReader(DocumentReader):
         self.label = label
         self.query = query
         self.n_threads = n_threads
+        self._coding: TableCoding | None = None
 
     def _choose(self, names: list[str]) -> _Columns:
         """Find the features, the label and the query id among named columns."""
@@ -86,28 +90,22 @@ class _TableReader(DocumentReader):
     def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
         """A chunk from an Arrow batch that holds ``columns.wanted``, in that order."""
         n = len(columns.features)
-        features = [batch.column(at) for at in range(n)]
-        single = n > 0 and all(str(column.type) in ("float", "halffloat") for column in features)
-        # Feature-major: each column is copied once, as it lies.
-        values = np.empty((batch.num_rows, n), np.float32 if single else np.float64, order="F")
-        for at, column in enumerate(features):
-            values[:, at] = self._numbers(column, batch.schema.names[at])
+        if self._coding is None:
+            self._coding = TableCoding(batch.schema.names[:n], batch.schema.types[:n], self.forest)
+        values = self._coding.rows([batch.column(at) for at in range(n)])
         labels = queries = None
         if columns.label is not None:
-            labels = np.asarray(self._numbers(batch.column(n), batch.schema.names[n]), np.float64)
+            labels = self._labels(batch.column(n), batch.schema.names[n])
         if columns.query is not None:
             queries = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
-        return Chunk(values, labels, queries)
+        return Chunk(values, labels, queries, batch.select(batch.schema.names[:n]))
 
-    def _numbers(self, column: Any, name: str) -> np.ndarray:
-        kind = str(column.type)
-        if kind.startswith("decimal"):
-            column = column.cast("double")
-        elif not kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
-            raise InputError(f"{self.path}: column {name!r} has type {kind}; documents hold numbers only")
-        elif column.null_count and not kind.startswith(("float", "double", "halffloat")):
-            column = column.cast("double" if kind != "bool" else "int8").cast("double")
-        return column.to_numpy(zero_copy_only=False)
+    def _labels(self, column: Any, name: str) -> np.ndarray:
+        if kind_of_arrow(column.type) not in NUMBERS:
+            raise InputError(f"{self.path}: column {name!r} has type {column.type}, not a number")
+        labels = np.empty(len(column), np.float64)
+        fill_numbers(labels, column)
+        return labels
 
 
 class CsvReader(_TableReader):
@@ -155,13 +153,43 @@ class CsvReader(_TableReader):
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 
+    def _feature_types(self, pyarrow: Any) -> list[Any]:
+        """What to read the features' columns as: texts where the model has categories that are texts."""
+        schema = self.forest.schema
+        if not (schema.in_order or schema.categories):
+            return [pyarrow.float64()] * self.forest.n_features
+        inferred = [kind_of_arrow(kind) for kind in self._inferred_types(pyarrow)]
+        if schema.in_order:
+            names = {Kind.TRUTH: "bool_", Kind.WHOLE: "float64", Kind.FRACTION: "float64"}
+            return [getattr(pyarrow, names.get(kind, "string"))() for kind in inferred]
+        types = [_type_of(*column, schema.rules) for column in zip(schema.categories, inferred, strict=True)]
+        return [getattr(pyarrow, name)() for name in types]
+
+    def _inferred_types(self, pyarrow: Any) -> list[Any]:
+        """What the features' columns seem to hold by the file's first block."""
+        from pyarrow import csv as arrow_csv
+
+        ids = [f"c{at}" for at in range(self._n_columns)]
+        reading = arrow_csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK_BYTES, column_names=ids, skip_rows=int(self._header)
+        )
+        converting = arrow_csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True)
+        parsing = arrow_csv.ParseOptions(delimiter=self._delimiter)
+        try:
+            with arrow_csv.open_csv(self.path, reading, parsing, converting) as batches:
+                return [batches.schema.types[at] for at in self.columns.features]
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(f"{self.path}: {error}") from error
+
     def _chunks(self) -> Iterator[Chunk]:
         import pyarrow
         from pyarrow import csv as arrow_csv
 
         ids = [f"c{at}" for at in range(self._n_columns)]
         wanted = [ids[at] for at in self.columns.wanted]
+        kinds = self._feature_types(pyarrow)
         types = dict.fromkeys(wanted, pyarrow.float64())
+        types |= {ids[at]: kind for at, kind in zip(self.columns.features, kinds, strict=True)}
         if self.columns.query is not None:
             types[ids[self.columns.query]] = pyarrow.string()
         names = [self._names[at] for at in self.columns.wanted]
@@ -181,7 +209,7 @@ class CsvReader(_TableReader):
                         column_types=types,
                         include_columns=wanted,
                         null_values=MISSING,
-                        strings_can_be_null=False,
+                        strings_can_be_null=pyarrow.string() in kinds,
                     ),
                 ) as batches,
             ):
@@ -224,6 +252,23 @@ class ParquetReader(_TableReader):
                     yield self._chunk(batch.select(names), self.columns)
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path}: {error}") from error
+
+
+def _type_of(known: tuple[Any, ...] | None, inferred: Kind, rules: Rules) -> str:
+    """What to read a column of CSV as, whose categories these are, and which seems to hold ``inferred``."""
+    if known is None:
+        return "bool_" if inferred is Kind.TRUTH else "float64"
+    if known and all(isinstance(value, bool) for value in known):
+        return "bool_"
+    if rules.as_texts and inferred is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:
+        return "bool_"
+    texts = rules.as_texts or all(isinstance(value, str) for value in known)
+    if not texts and any(isinstance(value, str) for value in known):
+        raise InputError(
+            f"the model has categories that are texts and numbers, such as {known[:3]}, which CSV does not tell apart: "
+            "write the documents as Parquet"
+        )
+    return "string" if texts else "float64"
 
 
 def _shorten(names: list[str]) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
 
-from gpuqs.arrays import as_documents
+from gpuqs.arrays import as_documents, columns_of
 from gpuqs.arrays.sparse import all_columns, checked_matrix
 from gpuqs.forest import Forest
 from gpuqs.verify.check import Certificate, Check, Tally
 from gpuqs.verify.disagreement import Disagreement, Step
+from gpuqs.verify.frames import category_lists, made_frame
 from gpuqs.verify.rows import RowMaker
 from gpuqs.verify.sources import Source, open_source
 
@@ -27,6 +29,7 @@ __all__ = [
     "compare_made_rows",
     "default_rows",
     "open_source",
+    "pandas_for",
     "verify",
 ]
 
@@ -38,6 +41,7 @@ _VALUES: Final = 50_000_000
 _ROWS_AT_ONCE: Final = 1024
 #: What the rows that were made are called.
 MADE: Final = "made rows"
+FRAMES: Final = "made rows as frames"
 
 
 def default_rows(forest: Forest) -> int:
@@ -93,6 +97,9 @@ def verify(
     if X is not None:
         for part in _parts(X, check.model.forest):
             check.add(part, "rows of X", n_threads)
+        if hasattr(X, "iloc") and category_lists(check.model.forest):
+            take = columns_of([str(name) for name in X.columns], True, check.model.forest)
+            check.add_frame(X if take is None else X.iloc[:, take], "rows of X as a frame", n_threads)
     return check.certificate
 
 
@@ -116,8 +123,26 @@ def compare_made_rows(
     total = default_rows(check.model.forest) if rows is None else rows
     maker = RowMaker(check.model.forest, infinite=check.source.takes_infinite, seed=seed)
     done = 0
+    pandas = pandas_for(check)
+    rng = np.random.default_rng(seed)
     for n, dtype in maker.batches(total):
-        check.add(maker.make(n, dtype), MADE, n_threads)
+        X = maker.make(n, dtype)
+        check.add(X, MADE, n_threads)
+        if pandas is not None:
+            finite = X[~np.isinf(X).any(axis=1)]
+            check.add_frame(made_frame(finite, check.model.forest, rng, pandas), FRAMES, n_threads)
         done += n
         if progress is not None:
             progress(done, total)
+
+
+def pandas_for(check: Check) -> Any:
+    """The package pandas where a model has categories to compare frames by; None, and a note, without it."""
+    if not category_lists(check.model.forest):
+        return None
+    try:
+        return import_module("pandas")
+    except ImportError:
+        note = "pandas is not installed: how frames' categories are coded is not compared (pip install pandas)"
+        check.certificate.notes += [note] * (note not in check.certificate.notes)
+        return None

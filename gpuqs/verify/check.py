@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.arrays import as_documents
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.verify.disagreement import Disagreement, leaf_disagreement, score_disagreement
+from gpuqs.verify.frames import category_lists
 from gpuqs.verify.sources import Source
 
 #: Numbers of documents for which "auto" may choose different engines.
@@ -67,6 +69,8 @@ class Certificate:
     first : Disagreement, optional
         The first disagreement.
     notes : list of str
+    frames : list of str
+        The first row of a frame about which the two disagree, in lines for people.
     bound : float
         How far scores may lie apart where equal bits are not promised; 0 where they are.
     """
@@ -77,6 +81,7 @@ class Certificate:
     left_out: int = 0
     first: Disagreement | None = None
     notes: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
     bound: float = 0.0
 
     def __repr__(self) -> str:
@@ -88,7 +93,7 @@ class Certificate:
     @property
     def ok(self) -> bool:
         """Whether rows were compared, and everything agrees."""
-        return sum(self.rows.values()) > 0 and all(tally.ok for tally in self.tallies)
+        return sum(self.rows.values()) > 0 and all(tally.ok for tally in self.tallies) and not self.frames
 
 
 class Check:
@@ -125,9 +130,10 @@ class Check:
                 raise InputError(f"engine {name!r} cannot run this model: {able[name]}")
             else:
                 names.append(name)
-        tallies = [Tally(name) for name in dict.fromkeys(names)]
-        self.certificate = Certificate(source.name, tallies, notes=source.notes, bound=source.bound())
+        self._engines = [Tally(name) for name in dict.fromkeys(names)]
+        self.certificate = Certificate(source.name, list(self._engines), notes=source.notes, bound=source.bound())
         self._seen: dict[str, int] = {}
+        self._frames = Tally("frames")
 
     def add(self, X: Any, origin: str, n_threads: int | None = None) -> None:
         """Compare both sides' answers for the rows ``X`` [D, n_features]; ``origin`` says which rows they are.
@@ -147,7 +153,7 @@ class Check:
         X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
         leaves = self.source.leaves(X)
         raw = self.source.raw(X)
-        for tally in outcome.tallies:
+        for tally in self._engines:
             ours = self.model.predict(X, "leaf", engine=tally.engine, n_threads=n_threads)
             scores = self.model.predict(X, "raw", engine=tally.engine, n_threads=n_threads).reshape(X.shape[0], -1)
             if scores.shape != raw.shape or scores.dtype != raw.dtype:
@@ -166,6 +172,51 @@ class Check:
                 outcome.first = leaf_disagreement(self.model, self.source, *place, tree, pair)
             else:
                 outcome.first = score_disagreement(self.model, self.source, *place, int(np.argmax(wrong[row])))
+
+    def add_frame(self, frame: Any, origin: str, n_threads: int | None = None, *, ours: Any = None) -> None:
+        """Compare both sides' answers for a pandas frame, whose categories each codes by itself.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            The model's features, in order.
+        origin : str
+            Which rows they are.
+        n_threads : int, optional
+        ours : optional
+            What gpuqs is given in its place: the same rows, as it read them.
+        """
+        outcome = self.certificate
+        try:
+            leaves, raw = self.source.leaves(frame), self.source.raw(frame)
+        except InputError as error:
+            outcome.frames = outcome.frames or [f"{origin}, which gpuqs scores: {error}"]
+            return
+        if self._frames not in outcome.tallies:
+            outcome.tallies.append(self._frames)
+        outcome.rows[origin] = outcome.rows.get(origin, 0) + len(frame)
+        given = frame if ours is None else ours
+        try:
+            got = self.model.predict(given, "leaf", n_threads=n_threads)
+        except InputError as error:
+            outcome.frames = outcome.frames or [f"gpuqs refuses {origin}, which {outcome.source} scores: {error}"]
+            return
+        scores = self.model.predict(given, "raw", n_threads=n_threads).reshape(len(frame), -1)
+        differ, wrong = self._count(self._frames, got != leaves, scores, raw)
+        bad = np.flatnonzero(differ.any(axis=1) | wrong.any(axis=1))
+        if len(bad) and not outcome.frames:
+            row = int(bad[0])
+            shown = frame.iloc[row : row + 1]
+            coded = as_documents(given[row : row + 1], self.model.forest).chunk(0, 1)[0]
+            outcome.frames = [
+                f"first disagreement about a frame: row {row:,} of a batch of {origin}",
+                *(
+                    f"  {name!r} = {shown.iloc[0, at]!r}: code {coded[at]:g} in gpuqs"
+                    for at, name in enumerate(frame.columns)
+                    if at in category_lists(self.model.forest)
+                ),
+                f"  raw scores: gpuqs {scores[row].tolist()}, {outcome.source} {raw[row].tolist()}",
+            ]
 
     def _count(
         self, tally: Tally, differ: npt.NDArray[np.bool_], ours: np.ndarray, theirs: np.ndarray

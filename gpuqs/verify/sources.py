@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -15,10 +16,14 @@ import numpy as np
 
 from gpuqs.errors import GpuqsError, InputError, ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
 from gpuqs.formats import read_model, readers
 
 #: What stands for every value that is in no category of the model.
 _UNSEEN: Final = "a category that this model has not seen"
+
+#: XGBoost's numbers for the types of whole-number categories.
+_CATEGORY_TYPES: Final = {9: "i1", 11: "i2", 13: "i4", 15: "i8"}
 
 #: Units in the last place by which CatBoost misreads numbers of its own JSON.
 _READ_OFF: Final = 2
@@ -85,11 +90,14 @@ class Source(ABC):
         """Trees that one boosting iteration made; `raw` can stop after any iteration."""
 
     def raw(self, X: Any, iterations: int | None = None) -> np.ndarray:
-        """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1)."""
+        """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1).
+
+        ``X`` holds rows of numbers, dense or sparse, or is a pandas frame, whose categories the library codes itself.
+        """
         return self._ask(self._raw, X, iterations).reshape(X.shape[0], -1)
 
     def leaves(self, X: Any) -> np.ndarray:
-        """Exit leaves, int64 [D, n_trees]."""
+        """Exit leaves, int64 [D, n_trees]; ``X`` as for `raw`."""
         leaves = self._ask(self._leaves, X).astype(np.int64).reshape(X.shape[0], -1)
         if leaves.shape[1] != self.forest.n_trees:
             raise UnsupportedModelError(
@@ -114,7 +122,8 @@ class Source(ABC):
         try:
             return np.asarray(what(X, *more))
         except Exception as error:  # each library has its own kinds
-            raise InputError(f"{self.name} does not score the rows ({X.dtype}): {_first_line(error)}") from error
+            kind = getattr(X, "dtype", "frame")
+            raise InputError(f"{self.name} does not score the rows ({kind}): {_first_line(error)}") from error
 
     def _as_held(self, forest: Forest) -> Forest:
         """The forest, where the library itself holds other numbers than the file does."""
@@ -169,6 +178,8 @@ class XGBoost(Source):
         return self._booster.predict(self._matrix(X), pred_leaf=True)
 
     def _matrix(self, X: Any) -> Any:
+        if hasattr(X, "iloc"):
+            return self._module.DMatrix(self._as_trained(X), enable_categorical=True, nthread=self.n_threads)
         types = self._booster.feature_types
         return self._module.DMatrix(
             X,
@@ -177,6 +188,22 @@ class XGBoost(Source):
             enable_categorical="c" in (types or []),
             nthread=self.n_threads,
         )
+
+    @lazy
+    def _widths(self) -> list[str | None]:
+        """Types of the columns' whole-number categories."""
+        model = json.loads(self._booster.save_raw("json"))["learner"]["gradient_booster"]
+        columns = (model.get("gbtree") or model)["model"].get("cats", {}).get("enc", [])
+        return [_CATEGORY_TYPES.get(column.get("type")) for column in columns]
+
+    def _as_trained(self, frame: Any) -> Any:
+        """The frame with whole-number categories of the width that they had in training, on which XGBoost insists."""
+        frame = frame.copy(deep=False)
+        for at, width in enumerate(self._widths):
+            if width is not None and frame.iloc[:, at].cat.categories.dtype.kind in "iu":
+                levels = frame.iloc[:, at].cat.categories.astype(width)
+                frame[frame.columns[at]] = frame.iloc[:, at].cat.rename_categories(levels)
+        return frame
 
 
 class CatBoost(Source):
@@ -226,7 +253,7 @@ class CatBoost(Source):
     def _with_categories(self, X: Any) -> Any:
         """Rows with the categories' values in place of their codes."""
         columns = self._booster.get_cat_feature_indices()
-        if not columns:
+        if not columns or not isinstance(X, np.ndarray):
             return X
         with np.errstate(over="ignore"):
             X = X.astype(np.float32)

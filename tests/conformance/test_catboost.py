@@ -16,6 +16,7 @@ from trained import Rows, Trained, documents, labels, of_odd_scales_within_float
 
 import gpuqs
 from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.formats import read_model
 from gpuqs.text_hashes import hash_names, name_of_hash
 from gpuqs.verify import open_source
 
@@ -220,7 +221,7 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
     booster = fit("Regressor", frame, target, **params)
     path = tmp_path / "model.json"
     booster.save_model(str(path), format="json", pool=catboost.Pool(frame, cat_features=names))
-    forest = gpuqs.formats.read_model(path)
+    forest = read_model(path)
     assert forest.feature_names == tuple(frame.columns)
     assert forest.schema.categories[0] is None
     assert all(forest.schema.categories[i] for i in range(1, 5))
@@ -310,7 +311,7 @@ def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
     for X in (np.zeros((3, 7)), [[0.0] * 7]):  # codes of what?
         with pytest.raises(InputError, match=r"hashes, not their texts.*pass a frame"):
             read.predict(X)
-    with pytest.raises(InputError, match=r"a category is 1\.5"):
+    with pytest.raises(InputError, match=r"holds fractions, which CatBoost does not take for categories"):
         read.predict(frame.assign(text=frame["text"].map(lambda text: 1.5)))
     model.save_model(str(tmp_path / "model.json"), format="json")
     with pytest.raises(UnsupportedModelError, match="save it together with its training data"):
@@ -330,5 +331,4 @@ def test_hashes_are_catboosts(tmp_path: Path) -> None:
     assert len(listed) == len(texts)
     expected = [name_of_hash(entry["hash"] % 2**32) for entry in listed]
     assert hash_names([entry["value"] for entry in listed]) == expected
-    seven, one = hash_names(["7", "1"])
-    assert hash_names([7, np.int64(7), True, None, float("nan")]) == [seven, seven, one, None, None]
+    assert hash_names([None]) == [None]

@@ -125,11 +125,19 @@ def test_frames_with_categories(kind: str) -> None:
         texts = other.assign(c1=other["c1"].astype(object))
         np.testing.assert_array_equal(model.predict(texts, "raw"), raw)
         np.testing.assert_array_equal(model.predict(table.set_column(1, "c1", table["c1"].cast("string")), "raw"), raw)
+        placed = gpuqs.from_model(booster, categories=["c1", "c5"])
+        np.testing.assert_array_equal(placed.predict(texts, "raw"), raw)
         with pytest.raises(InputError, match="'c5' holds numbers, but the model's categories are texts"):
-            model.predict(frame.assign(c5=1.0))
-    else:  # and numbers by their value
+            placed.predict(frame.assign(c5=1.0))
+    else:  # and numbers by their value, where the columns are known
         for number in ("float64", "Int64"):
-            np.testing.assert_array_equal(model.predict(other.assign(c1=other["c1"].astype(number)), "raw"), raw)
+            numbers = other.assign(c1=other["c1"].astype(number))
+            with pytest.raises(InputError, match=r"2 category columns .* and X has 1: 'c5'"):
+                model.predict(numbers)
+            lists = dict(zip(["c5", "c1"], booster.pandas_categorical[::-1], strict=True))
+            for columns in (["c1", "c5"], [1, 5], lists):
+                placed = gpuqs.from_model(booster, categories=columns)
+                np.testing.assert_array_equal(placed.predict(numbers, "raw"), raw)
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], [3, 1, 7]])

@@ -300,7 +300,9 @@ def test_names_and_descriptions() -> None:
     forest = read_model(lgb.train({**SMALL, "objective": "regression"}, data, 1))
     assert forest.feature_names == ("größe", "price")
     assert (forest.source, forest.objective) == ("LightGBM 4", "regression")
-    assert read_model(trained()).feature_names == (), "names that LightGBM made up are not names"
+    forest = read_model(trained())
+    assert forest.feature_names == tuple(f"Column_{i}" for i in range(forest.n_features))
+    assert not forest.schema.has_names, "names that LightGBM made up are not names"
 
 
 # -- the text, in its variations ----------------------------------------------------------
@@ -553,20 +555,27 @@ def shared_data() -> Path:
 
 
 @pytest.mark.parametrize(
-    ("infos", "line", "expected"),
+    ("line", "expected"),
     [
-        ("[0:1] 0:1 -1:2:0", '[["a", "b"], [3, 4.5, true]]', (None, ("a", "b"), (3, 4.5, True))),
-        ("[0:1] none 0:1", '[["a"], ["b", "c"]]', (None, ("a",), ("b", "c"))),  # a constant category
-        ("[0:1] none 0:1", '[["b", "c"]]', (None, None, ("b", "c"))),  # a constant number
-        ("none none 0:1", '[["a"], ["b", "c"]]', ()),  # which of the two is not said
-        ("[0:1] 0:1 -1:2:0", "null", ()),
+        ('[["a", "b"], [3, 4.5, true]]', (("a", "b"), (3, 4.5, True))),
+        ('[["a"], []]', (("a",), ())),
+        ("[]", ()),
+        ("null", ()),
     ],
 )
-def test_categories_of_a_frame(infos: str, line: str, expected: tuple) -> None:
+def test_categories_of_a_frame_have_no_places(line: str, expected: tuple) -> None:
+    """Whatever feature_infos says: "[0:1]" may be an ordered category, "none" is a constant of either kind."""
     text = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=2\nobjective=regression\n"
-    text += f"feature_infos={infos}\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
+    text += "feature_infos=[0:1] 0:1 -1:2:0\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
     forest = reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")
-    assert forest.schema.categories == expected
+    assert repr(forest.schema.in_order) == repr(expected)
+    assert (forest.schema.categories, forest.schema.library) == ((), "LightGBM")
+
+
+def test_more_categories_than_features() -> None:
+    text = "tree\nnum_class=1\nmax_feature_idx=0\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
+    with pytest.raises(ModelFormatError, match="2 lists of categories for 1 features"):
+        reader.read(f"{text}pandas_categorical:[[1], [2]]\n".encode(), "file")
 
 
 @pytest.mark.parametrize("line", ["[[1], 2]", '[["a"', "{}x", "[[null]]", "[[[1]]]", "[" * 100_000])

@@ -51,7 +51,7 @@ def small() -> Forest:
     forest = random_forest(rng, n_trees=3, max_leaves=5, n_features=4, categorical=0.5)
     return replace(
         forest,
-        schema=Schema(("größe", "b", "", "d"), (None, ("x", 1, 1.0, True), (), None), np.nan),
+        schema=Schema(("größe", "b", "", "d"), (None, ("x", 1, 1.0, True), (), None), np.nan, library="XGBoost"),
         classes=("no", "yes"),
         link="sigmoid",
         link_scale=0.1,
@@ -79,7 +79,7 @@ def taken_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(data[32 : 32 + n_header]), data[start:]
 
 
-def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 1) -> bytes:
+def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 2) -> bytes:
     """A file with a right checksum, whatever its header says."""
     if isinstance(header, dict):
         header = json.dumps(header).encode()
@@ -136,7 +136,7 @@ def test_everything_comes_back(
 
 def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
     header, _ = taken_apart(written(small(), tmp_path))
-    schema = {"feature_names", "categories", "absent"}
+    schema = {"feature_names", "categories", "absent", "categories_in_order", "library"}
     assert {*header["arrays"], *header["fields"]} - schema == {f.name for f in fields(Forest)} - {"schema"}
 
 
@@ -376,6 +376,25 @@ def test_files_of_version_1_stay_readable() -> None:
     np.testing.assert_allclose(model.predict(X), 1 / (1 + np.exp([0.75, -2.25, 0.75])), rtol=1e-15)
 
 
+def test_categories_that_version_1_guessed_the_places_of_have_none(tmp_path: Path) -> None:
+    header, arrays = taken_apart(written(small(), tmp_path))
+    for name in ("categories_in_order", "library", "absent"):
+        del header["fields"][name]
+    categories = (None, ("x", 1, 1.0, True), (), None)
+    cases = (("LightGBM 4", "LightGBM", 0.0), ("XGBoost 3.2", "XGBoost", np.nan), ("ONNX", "", 0.0))
+    for source, library, absent in cases:
+        header["fields"]["source"] = source
+        schema = read_model(put_together(header, arrays, version=1)).schema
+        placed = {"categories": categories}
+        expected = {"in_order": categories[1:3]} if library == "LightGBM" else placed
+        assert repr(schema) == repr(Schema(("größe", "b", "", "d"), absent=absent, library=library, **expected))
+
+
+def test_lists_without_places_are_kept(tmp_path: Path) -> None:
+    schema = Schema(in_order=((1, 2.0, True), ("a",)), library="LightGBM")
+    assert repr(read_model(written(replace(small(), schema=schema), tmp_path)).schema) == repr(schema)
+
+
 # -- damage -------------------------------------------------------------------------------
 
 
@@ -401,7 +420,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         read_model(data + b"\0")
 
 
-@pytest.mark.parametrize("version", [2, 2**32 - 1])
+@pytest.mark.parametrize("version", [3, 2**32 - 1])
 def test_newer_versions(tmp_path: Path, version: int) -> None:
     header, arrays = taken_apart(written(small(), tmp_path))
     with pytest.raises(ModelFormatError, match=f"version {version} .*upgrade gpuqs"):
@@ -479,6 +498,10 @@ HOSTILE = {
     "categories of lists": (_set("fields", "categories", [[["a"]], None, None, None]), "categories"),
     "categories of null": (_set("fields", "categories", [[None], None, None, None]), "categories"),
     "a category list less": (_set("fields", "categories", [None]), None),
+    "lists of null": (_set("fields", "categories_in_order", [[None]]), "categories_in_order"),
+    "places and no places": (_set("fields", "categories_in_order", [["a"]]), None),
+    "another library": (_set("fields", "library", "astrology"), "library"),
+    "no library": (_set("fields", "library", KeyError), "library"),
     "classes are an object": (_set("fields", "classes", {"a": 1}), "classes"),
     "a class more": (_set("fields", "classes", ["a", "b", "c"]), "classes"),
 }

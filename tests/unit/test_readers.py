@@ -381,7 +381,7 @@ def test_parquet_by_position_keeps_float32(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_parquet_with_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="column 'd' has type string; documents hold numbers only"):
+    with pytest.raises(InputError, match="column 'd' has type string, not a number"):
         read(parquet(tmp_path, a=[1.0], b_c=[1.0], d=["x"]), forest(**NAMED))
 
 

@@ -1,0 +1,193 @@
+"""How the columns of a table become numbers: one plan for frames, Arrow tables and batches of files.
+
+A plan is made from the columns' types alone, by the model's `Schema`; values are coded as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.errors import InputError
+from gpuqs.schema import Schema
+from gpuqs.text_hashes import are_hashes, hash_names
+
+_HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categories={column: values in code order})"
+
+
+class Kind(Enum):
+    """What a column holds, as far as coding goes."""
+
+    WHOLE = "whole numbers"
+    FRACTION = "fractions"
+    TRUTH = "truth values"
+    CATEGORY = "categories"
+    TEXT = "texts"
+    OTHER = "something else"
+
+
+#: What becomes a number by itself.
+NUMBERS = (Kind.WHOLE, Kind.FRACTION, Kind.TRUTH)
+
+
+class Column(NamedTuple):
+    """A table's column that is a feature: its name, its type for messages ("dtype object"), and its kind."""
+
+    name: str
+    type: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Coder:
+    """Turns a column's values into category codes.
+
+    Parameters
+    ----------
+    column : Column
+    known : tuple, optional
+        The model's categories in code order; None where values stand for themselves.
+    schema : Schema
+    """
+
+    column: Column
+    known: tuple[Any, ...] | None
+    schema: Schema
+
+    def codes(self, values: Sequence[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
+        """Codes of ``values[places]``; NaN for place -1 (missing), and for what the model has not seen.
+
+        Raises
+        ------
+        InputError
+            A value that is unseen, or missing, where the model's library refuses that.
+        """
+        missing = np.array([value is None or value != value for value in values] + [True])
+        table = np.append(self._table(values), np.nan)
+        rules = self.schema.rules
+        if rules.missing_refused and missing[places].any():
+            raise InputError(
+                f"column {self.column.name!r} has missing categories, which {self.schema.library} refuses; "
+                "write them as a text, as in training"
+            )
+        if rules.unseen_refused:
+            unseen = np.isnan(table) & ~missing
+            bad = np.flatnonzero(unseen[places])
+            if len(bad):
+                raise InputError(
+                    f"column {self.column.name!r} holds the category {values[places[bad[0]]]!r}, which the model has "
+                    f"not seen; {self.schema.library} refuses that: make it missing (None), or drop the document"
+                )
+        return np.asarray(table[places])
+
+    def _table(self, values: Sequence[Any]) -> npt.NDArray[np.float64]:
+        """The code of each of the column's own categories, by value as in pandas: 1 is 1.0 and "1" is not."""
+        known = self.known
+        if known is None:
+            if all(isinstance(value, (int, float)) for value in values):
+                return np.array([*map(float, values)])
+            raise self._refusal()
+        if are_hashes(known):
+            of_hash = {name: float(number) for number, name in enumerate(known)}
+            return np.array([of_hash.get(name, np.nan) for name in hash_names(map(self._text, values))])
+        if self.schema.rules.as_texts:
+            of_text: dict[str | None, float] = {
+                value: float(number) for number, value in enumerate(known) if isinstance(value, str)
+            }
+            return np.array([of_text.get(self._text(value), np.nan) for value in values])
+        if list(values) == list(known):
+            return np.arange(len(known), dtype=np.float64)
+        if {_of_one_type(values), _of_one_type(known)} == {"truth values", "numbers"}:
+            return np.full(len(values), np.nan)  # pandas tells True from 1 then
+        code = {value: float(number) for number, value in enumerate(known)}
+        try:
+            return np.array([code.get(value, np.nan) for value in values])
+        except TypeError:
+            raise self._refusal() from None
+
+    def _text(self, value: Any) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, int):
+            return str(int(value))  # True is "1"
+        raise InputError(
+            f"column {self.column.name!r} holds the category {value!r}; {self.schema.library}'s categories are texts "
+            "and whole numbers: convert it as in training"
+        )
+
+    def _refusal(self) -> InputError:
+        return InputError(f"column {self.column.name!r} has {self.column.type}, not a number; {_HOW}")
+
+
+def coders_of(columns: Sequence[Column], schema: Schema) -> list[Coder | None]:
+    """How to code the model's features, in their order; None where a column holds plain numbers.
+
+    Raises
+    ------
+    InputError
+        A column is no number and cannot be coded, or the category columns are not the model's.
+    """
+    known = list(schema.categories) or [None] * len(columns)
+    kinds = [column.kind for column in columns]
+    coded = [at for at, kind in enumerate(kinds) if kind in (Kind.CATEGORY, Kind.TEXT)]
+    if schema.in_order:
+        # As LightGBM does: the table's category columns, in order, are those of the training frame.
+        if len(coded) != len(schema.in_order):
+            raise _wrong_number([columns[at] for at in coded], schema)
+        for at, values in zip(coded, schema.in_order, strict=True):
+            known[at] = values
+    return [_coder(column, values, schema) for column, values in zip(columns, known, strict=True)]
+
+
+def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema) -> Coder | None:
+    rules, coder = schema.rules, Coder(column, known, schema)
+    if known is None:
+        if column.kind in NUMBERS:
+            return None
+        if column.kind is Kind.CATEGORY and rules.levels_are_numbers:
+            return coder
+        raise coder._refusal()
+    if column.kind in NUMBERS:
+        if known and all(isinstance(value, str) for value in known) and not are_hashes(known):
+            raise InputError(
+                f"column {column.name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "
+                "pass those, or pass an array of codes"
+            )
+        if rules.numbers_refused or (rules.as_texts and column.kind is Kind.FRACTION):
+            raise InputError(
+                f"column {column.name!r} holds {column.kind.value}, which {schema.library} does not take for "
+                f"categories such as {known[:2]}; make it a category column as in training, or pass an array of codes"
+            )
+    elif column.kind is Kind.OTHER:
+        raise coder._refusal()
+    return coder
+
+
+def _wrong_number(coded: list[Column], schema: Schema) -> InputError:
+    lists = "; ".join(f"{len(values)} such as {values[:2]}" for values in schema.in_order[:3])
+    n = len(schema.in_order)
+    are = ", ".join(repr(column.name) for column in coded[:5]) + (", ..." if len(coded) > 5 else "")
+    return InputError(
+        f"the model was trained on a frame with {n} category column{'s' * (n > 1)} ({lists}), and X has "
+        f"{len(coded)}{': ' if coded else ''}{are}; make the same columns category columns as in training, or tell "
+        "which they are: gpuqs.load(path, categories=[column, ...]) (save that model for the command line), or pass an "
+        "array of codes"
+    )
+
+
+def _of_one_type(values: Sequence[Any]) -> str:
+    if values and all(isinstance(value, bool) for value in values):
+        return "truth values"
+    if values and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return "numbers"
+    return "others"
+
+
+def plain(values: Any) -> list[Any]:
+    """Values as Python's own objects."""
+    return [value.item() if isinstance(value, np.generic) else value for value in values]

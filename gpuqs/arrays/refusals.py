@@ -1,0 +1,51 @@
+"""What is no table or array of documents, and what to pass instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuqs.errors import InputError
+
+_MADE_FROM = "pass the frame or array that it was made from"
+_ONE_COLUMN = "pass X.to_frame().T for one document, X.to_frame() for one feature"
+
+#: What to pass instead of a library's own types, by its package and the type's name ("" for any).
+_MENDS = {
+    ("pandas", "Series"): _ONE_COLUMN,
+    ("polars", "Series"): "pass X.to_frame(), with a column for each feature",
+    ("polars", "LazyFrame"): "pass X.collect()",
+    ("xgboost", ""): _MADE_FROM,
+    ("lightgbm", ""): _MADE_FROM,
+    ("catboost", ""): _MADE_FROM,
+    ("dask", ""): "pass X.compute(), or X.map_partitions(model.predict) for frames that do not fit in memory",
+}
+
+
+def refuse_strangers(X: Any) -> None:
+    """Raise for what looks like documents to NumPy, or to nobody, but is not.
+
+    Raises
+    ------
+    InputError
+        Names the type and what to pass instead.
+    """
+    kind = type(X)
+    bases = [(base.__module__.partition(".")[0].partition("_")[0], base.__name__) for base in kind.__mro__]
+    keys = [key for package, name in bases for key in ((package, name), (package, ""))]
+    mend = next((_MENDS[key] for key in keys if key in _MENDS), None)
+    if X is None:
+        mend = "pass a frame or a 2-dimensional array of numbers"
+    elif isinstance(X, (str, bytes, os.PathLike)):
+        mend = "read the file first (as with pandas.read_csv), or score it with the command: gpuqs score MODEL FILE"
+    elif isinstance(X, Mapping) and not hasattr(X, "tocsr"):
+        mend = "pass pandas.DataFrame(X)"
+    elif isinstance(X, Iterator):
+        mend = "pass list(X)"
+    elif isinstance(X, (set, frozenset)):
+        mend = "pass a list of documents: a set has no order"
+    if mend is not None:
+        package = kind.__module__.partition(".")[0]
+        name = kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
+        raise InputError(f"X is {'None' if X is None else f'a {name}'}, not documents; {mend}")

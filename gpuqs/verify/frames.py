@@ -1,0 +1,73 @@
+"""Frames to compare: rows with the categories themselves in the place of codes, which each library codes by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.schema import Schema
+
+
+def category_lists(forest: Forest) -> dict[int, tuple[Any, ...]]:
+    """Features that frames hold as categories, and the model's lists for them.
+
+    Where the model tells no places any will do, as LightGBM goes by the frame's order; taken are those that are
+    tested as categories, then those whose thresholds lie between codes, as of ordered categories.
+    """
+    schema = forest.schema
+    if not schema.in_order:
+        return {feature: known for feature, known in enumerate(schema.categories) if known is not None}
+    tested = np.unique(forest.feature[(forest.routing & CATEGORICAL) != 0]).tolist()
+    between = np.abs(forest.threshold - np.floor(forest.threshold) - 0.5) < 1e-6
+    numeric = np.bincount(forest.feature, minlength=forest.n_features)
+    ordered = np.bincount(forest.feature, weights=between, minlength=forest.n_features) / np.maximum(numeric, 1)
+    others = [feature for feature in np.argsort(-ordered, kind="stable").tolist() if feature not in tested]
+    features = [*tested, *others][: len(schema.in_order)]
+    return dict(zip(sorted(features), schema.in_order, strict=True))
+
+
+def made_frame(X: np.ndarray, forest: Forest, rng: np.random.Generator, pandas: Any) -> Any:
+    """A frame of the rows ``X`` [D, n_features], its categories in another order, some unseen, some missing."""
+    columns: dict[int, Any] = {feature: X[:, feature] for feature in range(X.shape[1])}
+    for feature, known in category_lists(forest).items():
+        codes = X[:, feature].astype(np.float64)
+        unseen = _unseen(known, forest.schema)
+        lowest, highest = -int(not forest.schema.rules.missing_refused), len(known) + len(unseen)
+        drawn = rng.integers(lowest, max(highest, lowest + 1), len(X))
+        with np.errstate(invalid="ignore"):
+            sound = (codes >= 0) & (codes < len(known)) & (codes == np.floor(codes))
+        places = np.where(sound, np.where(sound, codes, 0).astype(np.int64), drawn)
+        columns[feature] = _shuffled([*known, *unseen], places, rng, pandas)
+    frame = pandas.DataFrame(columns)
+    frame.columns = list(forest.schema.names) or [f"f{feature}" for feature in range(X.shape[1])]
+    return frame
+
+
+def given_frame(table: Any, forest: Forest, pandas: Any) -> Any:
+    """A frame of an Arrow table whose columns are the model's features in order; its texts become categories."""
+    frame, schema = table.to_pandas(ignore_metadata=True), forest.schema
+    known = schema.categories or (None,) * forest.n_features
+    for at, name in enumerate(frame.columns):
+        dtype = frame.dtypes[name]
+        text = not isinstance(dtype, (pandas.CategoricalDtype, np.dtype)) or dtype.kind == "O"
+        if known[at] is not None or (schema.in_order and text):
+            frame[name] = frame[name].astype("category")
+    return frame
+
+
+def _unseen(known: tuple[Any, ...], schema: Schema) -> list[Any]:
+    """A category of the same type that is not among those; none where that is refused."""
+    if schema.rules.unseen_refused or not known or all(isinstance(value, bool) for value in known):
+        return []
+    if any(isinstance(value, str) for value in known):
+        return ["a category that this model has not seen"]
+    return [max(known) + 1]
+
+
+def _shuffled(levels: list[Any], places: npt.NDArray[np.int64], rng: np.random.Generator, pandas: Any) -> Any:
+    order = rng.permutation(len(levels))
+    place_of = np.append(np.argsort(order), -1)
+    return pandas.Categorical.from_codes(place_of[places], [levels[at] for at in order], ordered=bool(rng.integers(2)))

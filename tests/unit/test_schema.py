@@ -1,0 +1,313 @@
+"""The schema: what tables are coded by, how its places are told, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import random_forest
+
+import gpuqs
+from gpuqs.arrays import as_documents
+from gpuqs.cli.info import describe
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.model import Model
+from gpuqs.schema import Schema
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+pl = pytest.importorskip("polars")
+
+LISTS = (("x", "y", "z"), (10, 20, 30))
+NAMES = ("t", "w", "v")
+
+
+def forest_of(**fields: Any) -> Forest:
+    return random_forest(np.random.default_rng(0), n_trees=9, n_features=3, **fields)
+
+
+def read(X: Any, schema: Schema, **fields: Any) -> np.ndarray:
+    documents = as_documents(X, forest_of(schema=schema, **fields))
+    return np.concatenate([documents.chunk(0, 2), documents.chunk(2, documents.n)])
+
+
+IN_ORDER = Schema(NAMES, in_order=LISTS, library="LightGBM")
+PLACED = Schema(NAMES, (*LISTS, None), library="LightGBM")
+CODES = [[2, 1, 0.5], [0, np.nan, 1.5], [np.nan, 0, 2.5], [np.nan, 2, np.nan]]
+FRAME = pd.DataFrame(
+    {
+        "t": pd.Categorical(["z", "x", "new", None], categories=["new", "z", "x"], ordered=True),
+        "w": pd.Categorical([20.0, 99.0, 10.0, 30.0]),
+        "v": [0.5, 1.5, 2.5, np.nan],
+    }
+)
+TABLE = pa.Table.from_pandas(FRAME)
+
+
+def dictionary(values: list[Any], indices: list[Any], index: Any) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, index), pa.array(values))
+
+
+@pytest.mark.parametrize("schema", [IN_ORDER, PLACED], ids=["in order", "placed"])
+def test_every_table_is_coded_alike(schema: Schema) -> None:
+    tables = {
+        "frame": FRAME,
+        "shuffled": FRAME[["v", "w", "t"]],
+        "texts": FRAME.astype({"t": object}),
+        "Arrow's texts": FRAME.astype({"t": "string[pyarrow]"}),
+        "table": TABLE,
+        "views": TABLE.set_column(0, "t", TABLE["t"].cast("string").cast("string_view")),
+        "polars": pl.from_pandas(FRAME.astype({"w": float})).with_columns(pl.col("w").cast(pl.Int64)),
+    }
+    for index in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int64()):
+        column = dictionary(["new", None, "x", "z"], [3, 2, 0, None], index)
+        tables[f"dictionary of {index}"] = TABLE.set_column(0, "t", column)
+        column = dictionary(["x", "z", None], [1, 0, 2, 2], index)
+        tables[f"null in a dictionary of {index}"] = TABLE.set_column(0, "t", column)
+    tables["chunks"] = pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1, 2), TABLE.slice(3)])
+    arrow = pd.arrays.ArrowExtensionArray(pa.chunked_array([dictionary(["x", "z"], [1, 0, None, None], pa.int8())]))
+    tables["pandas over a dictionary"] = FRAME.assign(t=arrow)
+    for name, table in tables.items():
+        if name == "polars" and schema is IN_ORDER:
+            with pytest.raises(InputError, match=r"2 category columns .* and X has 1: 't'; make the same columns"):
+                read(table, schema)
+            continue
+        np.testing.assert_array_equal(read(table, schema), CODES, err_msg=name)
+
+
+def test_enums_and_categoricals_of_polars() -> None:
+    texts = pl.Series("t", ["z", "x", "new", None])
+    for kind in (pl.Categorical, pl.Enum(["new", "z", "x"]), pl.String):
+        frame = pl.DataFrame({"v": [0.5, 1.5, 2.5, None], "t": texts.cast(kind), "w": [20, 99, 10, 30]})
+        np.testing.assert_array_equal(read(frame, PLACED), CODES)
+
+
+def test_other_numbers_of_category_columns_are_refused() -> None:
+    text = FRAME.astype({"t": str}).assign(w=1)
+    for X, found in ((FRAME.assign(w=1), "1: 't'"), (FRAME.assign(v="a"), "3: 't', 'w', 'v'"), (text, "1: 't'")):
+        with pytest.raises(InputError, match=found):
+            read(X, IN_ORDER)
+    with pytest.raises(InputError, match="column 't' has dtype category, not a number"):
+        read(FRAME, Schema(NAMES, library="LightGBM"))
+
+
+def test_truth_values_are_no_numbers_to_pandas_but_equal_lists_are_the_same() -> None:
+    schema = Schema(NAMES, in_order=((False, True),), library="LightGBM")
+    frame = pd.DataFrame({"t": [1.0] * 4, "w": pd.Categorical([0, 1, 1, 0]), "v": 0.0})
+    np.testing.assert_array_equal(read(frame, schema)[:, 1], [0, 1, 1, 0])
+    np.testing.assert_array_equal(read(frame.assign(w=pd.Categorical([0, 1, 2, 0])), schema)[:, 1], [np.nan] * 4)
+
+
+def test_xgboost_and_catboost_refuse_what_their_libraries_do() -> None:
+    xgboost = dataclasses.replace(PLACED, library="XGBoost")
+    with pytest.raises(InputError, match="column 't' holds the category 'new', which the model has not seen"):
+        read(FRAME.assign(w=FRAME["t"].cat.rename_categories([10, 20, 30])), xgboost)
+    with pytest.raises(InputError, match="column 'w' holds whole numbers, which XGBoost does not take for categories"):
+        read(FRAME.assign(t=FRAME["t"].cat.remove_categories(["new"]), w=10), xgboost)
+    catboost = Schema(NAMES, (("x", "z"), ("10", 10, "1", 1), None), library="CatBoost")
+    with pytest.raises(InputError, match="column 't' has missing categories, which CatBoost refuses"):
+        read(FRAME.assign(w=10), catboost)
+    sound = FRAME.assign(t=["z", "x", "new", "x"])
+    for w in ([10, 1, 2, 1], ["10", "1", "01", 1], ["10", True, "True", 1]):
+        codes = [0, 2, np.nan, 2]
+        np.testing.assert_array_equal(read(sound.assign(w=w), catboost)[:, 1], codes)
+    with pytest.raises(InputError, match="column 'w' holds fractions, which CatBoost does not take"):
+        read(sound.assign(w=10.0), catboost)
+    with pytest.raises(InputError, match=r"column 'w' holds the category 10.0; CatBoost's categories are texts"):
+        read(sound.assign(w=pd.Categorical([10.0] * 4)), catboost)
+
+
+def test_scikit_learn_reads_the_numbers_of_category_columns() -> None:
+    schema = Schema(NAMES, library="scikit-learn")
+    frame = FRAME.assign(t=1)
+    np.testing.assert_array_equal(read(frame, schema)[:, 1], [20, 99, 10, 30])
+    with pytest.raises(InputError, match="column 't' has dtype category, not a number"):
+        read(FRAME, schema)
+
+
+# -- telling the places -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [["t", "w"], ["w", "t"], (0, 1), {"w": [10, 20, 30], "t": np.array(["x", "y", "z"])}])
+def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
+    model = gpuqs.from_model(forest_of(schema=IN_ORDER), categories=told)
+    assert model.forest.schema == PLACED
+    model.save(tmp_path / "model")
+    assert gpuqs.load(tmp_path / "model").forest.schema == PLACED
+    assert gpuqs.load(tmp_path / "model", categories={"v": [1.5]}).forest.schema.categories == (*LISTS, (1.5,))
+
+
+@pytest.mark.parametrize(
+    ("schema", "told", "problem"),
+    [
+        (IN_ORDER, "t", "categories is a str"),
+        (IN_ORDER, 5, "categories is a int"),
+        (IN_ORDER, ["t"], "names 1 columns, but the model keeps categories of 2"),
+        (IN_ORDER, ["t", "t"], "names a column twice"),
+        (IN_ORDER, ["t", "nobody"], "'nobody', which is none of the model's 3 features, called 't', 'w', 'v'"),
+        (IN_ORDER, [0, 3], "3, which is none"),
+        (IN_ORDER, {"t": LISTS[1], "w": LISTS[0]}, "but the model keeps"),
+        (Schema(NAMES), ["t"], "no lists of categories that lack a place"),
+        (Schema(), {"t": ["x"]}, "numbered 0 to 2"),
+        (Schema(NAMES), {"t": "xyz"}, "the categories of 't' are a str"),
+        (Schema(NAMES), {"t": [None]}, "hold None"),
+        (Schema(NAMES), {"t": [1, 1.0]}, "hold a value twice"),
+    ],
+)
+def test_what_may_not_be_told(schema: Schema, told: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        gpuqs.from_model(forest_of(schema=schema), categories=told)
+
+
+def test_schemas_that_contradict_themselves() -> None:
+    for fields in ({"library": "astrology"}, {"categories": (("x",),), "in_order": (("x",),)}, {"absent": 1.0}):
+        with pytest.raises(ValueError, match="Schema"):
+            Schema(**fields)
+
+
+def test_info_prints_the_schema() -> None:
+    lines = dict(describe(forest_of(schema=IN_ORDER)))
+    assert lines["category columns"] == "2 of a frame, in its order: (3: 'x', 'y', 'z'); (3: 10, 20, 30)"
+    assert (lines["unseen categories"], lines["absent entries"]) == ("missing", "0")
+    schema = Schema(NAMES, (*LISTS, None), np.nan, library="XGBoost")
+    lines = dict(describe(forest_of(schema=schema)))
+    assert lines["category columns"] == "'t' (3: 'x', 'y', 'z'); 'w' (3: 10, 20, 30)"
+    assert (lines["unseen categories"], lines["absent entries"]) == ("refused", "missing")
+    assert dict(describe(forest_of(schema=Schema(("f0", "f1", "f2")))))["feature names"] == "f0, f1, f2 (made up)"
+
+
+# -- names, numbers, and what is no table -------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["Column_", "f", "feature_"])
+def test_a_permutation_of_made_up_names_goes_by_name(prefix: str) -> None:
+    schema = Schema(tuple(f"{prefix}{i}" for i in range(3)))
+    frame = pd.DataFrame({schema.names[i]: [float(i)] * 3 for i in (2, 0, 1)})
+    for X in (frame, pa.Table.from_pandas(frame), pl.from_pandas(frame)):
+        np.testing.assert_array_equal(read(X, schema), [[0, 1, 2]] * 3)
+    frame.columns = ["b", "c", "a"]
+    np.testing.assert_array_equal(read(frame, schema), [[2, 0, 1]] * 3)
+
+
+def test_columns_that_are_there_twice() -> None:
+    frame = pd.concat([FRAME, FRAME[["v"]]], axis=1)
+    with pytest.raises(InputError, match="X has several columns called 'v'; drop or rename all but one"):
+        read(frame, IN_ORDER)
+    others = pd.DataFrame(np.ones((3, 5)), columns=["t", "q", "w", "q", "v"])
+    np.testing.assert_array_equal(read(others, Schema(NAMES)), np.ones((3, 3)))
+
+
+def test_whole_numbers_are_rounded_once() -> None:
+    """To float32 at once, as XGBoost does: by way of float64 this one ends elsewhere."""
+    big = 2**61 + 2**37 + 1
+    assert np.float32(np.int64(big)) != np.float32(np.float64(big))
+    columns = {"t": [big, big], "w": [0.5, 0.5], "v": [big + 1, 2**63 - 1]}
+    frame = pd.DataFrame(columns)
+    nulls = {"t": [big, None], "w": [0.5, None], "v": [None, 2**63 - 1]}
+    tables = [frame, frame.astype({"t": "uint64"}), frame.astype({"t": "Int64", "v": "UInt64"}), pa.table(columns)]
+    tables += [pl.DataFrame(columns), pa.table(nulls), pl.DataFrame(nulls), frame.astype({"t": "int64[pyarrow]"})]
+    for X in tables:
+        got = read(X, Schema(NAMES), input_dtype="float32")
+        assert got.dtype == np.float32
+        assert got[0, 0] == np.float32(np.int64(big)), type(X)
+    got = read(pa.table(nulls), Schema(NAMES), input_dtype="float32")
+    np.testing.assert_array_equal(np.isnan(got), [[False, False, True], [True, True, False]])
+
+
+def test_scikit_learn_rounds_frames_of_several_types_twice() -> None:
+    """It makes one array of the frame first, and then float32 of that."""
+    big = 2**61 + 2**37 + 1
+    mixed = pd.DataFrame({"t": [big], "w": [0.5], "v": [1]})
+    schema = Schema(NAMES, library="scikit-learn")
+    forest = forest_of(schema=schema, input_dtype="float32")
+    assert as_documents(mixed, forest).chunk(0, 1)[0, 0] == np.float32(float(big))
+    assert as_documents(mixed.astype("int64"), forest).chunk(0, 1)[0, 0] == np.float32(np.int64(big))
+
+
+def test_frames_over_memory_that_is_not_aligned() -> None:
+    view = np.zeros(8 * 12 + 1, np.uint8)[1:].view(np.float64).reshape(4, 3)
+    view[:] = np.arange(12).reshape(4, 3)
+    frame = pd.DataFrame(view, columns=NAMES, copy=False)
+    forest = forest_of(schema=Schema(NAMES))
+    assert as_documents(frame, forest).chunk(0, 4).flags.aligned
+    np.testing.assert_array_equal(Model(forest).predict(frame), Model(forest).predict(np.array(view)))
+
+
+class OnlyDlpack:
+    """An array on the CPU that offers itself in one way only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+class WithGradient(OnlyDlpack):
+    """As a tensor of PyTorch that keeps its history."""
+
+    requires_grad = True
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+
+    __array__ = __dlpack__
+
+    def detach(self) -> OnlyDlpack:
+        return OnlyDlpack(self.array)
+
+
+@pytest.mark.parametrize("kind", [OnlyDlpack, WithGradient])
+def test_arrays_of_other_libraries_on_the_cpu(kind: type) -> None:
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    model = Model(forest_of())
+    np.testing.assert_array_equal(model.predict(kind(X)), model.predict(X))
+
+
+def strangers() -> dict[str, tuple[Any, str]]:
+    """What is no table of documents: an object, and what the error says."""
+    X = np.zeros((4, 3))
+    frame = pd.DataFrame(X)
+    return {
+        "None": (None, "X is None, not documents"),
+        "path": (Path("x.csv"), "not documents; read the file first"),
+        "str": ("x.csv", "X is a str, not documents; read the file first"),
+        "dict": ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(X\)"),
+        "generator": ((row for row in X), r"X is a generator, not documents; pass list\(X\)"),
+        "set": ({1.0}, "X is a set, not documents"),
+        "Series": (frame[0], r"X is a pandas.Series, not documents; pass X.to_frame\(\).T"),
+        "polars.Series": (pl.Series([1.0]), r"X is a polars.Series, not documents; pass X.to_frame\(\)"),
+        "LazyFrame": (pl.DataFrame(X).lazy(), r"X is a polars.LazyFrame, not documents; pass X.collect\(\)"),
+    }
+
+
+@pytest.mark.parametrize("name", strangers())
+def test_what_is_no_table(name: str) -> None:
+    X, problem = strangers()[name]
+    with pytest.raises(InputError, match=problem):
+        Model(forest_of()).predict(X)
+
+
+@pytest.mark.parametrize(
+    ("package", "kind"),
+    [("xgboost", "DMatrix"), ("xgboost", "QuantileDMatrix"), ("lightgbm", "Dataset"), ("catboost", "Pool")],
+)
+def test_what_other_libraries_train_on(package: str, kind: str) -> None:
+    X = getattr(pytest.importorskip(package), kind)(np.zeros((4, 3)))
+    problem = f"X is a {package}.{kind}, not documents; pass the frame or array that it was made from"
+    with pytest.raises(InputError, match=problem):
+        Model(forest_of()).predict(X)
+
+
+@pytest.mark.parametrize("module", ["dask.array.core", "dask.dataframe.core", "dask_expr._collection"])
+def test_what_is_not_computed_yet(module: str) -> None:
+    attributes = {"__module__": module, "iloc": None, "columns": NAMES}
+    with pytest.raises(InputError, match=r"X is a dask.*\.DataFrame, not documents; pass X.compute\(\)"):
+        Model(forest_of()).predict(type("DataFrame", (), attributes)())
