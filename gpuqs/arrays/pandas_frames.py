@@ -21,9 +21,9 @@ _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH,
 def from_frame(X: Any, forest: Forest) -> Documents:
     take = columns_of([str(c) for c in X.columns], all(isinstance(c, str) for c in X.columns), forest)
     frame = X if take is None else X.iloc[:, take]
+    kinds = {dtype: _kind_of(dtype) for dtype in set(frame.dtypes)}
     columns = [
-        Column(str(name), f"dtype {dtype}", _kind_of(dtype))
-        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
+        Column(str(name), "dtype", dtype, kinds[dtype]) for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
     ]
     coders = coders_of(columns, forest.schema)
     coded = {
