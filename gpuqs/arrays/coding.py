@@ -119,7 +119,8 @@ class Coder:
 
     def _refusal(self) -> InputError:
         how = "convert it, or leave it out" if self.column.kind is Kind.OTHER else _HOW
-        return InputError(f"column {self.column.name!r} has {self.column.called} {self.column.type}, not a number; {how}")
+        column = self.column
+        return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
 
 
 def coders_of(columns: Sequence[Column], schema: Schema) -> list[Coder | None]:
