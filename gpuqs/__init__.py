@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
@@ -50,6 +49,8 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
 
     ``categories`` as for `load`.
     """
+    from dataclasses import replace
+
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 
