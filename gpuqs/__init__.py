@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
@@ -79,6 +78,8 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
 
 
 def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
+    from dataclasses import replace
+
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 

@@ -41,6 +41,8 @@ THREAD_WORK = 500_000
 CHUNK_BYTES = 16 << 20
 #: Rows of such a chunk, however wide they are.
 LEAST_ROWS = 64
+#: Documents of the widest word that programs run on.
+WIDEST_WORD = 512
 #: The engine that scores on GPUs.
 QS_GPU = "qs_gpu"
 #: Programs of tree ranges that a model keeps, for staged prediction.
@@ -304,6 +306,7 @@ class Model:
         self,
         n_documents: int = 10_000,
         *,
+        engine: str = "auto",
         precision: Precision = "exact",
         trees: slice | None = None,
         device: int | str | None = None,
@@ -314,7 +317,7 @@ class Model:
         ----------
         n_documents : int
             How many documents calls will bring: other engines score few than many.
-        precision, trees, device
+        engine, precision, trees, device
             As calls will have them.
 
         Returns
@@ -328,8 +331,11 @@ class Model:
         if isinstance(there, DeviceModel):
             there.warm_up(precision=precision, trees=trees)
         else:
-            row = np.zeros((1, self.n_features), self.forest.input_dtype)
-            self.predict(row, engine=self.engine_for(n_documents), precision=precision, trees=trees)
+            name = self.engine_for(n_documents) if engine == "auto" else engine
+            # As many as fill the widest words: machine code is made for each width.
+            shape = min(n_documents, WIDEST_WORD), self.n_features
+            rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
+            self.predict(rows, engine=name, precision=precision, trees=trees)
         return self
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:

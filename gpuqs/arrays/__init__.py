@@ -29,16 +29,19 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     ----------
     X : array-like [D, n_features]
         NumPy array (float32, float64, integers, bool; any strides), nested list, scipy.sparse matrix or array (absent
-        entries are `Schema.absent`), pandas frame, Arrow table or polars frame (columns by name where the model's
-        names are real ones, else by position).
+        entries are `Schema.absent`), pandas frame, Arrow table or polars frame (columns by name where all of the
+        model's are there, or its names are real ones; else by position), or a CPU array of another library.
 
     Raises
     ------
     InputError
-        Wrong number of dimensions or features, missing columns, a type that holds no numbers.
+        Wrong number of dimensions or features, missing columns, a type that holds no numbers, categories that are
+        not the model's.
     """
     if type(X) is np.ndarray:
         return from_array(X, forest)
+    if isinstance(X, Documents):  # of a file, coded by its table's plan already
+        return X
     if not isinstance(X, (np.ndarray, list, tuple)):
         refuse_strangers(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):

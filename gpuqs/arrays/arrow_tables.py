@@ -36,7 +36,7 @@ class TableCoding:
     """
 
     def __init__(self, names: Sequence[str], types: Sequence[Any], forest: Forest) -> None:
-        columns = [Column(name, f"type {kind}", kind_of_arrow(kind)) for name, kind in zip(names, types, strict=True)]
+        columns = [Column(name, "type", kind, kind_of_arrow(kind)) for name, kind in zip(names, types, strict=True)]
         self._coders = coders_of(columns, forest.schema)
         numbers = [kind for kind, coder in zip(types, self._coders, strict=True) if coder is None]
         self.dtype = table_dtype(map(_numpy_type, numbers), forest)
@@ -45,11 +45,12 @@ class TableCoding:
         """Documents from (chunked) arrays of one length, one for each feature."""
         # Feature-major: each column is copied once, as it lies.
         out = np.empty((len(columns[0]) if columns else 0, len(columns)), self.dtype, order="F")
-        for feature, (column, coder) in enumerate(zip(columns, self._coders, strict=True)):
-            if coder is None:
-                fill_numbers(out[:, feature], column)
-            else:
-                out[:, feature] = arrow_codes(column, coder)
+        with np.errstate(over="ignore"):
+            for feature, (column, coder) in enumerate(zip(columns, self._coders, strict=True)):
+                if coder is None:
+                    fill_numbers(out[:, feature], column)
+                else:
+                    out[:, feature] = arrow_codes(column, coder)
         return out
 
 
@@ -104,21 +105,17 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
 def fill_numbers(out: np.ndarray, column: Any) -> None:
     """Fill ``out`` with a (chunked) Arrow array of numbers, rounded once; NaN where it is null."""
     start = 0
-    with np.errstate(over="ignore"):
-        for part in _parts(column):
-            rows = out[start : start + len(part)]
-            start += len(part)
-            if not part.null_count:
-                rows[:] = part.to_numpy(zero_copy_only=False)
-            elif part.null_count == len(part):
-                rows[:] = np.nan
-            elif kind_of_arrow(part.type) is Kind.FRACTION:
-                rows[:] = part.to_numpy(zero_copy_only=False)
-            else:  # NumPy would get them as float64
-                rows[:] = part.fill_null(False if kind_of_arrow(part.type) is Kind.TRUTH else 0).to_numpy(
-                    zero_copy_only=False
-                )
-                rows[~_there(part)] = np.nan
+    for part in _parts(column):
+        rows = out[start : start + len(part)]
+        start += len(part)
+        if part.null_count == len(part):
+            rows[:] = np.nan
+        elif not part.null_count or kind_of_arrow(part.type) is Kind.FRACTION:
+            rows[:] = part.to_numpy(zero_copy_only=False)
+        else:  # NumPy would get them as float64
+            filler = False if kind_of_arrow(part.type) is Kind.TRUTH else 0
+            rows[:] = part.fill_null(filler).to_numpy(zero_copy_only=False)
+            rows[~_there(part)] = np.nan
 
 
 def _parts(column: Any) -> Iterator[Any]:

@@ -36,10 +36,11 @@ NUMBERS = (Kind.WHOLE, Kind.FRACTION, Kind.TRUTH)
 
 
 class Column(NamedTuple):
-    """A table's column that is a feature: its name, its type for messages ("dtype object"), and its kind."""
+    """A table's column that is a feature: its name, its type and what that is called, and its kind."""
 
     name: str
-    type: str
+    called: str
+    type: Any
     kind: Kind
 
 
@@ -121,7 +122,9 @@ class Coder:
         )
 
     def _refusal(self) -> InputError:
-        return InputError(f"column {self.column.name!r} has {self.column.type}, not a number; {_HOW}")
+        how = "convert it, or leave it out" if self.column.kind is Kind.OTHER else _HOW
+        column = self.column
+        return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
 
 
 def coders_of(columns: Sequence[Column], schema: Schema) -> list[Coder | None]:

@@ -24,9 +24,9 @@ def from_frame(X: Any, forest: Forest) -> Documents:
     frame = X if take is None else X.iloc[:, take]
     if not forest.schema.has_categories and (documents := from_sparse_frame(frame, forest)) is not None:
         return documents
+    kinds = {dtype: _kind_of(dtype) for dtype in set(frame.dtypes)}
     columns = [
-        Column(str(name), f"dtype {dtype}", _kind_of(dtype))
-        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
+        Column(str(name), "dtype", dtype, kinds[dtype]) for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
     ]
     coders = coders_of(columns, forest.schema)
     coded = {

@@ -94,10 +94,10 @@ def score_file(
             if n_documents == 0:
                 # One engine for the whole file, prepared before the clock starts.
                 engine = model.engine_for(len(chunk.values)) if engine == "auto" else engine
-                model.predict(chunk.values[:1], output, engine=engine, **options)
+                model.warm_up(len(chunk.values), engine=engine, precision=precision)
                 loading += time.perf_counter() - arrived
             start = time.perf_counter()
-            scores = model.predict(chunk.values, output, engine=engine, **options)
+            scores = model.predict(chunk.documents, output, engine=engine, **options)
             scoring += time.perf_counter() - start
             n_documents += len(scores)
             scores_out.write(scores)

@@ -30,7 +30,7 @@ FEATURES: Final = {
     "files": "text (`save_model`)",
     "live objects": "`Booster`, `LGBMModel`",
     "missing values": "NaN, zero, none",
-    "categories": "codes; frames by `pandas_categorical`, in order",
+    "categories": "codes; frames by `pandas_categorical`",
     "outputs": "one, one per class",
     "raw scores": "same bits",
 }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.arrays.dense import Documents
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.source import DocumentSource
@@ -37,6 +38,11 @@ class Chunk:
     labels: npt.NDArray[np.float64] | None = None
     queries: np.ndarray | None = None
     table: Any = None
+
+    @property
+    def documents(self) -> np.ndarray | Documents:
+        """What `Model.predict` takes: values that a table's plan has coded are not coded again."""
+        return self.values if self.table is None else Documents(len(self.values), lambda a, b: self.values[a:b])
 
     def __repr__(self) -> str:
         beside = "".join(f", {name}" for name in ("labels", "queries") if getattr(self, name) is not None)

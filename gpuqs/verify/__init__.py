@@ -62,6 +62,8 @@ def verify(
 ) -> Certificate:
     """Compare gpuqs with the library that a model came from, in exit leaves and in raw scores.
 
+    Where the model keeps categories, the rows are compared as pandas frames, too, whose categories each side codes.
+
     Parameters
     ----------
     model : path or bytes

@@ -21,7 +21,8 @@ def category_lists(forest: Forest) -> dict[int, tuple[Any, ...]]:
     if not schema.in_order:
         return {feature: known for feature, known in enumerate(schema.categories) if known is not None}
     tested = np.unique(forest.feature[(forest.routing & CATEGORICAL) != 0]).tolist()
-    between = np.abs(forest.threshold - np.floor(forest.threshold) - 0.5) < 1e-6
+    with np.errstate(invalid="ignore"):  # of infinite thresholds
+        between = np.abs(forest.threshold - np.floor(forest.threshold) - 0.5) < 1e-6
     numeric = np.bincount(forest.feature, minlength=forest.n_features)
     ordered = np.bincount(forest.feature, weights=between, minlength=forest.n_features) / np.maximum(numeric, 1)
     others = [feature for feature in np.argsort(-ordered, kind="stable").tolist() if feature not in tested]

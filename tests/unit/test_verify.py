@@ -409,7 +409,7 @@ def test_the_command_shows_the_first_disagreement(model_file: Path, monkeypatch:
     assert re.search(r"^first disagreement: row [\d,]+ of made rows \(float64\)$", text, re.M)
     assert f"  tree {tree}\n" in text
     at = node - int(forest.node_offsets[tree])
-    marked = rf"node {at}: feature {forest.feature[node]} = {new!r}: left if <= {new!r}; missing goes \w+: left   <- Li"
+    marked = rf"node {at}: Column_{forest.feature[node]} = {new!r}: left if <= {new!r}; missing goes \w+: left   <- Li"
     assert re.search(marked, text)
     assert text.count("goes the other way") == 1
     assert re.search(r"exit leaf: gpuqs \(\w+\) \d+, LightGBM [\d.]+ \d+\n", text)
