@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -170,15 +171,18 @@ class CsvReader(_TableReader):
         from pyarrow import csv as arrow_csv
 
         ids = [f"c{at}" for at in range(self._n_columns)]
+        start = self.source.start(_BLOCK_BYTES)
+        if len(start) == _BLOCK_BYTES:  # whole lines only
+            start = start[: start.rfind(b"\n") + 1]
         reading = arrow_csv.ReadOptions(
-            use_threads=False, block_size=_BLOCK_BYTES, column_names=ids, skip_rows=int(self._header)
+            use_threads=False, block_size=_BLOCK_BYTES, column_names=ids, skip_rows=self._skip
         )
         converting = arrow_csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True)
         parsing = arrow_csv.ParseOptions(delimiter=self._delimiter)
         try:
-            with arrow_csv.open_csv(self.path, reading, parsing, converting) as batches:
+            with arrow_csv.open_csv(io.BytesIO(start), reading, parsing, converting) as batches:
                 return [batches.schema.types[at] for at in self.columns.features]
-        except pyarrow.ArrowInvalid as error:
+        except pyarrow.ArrowException as error:
             raise InputError(f"{self.path}: {error}") from error
 
     def _chunks(self) -> Iterator[Chunk]:
