@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import numpy as np
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin  # type: ignore[import-untyped]
-    from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped]
-    from sklearn.pipeline import Pipeline  # type: ignore[import-untyped]
-    from sklearn.utils.metaestimators import available_if  # type: ignore[import-untyped]
-    from sklearn.utils.validation import validate_data  # type: ignore[import-untyped]
+    from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
+    from sklearn.exceptions import NotFittedError
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError("gpuqs.sklearn needs scikit-learn 1.6 or later: pip install 'scikit-learn>=1.6'") from error
 

@@ -13,6 +13,8 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import gpuqs
 from gpuqs.cli.commands import cli
@@ -31,7 +33,7 @@ SHELL = [line for language, text in BLOCKS if language == "sh" for line in text.
 
 def test_every_block_is_python_or_shell() -> None:
     assert {language for language, _ in BLOCKS} == {"python", "sh"}
-    assert len(ON_CPU) == 2 and len(ON_GPU) == 1 and len(SHELL) >= 6
+    assert len(ON_CPU) == 3 and len(ON_GPU) == 1 and len(SHELL) >= 6
 
 
 # -- code --------------------------------------------------------------------------------------
@@ -54,7 +56,9 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     ]
     Path("test.svm").write_text("\n".join(lines) + "\n")
     classifier = lgb.LGBMClassifier(n_estimators=5, **small).fit(X, np.array(list("abcd"))[grade])
-    return {"X": X, "data": data, "classifier": classifier, "gpuqs": gpuqs, "rows": X.astype(np.float32)}
+    given = {"X": X, "y": grade, "np": np, "data": data, "classifier": classifier, "gpuqs": gpuqs}
+    pipeline = make_pipeline(StandardScaler(), lgb.LGBMClassifier(n_estimators=5, **small)).fit(X, grade)
+    return given | {"rows": X.astype(np.float32), "pipeline": pipeline}
 
 
 def statements(block: str) -> Iterator[tuple[ast.stmt, str]]:
@@ -78,15 +82,16 @@ def run(block: str, names: dict[str, Any]) -> None:
 @pytest.mark.parametrize("number", range(len(ON_CPU)))
 def test_python_runs(number: int, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     run(ON_CPU[number], names)
-    model, X = names["model"], names["X"]
-    assert names["scores"].shape == (len(X),)
+    X = names["X"]
+    if "scores" in names:
+        assert names["scores"].shape == (len(X),)
     if "booster" in names:
         booster = names["booster"]
         np.testing.assert_array_equal(names["scores"], booster.predict(X))
         np.testing.assert_array_equal(names["leaves"], booster.predict(X, pred_leaf=True))
         np.testing.assert_array_equal(names["first"], booster.predict(X, num_iteration=100))
         assert set(names["labels"]) <= set("abcd")
-        assert model.engine_for(10_000) in capsys.readouterr().out
+        assert names["model"].engine_for(10_000) in capsys.readouterr().out
 
 
 TINY = (
