@@ -19,8 +19,12 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
-    except (GpuqsError, FileNotFoundError, PermissionError, IsADirectoryError) as error:
+    except BrokenPipeError:  # click ends quietly where nobody reads on
+        raise
+    except (GpuqsError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    except MemoryError as error:
+        raise click.ClickException(f"out of memory: {error}" if str(error) else "out of memory") from error
 
 
 def _errors_in_one_line(command: Callable[..., None]) -> Callable[..., None]:

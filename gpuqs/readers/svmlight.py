@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,10 @@ class SvmlightReader(DocumentReader):
 
     def _parse(self, blocks: list[bytes], pool: ThreadPoolExecutor) -> Iterator[Chunk]:
         # One thread parses here and now, so that nothing runs beside the scoring.
-        parsed = (
-            map(self._parse_block, blocks) if self.n_threads == 1 else pool.map(self._parse_block, blocks)
-        )
+        parsed = map(self._parse_block, blocks)
+        if self.n_threads > 1:
+            with suppress(RuntimeError):  # no more threads can be started: this one parses
+                parsed = pool.map(self._parse_block, blocks)
         for block, result in zip(blocks, parsed, strict=True):
             values, labels, queries, lines, n_labels, n_queries, lowest_id, problem = result
             self._line += lines

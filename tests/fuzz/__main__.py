@@ -32,8 +32,8 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
-from fuzz_inputs import MAX_BYTES
-from fuzz_seeds import Format, formats
+from fuzz.damage import MAX_BYTES
+from fuzz.seeds import Format, formats
 
 import gpuqs
 from gpuqs.errors import GpuqsError
