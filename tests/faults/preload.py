@@ -29,8 +29,8 @@ def compile_library(source: str, folder: Path) -> Path:
     return library
 
 
-def run_preloaded(library: Path, script: str, *arguments: str, **environment: str) -> str:
-    """What a script of this folder prints; the test fails where the script does."""
+def preloaded(library: Path, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of this folder in a process with the library preloaded."""
     own = {
         "LD_PRELOAD": str(library),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -39,8 +39,13 @@ def run_preloaded(library: Path, script: str, *arguments: str, **environment: st
     }
     # Not from the checkout, whose gpuqs has no compiled modules.
     command = [sys.executable, "-X", "faulthandler", str(HERE / script), *arguments]
-    run = subprocess.run(
+    return subprocess.run(
         command, env=os.environ | own, cwd=HERE, capture_output=True, text=True, errors="replace", timeout=SECONDS
     )
+
+
+def run_preloaded(library: Path, script: str, *arguments: str, **environment: str) -> str:
+    """What the script prints; the test fails where the script does."""
+    run = preloaded(library, script, *arguments, **environment)
     assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout[-2000:]}\n{run.stderr[-6000:]}"
     return run.stdout
