@@ -1,10 +1,10 @@
-"""The compiled CPU kernels: which instruction sets they can use here, and how many threads."""
+"""The compiled CPU kernels, which instruction sets they can use here, and how many threads."""
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
+from gpuqs.cpu_fallback.processors import default_threads, effective_threads
 from gpuqs.cpu_fallback.scorer import (
     Bitslice,
     Coded,
@@ -29,6 +29,7 @@ __all__ = [
     "available_isas",
     "compiles_programs",
     "default_threads",
+    "effective_threads",
     "isa",
     "table_word",
 ]
@@ -55,10 +56,3 @@ def compiles_programs() -> bool:
     ``GPUQS_MACHINE_CODE=0`` forbids it.
     """
     return compiles(isa())
-
-
-def default_threads() -> int:
-    """Processors that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -1,9 +1,9 @@
 // The engines as the driver runs them: which kernel, on how many documents, with how much scratch.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "kernels.hpp"
@@ -154,6 +154,10 @@ public:
                 order_[w].push_back(static_cast<uint16_t>(d % 8 * kernels.widths[w].word_bytes + d / 8));
     }
 
+    ~Bitslice() override {
+        for (auto& code : code_) delete code.load();
+    }
+
     int document_block() const override { return 8 * widest(); }
     int stride(int n) const override {
         int w = 0;
@@ -183,10 +187,13 @@ public:
         void* x = static_cast<char*>(scratch) + words_bytes(stride) + slots_bytes(stride);
         kernels_.rank(model_.ranks, documents, first, n, x, static_cast<uint8_t*>(loaded), stride / 8);
     }
+    // Of threads that come at once each makes code and the first's is kept: a fork could leave a lock taken in the child.
     void make_ready(int stride) const override {
         const int w = width(stride);
-        if (model_.nodes)
-            std::call_once(compiled_[w], [&] { code_[w] = std::make_unique<const MachineCode>(model_, kernels_.widths[w]); });
+        if (!model_.nodes || code_[w].load(std::memory_order_acquire)) return;
+        auto made = std::make_unique<const MachineCode>(model_, kernels_.widths[w]);
+        const MachineCode* none = nullptr;
+        if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
     void find(int block, int, int stride, const void* loaded, void* scratch, void* leaf) const override {
         find_predicates(block, stride, loaded, scratch);
@@ -200,7 +207,7 @@ public:
     void run_programs(int block, int stride, void* words, void* leaf) const {
         void* slots = static_cast<char*>(words) + words_bytes(stride);
         if (model_.nodes)
-            code_[width(stride)]->run(block, words, slots, leaf);
+            code_[width(stride)].load(std::memory_order_acquire)->run(block, words, slots, leaf);
         else
             kernels_.widths[width(stride)].programs(model_, block, words, slots, leaf);
     }
@@ -223,8 +230,7 @@ private:
     const Kernels& kernels_;
     const BitsliceModel model_;
     std::vector<uint16_t> order_[3];
-    mutable std::once_flag compiled_[3];
-    mutable std::unique_ptr<const MachineCode> code_[3];
+    mutable std::atomic<const MachineCode*> code_[3] = {};
 };
 
 }  // namespace gpuqs

@@ -1,5 +1,6 @@
 #include "executable.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -26,14 +27,13 @@ Executable::Executable(const std::vector<uint8_t>& code) : bytes_(code.size() + 
 Executable::~Executable() { munmap(pages_, bytes_); }
 
 bool Executable::allowed() {
-    static const bool answer = [] {
-        try {
+    static std::atomic<int> answer{-1};  // no static that is made once: a fork meanwhile would have the child wait for it
+    if (answer < 0) try {
             const Executable nothing({});
-            return true;
+            answer = true;
         } catch (const std::bad_alloc&) {
-            return false;
+            answer = false;
         }
-    }();
     return answer;
 }
 

@@ -6,19 +6,18 @@
 #include <cstring>
 #include <vector>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "engines.hpp"
 #include "kernels.hpp"
 #include "scratch.hpp"
+#include "threads.hpp"
 
 namespace gpuqs {
 namespace {
 
 // Most bytes of exit leaves that are kept while threads share out the trees.
 constexpr size_t kMostByTrees = 16 << 20;
+// Ranges of trees for each thread: who comes late still finds some.
+constexpr int kRangesOfThread = 4;
 
 struct Thread {
     Buffer loaded, scratch, leaf, sums;
@@ -74,15 +73,9 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
                   allocate(sum_bytes * stride * blocks.together)};
         std::memset(thread.leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
     }
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t p = 0; p < n_pieces; p++) {
-#ifdef _OPENMP
-        Thread& thread = threads[n_threads > 1 ? omp_get_thread_num() : 0];
-#else
-        Thread& thread = threads[0];
-#endif
-        work(thread, p * size, static_cast<int>(std::min(size, documents.n - p * size)));
-    }
+    share_out(n_pieces, n_threads, [&](int thread, int64_t p) {
+        work(threads[thread], p * size, static_cast<int>(std::min(size, documents.n - p * size)));
+    });
 }
 
 // Finds the exit leaves of documents [first, first + n), some blocks of them: work(block, documents, first tree, trees, leaf).
@@ -103,12 +96,12 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
             }
 }
 
-// Tree blocks as contiguous ranges, one for each thread at most.
-std::vector<int> share_trees(const ExitLeaves& engine, int n_threads) {
+// Tree blocks as up to so many contiguous ranges.
+std::vector<int> share_trees(const ExitLeaves& engine, int most) {
     std::vector<int> starts = {0};
     const int n = engine.n_tree_blocks();
     for (int b = 1; b < n; b++)
-        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / n_threads) starts.push_back(b);
+        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / most) starts.push_back(b);
     starts.push_back(n);
     return starts;
 }
@@ -117,25 +110,25 @@ std::vector<int> share_trees(const ExitLeaves& engine, int n_threads) {
 Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, int n_threads) {
     const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
     if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
-    const std::vector<int> starts = share_trees(engine, n_threads);
+    const std::vector<int> starts = share_trees(engine, n_threads * kRangesOfThread);
     const int n_ranges = static_cast<int>(starts.size()) - 1;
     if (n_ranges < 2) return nullptr;
     Buffer leaf = allocate(bytes);
     std::memset(leaf.get(), 0, bytes);
-    std::vector<Buffer> loaded, scratch;
-    for (int r = 0; r < n_ranges; r++) {
-        loaded.push_back(allocate(engine.loaded_bytes(blocks.stride)));
-        scratch.push_back(allocate(engine.scratch_bytes(blocks.stride)));
-    }
+    std::vector<Thread> threads(std::min(n_ranges, n_threads));
+    for (Thread& thread : threads)
+        thread = {allocate(engine.loaded_bytes(blocks.stride)), allocate(engine.scratch_bytes(blocks.stride)), nullptr, nullptr};
+    std::vector<char> loads(threads.size(), true);  // those that have loaded the documents need not again
     const int n = static_cast<int>(documents.n);
-#pragma omp parallel for num_threads(n_ranges)
-    for (int r = 0; r < n_ranges; r++) {
-        engine.load(documents, 0, n, blocks.stride, loaded[r].get(), scratch[r].get());
+    share_out(n_ranges, static_cast<int>(threads.size()), [&](int number, int64_t r) {
+        const Thread& thread = threads[number];
+        if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
+        loads[number] = false;
         for (int b = starts[r]; b < starts[r + 1]; b++) {
             const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
-            engine.find(b, n, blocks.stride, loaded[r].get(), scratch[r].get(), static_cast<char*>(leaf.get()) + at);
+            engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), static_cast<char*>(leaf.get()) + at);
         }
-    }
+    });
     return leaf;
 }
 

@@ -158,6 +158,10 @@ cdef extern from "kernels.hpp" namespace "gpuqs" nogil:
     const Kernels* find_kernels(const char* isa)
 
 
+cdef extern from "threads.hpp" nogil:
+    int gpuqs_most_threads()
+
+
 cdef extern from "machine_code.hpp" namespace "gpuqs" nogil:
     cbool compiles_programs(const Kernels&)
 

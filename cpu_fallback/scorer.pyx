@@ -27,6 +27,11 @@ def compiles(str isa):
     return (allowed == NULL or allowed[0] != b"0") and compiles_programs(find_kernels(isa.encode())[0])
 
 
+def most_threads():
+    """Most threads that work at a call, and at all calls together but for their callers'."""
+    return gpuqs_most_threads()
+
+
 def table_word(str isa, int n_leaves, int value_bytes):
     """Bytes of the words into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
 

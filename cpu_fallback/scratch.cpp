@@ -2,6 +2,8 @@
 // cache, and take four times as long to write. As the system clears large pages slowly, they are kept between calls.
 #include "scratch.hpp"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -26,10 +28,14 @@ struct Kept {
     void* at;
 };
 
-// Threads that find the store taken do without it: none waits, also not after a fork.
+// Threads that find the store taken do without it: none waits.
 std::mutex store_lock;
 std::vector<Kept>& store = *new std::vector<Kept>;  // the oldest first; outlives whoever gives back at exit
 size_t n_kept = 0;
+
+// A fork finds the store whole and leaves it free in the child. Where this fails, the child may find it taken for ever.
+[[maybe_unused]] const int at_fork =
+    pthread_atfork([] { store_lock.lock(); }, [] { store_lock.unlock(); }, [] { store_lock.unlock(); });
 
 size_t whole(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 

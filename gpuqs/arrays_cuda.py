@@ -6,7 +6,6 @@ This module imports without CuPy; `cuda_device` is where a missing package, driv
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from gpuqs.engines import gpu_kernels
 from gpuqs.engines.occupancy import DeviceAttributes
 from gpuqs.errors import DeviceError, InputError
+from gpuqs.forks import Lock
 
 #: Share of the memory free at first use, and bytes, that one launch's scratch may take.
 SCRATCH_SHARE, SCRATCH_BYTES = 4, 1 << 30
@@ -162,7 +162,7 @@ class CudaDevice:
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
         self._kernels: dict[tuple[str, str], Any] = {}
         self._idle: list[Any] = []
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._captured: list[Any] = []
 
     def __repr__(self) -> str:
@@ -255,13 +255,13 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Any]]:
-        with self._lock:  # kept for the next call: CuPy's memory pool keeps memory by stream
+        with self._lock.held():  # kept for the next call: CuPy's memory pool keeps memory by stream
             streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
         streams += [self._cupy.cuda.Stream(non_blocking=True) for _ in range(n - len(streams))]
         try:
             yield streams
         finally:
-            with self._lock:
+            with self._lock.held():
                 self._idle += streams
 
     def wait(self) -> None:

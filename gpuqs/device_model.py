@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from gpuqs.engines.gpu_forest import GpuForest
 from gpuqs.engines.qs_gpu import GpuProgram, QsGpu
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.forks import Lock, lazy
 from gpuqs.links import to_values
 from gpuqs.outputs import answer_form, check_options, class_labels, class_numbers
 
@@ -47,7 +46,7 @@ class DeviceModel:
                 f"this {forest.source} model does not run on a GPU: {reason}; use device='cpu'"
             )
         self._programs: dict[tuple[str, int, int], GpuProgram] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Device memory stays behind; unpickling looks for the device, and tells where there is none.
@@ -183,7 +182,7 @@ class DeviceModel:
             self.device.retain(self._labels)
             answer[...] = self._labels[class_numbers(self.forest, raw, forest.n_trees)]
 
-    @cached_property
+    @lazy
     def _labels(self) -> Any:
         return self.device.upload(class_labels(self.forest))
 
@@ -203,7 +202,7 @@ class DeviceModel:
     def _program(self, precision: str, trees: slice | None) -> GpuProgram:
         start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
         key = (precision, start, max(start, stop))
-        with self._lock:
+        with self._lock.held():
             program = self._programs.pop(key, None)
             if program is None:
                 forest = self.forest if trees is None else self.forest.select(trees)

@@ -7,13 +7,13 @@ one. It is validated once, when it is made, and immutable from then on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.forks import lazy
 
 #: `Forest.routing` bit: a missing value (NaN) goes left. Without it, right.
 NAN_LEFT: Final = 1
@@ -190,12 +190,12 @@ class Forest:
     def has_categories(self) -> bool:
         return bool((self.routing & CATEGORICAL).any())
 
-    @cached_property
+    @lazy
     def node_tree(self) -> npt.NDArray[np.int64]:
         """Tree of each node, int64 [N]."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.node_offsets))
 
-    @cached_property
+    @lazy
     def depth(self) -> npt.NDArray[np.int64]:
         """Depth of each node, int64 [N]; roots have depth 0."""
         # Pointer doubling: after k rounds `jump` is the 2^k-th ancestor, `depth` the steps taken.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from gpuqs.device_model import DeviceModel
 from gpuqs.engines import BITSLICE, ENGINES, RANKED, Engine, Program
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.forks import Lock, lazy
 from gpuqs.layout.ranks import RankTables, build_ranks
 from gpuqs.links import to_values
 from gpuqs.outputs import (
@@ -83,7 +82,7 @@ class Model:
         self.forest = forest
         self._programs: dict[tuple[Any, ...], Program] = {}
         self._on_devices: dict[Any, DeviceModel] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
 
     def __repr__(self) -> str:
@@ -169,7 +168,10 @@ class Model:
             or 1 for each output). "leaf": the source library's exit leaf numbers. "per_tree": the exit
             leaves' values, tree by tree.
         n_threads : int, optional
-            Threads to use; all processors by default.
+            Threads to use, at most four for each processor. By default one for few documents, else one for
+            each processor that the process may use: its affinity, its control groups' quotas,
+            ``OMP_NUM_THREADS`` and ``threadpoolctl`` say how many these are. -1: so many for few documents
+            too, -2: one less, and so on, as joblib's ``n_jobs``.
         out : ndarray, optional
             Where the answer goes: C order, the shape and dtype given below.
         engine : str
@@ -256,6 +258,7 @@ class Model:
         X : array-like [D, n_features]
             As for `predict`.
         n_threads : int, optional
+            As for `predict`.
 
         Returns
         -------
@@ -291,7 +294,7 @@ class Model:
         if device == "cpu":
             return self
         there = cuda_device(device) if isinstance(device, int | str) else device
-        with self._lock:
+        with self._lock.held():
             if there not in self._on_devices:
                 self._on_devices[there] = DeviceModel(self.forest, there)
             return self._on_devices[there]
@@ -313,12 +316,9 @@ class Model:
         return Documents(len(X), lambda start, stop: X.coded), BITSLICE
 
     def _threads(self, n_threads: int | None, n_documents: int) -> int:
-        if n_threads is None:
-            few = n_documents * self.forest.n_trees < THREAD_WORK
-            return 1 if few else cpu_fallback.default_threads()
-        if n_threads < 1:
-            raise ValueError(f"n_threads must be at least 1, not {n_threads}")
-        return n_threads
+        if n_threads is None and n_documents * self.forest.n_trees < THREAD_WORK:
+            return 1
+        return cpu_fallback.effective_threads(n_threads)
 
     def _score_chunk(
         self,
@@ -362,17 +362,17 @@ class Model:
             raise InputError(f"base_margin has shape {margin.shape}, not {(n, self.n_outputs)}")
         return margin
 
-    @cached_property
+    @lazy
     def _chosen(self) -> dict[tuple[int, str], str]:
         return {}
 
-    @cached_property
+    @lazy
     def _chunk_rows(self) -> int:
         by_work = CHUNK_WORK // max(self.n_trees, 1)
         by_bytes = CHUNK_BYTES // (8 * max(self.n_features, 1))
         return max(1024, min(by_work, by_bytes) // 1024 * 1024)
 
-    @cached_property
+    @lazy
     def _ranks(self) -> RankTables:
         return build_ranks(self.forest)
 
@@ -390,7 +390,7 @@ class Model:
         reason = self._reasons[name]
         if reason is not None:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
-        with self._lock:
+        with self._lock.held():
             if key not in self._programs:
                 parts = [k for k in self._programs if k[-1] is not None]
                 if bounds is not None and len(parts) >= PARTS_KEPT:

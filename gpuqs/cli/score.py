@@ -79,7 +79,7 @@ def score_file(
     model = gpuqs.load(model_path)
     if engine != "auto" and engine not in model.engines():
         raise click.BadParameter(f"{engine!r} is not one of auto, {', '.join(model.engines())}", param_hint="--engine")
-    threads = n_threads or cpu_fallback.default_threads()
+    threads = cpu_fallback.effective_threads(n_threads)
     options = {"n_threads": threads, "precision": precision}
     reader = open_documents(data, model.forest, n_threads=threads, **reading)
     n_documents, scoring = 0, 0.0

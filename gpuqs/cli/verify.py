@@ -36,7 +36,7 @@ def verify_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     console = console or Console(soft_wrap=True, highlight=False)
-    threads = n_threads or cpu_fallback.default_threads()
+    threads = cpu_fallback.effective_threads(n_threads)
     check = Check(open_source(model, threads), engines)
     with _progress("made rows") as advance:
         compare_made_rows(check, rows, seed, threads, advance)

@@ -6,7 +6,6 @@ the host go through pinned double buffers, copies overlapped with scoring on two
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,6 +15,7 @@ from gpuqs.engines.gpu_device import GpuDevice
 from gpuqs.engines.gpu_forest import GpuForest, Settings
 from gpuqs.engines.gpu_host import stream_from_host
 from gpuqs.forest import Forest
+from gpuqs.forks import Lock
 from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves
 from gpuqs.layout.word_tuples import count_tuples
 
@@ -33,12 +33,12 @@ class GpuProgram(Program):
     ranges: LeafRanges
     settings: Settings
     _on: dict[Any, GpuForest] = field(default_factory=dict, repr=False)
-    _lock: Any = field(default_factory=threading.Lock, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def on(self, device: GpuDevice) -> GpuForest:
         """The forest on a device; the first call there copies it and waits for the copy."""
         if device.key not in self._on:
-            with self._lock:
+            with self._lock.held():
                 if device.key not in self._on:
                     self._on[device.key] = GpuForest(device, self.forest, self.ranges, self.values, self.settings)
         placed = self._on[device.key]

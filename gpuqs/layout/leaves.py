@@ -8,12 +8,12 @@ that order, in the type in which they are summed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
 
 #: Leaf values of ``precision="fast"`` are whole numbers of steps, below this in magnitude.
 FIXED_POINT_LIMIT = 1 << 23
@@ -108,16 +108,16 @@ class LeafValues:
     score_dtype: str
     starts_at_base: bool
 
-    @cached_property
+    @lazy
     def _adds_last(self) -> bool:
         return bool(self.add_last.any())
 
-    @cached_property
+    @lazy
     def score_type(self) -> np.dtype:
         """`score_dtype` as NumPy's."""
         return np.dtype(self.score_dtype)
 
-    @cached_property
+    @lazy
     def sum_dtype(self) -> np.dtype:
         """Type of the running sums: int64 for fixed-point values, else the values' own."""
         return np.dtype(np.int64) if self.value.dtype == np.int32 else self.value.dtype

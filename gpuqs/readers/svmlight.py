@@ -9,14 +9,14 @@ in the last bit without it. A line without a label starts with ``id:value``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpuqs.cpu_fallback import svmlight
+from gpuqs.cpu_fallback import effective_threads, svmlight
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
@@ -46,7 +46,7 @@ class SvmlightReader(DocumentReader):
     ) -> None:
         super().__init__(path, forest)
         self.first_id = first_id
-        self.n_threads = n_threads
+        self.n_threads = effective_threads(n_threads)
         self.dtype = np.dtype(forest.input_dtype)
         self.absent = np.nan if forest.source.startswith("XGBoost") else 0.0
         self._line = 0
@@ -68,13 +68,8 @@ class SvmlightReader(DocumentReader):
             )
 
     def _parse(self, blocks: list[bytes], pool: ThreadPoolExecutor) -> Iterator[Chunk]:
-        # One thread parses here and now, so that nothing runs beside the scoring.
-        parsed = map(self._parse_block, blocks)
-        if self.n_threads > 1:
-            with suppress(RuntimeError):  # no more threads can be started: this one parses
-                parsed = pool.map(self._parse_block, blocks)
-        for block, result in zip(blocks, parsed, strict=True):
-            values, labels, queries, lines, n_labels, n_queries, lowest_id, problem = result
+        for block, parsed in [(block, self._begin(block, pool)) for block in blocks]:
+            values, labels, queries, lines, n_labels, n_queries, lowest_id, problem = parsed()
             self._line += lines
             if problem is not None:
                 raise InputError(f"{self.path}, line {self._line}: {self._explain(*problem)}")
@@ -83,6 +78,16 @@ class SvmlightReader(DocumentReader):
             self.done += len(block)
             if len(values):
                 yield Chunk(values, labels if n_labels else None, queries if n_queries else None)
+
+    def _begin(self, block: bytes, pool: ThreadPoolExecutor) -> Callable[[], Any]:
+        """Have a thread parse a block; what gives the result when called."""
+        # One thread parses here and now, so that nothing runs beside the scoring.
+        if self.n_threads > 1:
+            try:
+                return pool.submit(self._parse_block, block).result
+            except RuntimeError:  # no thread could be started
+                pass
+        return partial(self._parse_block, block)
 
     def _parse_block(self, block: bytes) -> Any:
         return svmlight.parse(block, self.forest.n_features, self.dtype, self.first_id, self.absent)

@@ -1,0 +1,148 @@
+"""How many threads a call gets: as scikit-learn counts them, and never more than a few for each processor."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import threading
+from functools import cache
+from pathlib import Path
+
+from gpuqs.cpu_fallback.scorer import most_threads
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+class _Limit(threading.local):
+    """What threadpoolctl set in this thread, as OpenMP's runtimes keep it; None: nothing."""
+
+    n: int | None = None
+
+
+_limit = _Limit()
+
+
+def effective_threads(n_threads: int | None) -> int:
+    """Threads that ``n_threads`` stands for.
+
+    Parameters
+    ----------
+    n_threads : int, optional
+        None or -1: `default_threads`; -2: one less, and so on, as joblib's ``n_jobs``. More than four
+        for each processor of the machine would only wait for one another: larger numbers mean so many.
+
+    Raises
+    ------
+    TypeError
+        It is not a whole number.
+    ValueError
+        It is 0.
+    """
+    if n_threads is None:
+        return default_threads()
+    try:
+        n_threads = operator.index(n_threads)
+    except TypeError:
+        raise TypeError(f"n_threads must be a whole number or None, not {n_threads!r}") from None
+    if n_threads == 0:
+        raise ValueError("n_threads must not be 0; say how many, or -1 for all processors")
+    if n_threads < 0:
+        return max(1, default_threads() + 1 + n_threads)
+    return min(n_threads, most_threads())
+
+
+def default_threads() -> int:
+    """Threads of a call that does not say how many.
+
+    What ``OMP_NUM_THREADS`` says, else the processors that this process may run on, as far as the quotas
+    of its control groups go; and no more than ``threadpoolctl`` allows the calling thread.
+    """
+    allowed = _allowed_threads()
+    return min(allowed, _limit.n or allowed)
+
+
+def _allowed_threads() -> int:
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of nested regions the outermost
+    if asked.isdecimal() and int(asked):
+        return min(int(asked), most_threads())
+    return min(_processors(), _quota())
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def _quota() -> int:
+    """Processors' worth of time that this process's control groups leave it, rounded up."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return most_threads()
+    return read_quota(groups, _CGROUPS)
+
+
+def read_quota(groups: list[str], root: Path) -> int:
+    """The smallest quota of a process's control groups and of those that they are in.
+
+    Parameters
+    ----------
+    groups : list of str
+        Lines of ``/proc/self/cgroup``: number, controllers (none: version 2), path.
+    root : Path
+        Where control groups are mounted.
+    """
+    least = most_threads()
+    for line in groups:
+        _, controllers, group = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = root / controllers if controllers else root
+        # A container sees its own group at the top, whatever its path on the host is.
+        at = Path(group.lstrip("/"))
+        for place in (at, *at.parents):
+            least = min(least, _quota_of(top / place))
+    return least
+
+
+def _quota_of(group: Path) -> int:
+    for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((group / name).read_text() for name in files).split()
+            if quota != "max" and int(quota) > 0:
+                return math.ceil(int(quota) / int(period))
+        except (OSError, ValueError, ZeroDivisionError):
+            continue
+    return most_threads()
+
+
+def _obey_threadpoolctl() -> None:
+    """Have ``threadpoolctl.threadpool_limits`` limit this library as it limits OpenMP's."""
+    try:
+        from threadpoolctl import LibController, register
+    except ImportError:
+        return
+
+    class Controller(LibController):
+        user_api = "openmp"
+        internal_api = "gpuqs"
+        filename_prefixes = ("scorer",)
+        check_symbols = ("gpuqs_most_threads",)
+
+        def get_num_threads(self) -> int:
+            return default_threads()
+
+        def set_num_threads(self, num_threads: int) -> None:
+            # Whoever gives back what was there before limits nothing.
+            _limit.n = num_threads if num_threads < _allowed_threads() else None
+
+        def get_version(self) -> None:
+            return None
+
+    register(Controller)
+
+
+_obey_threadpoolctl()

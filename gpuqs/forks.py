@@ -1,0 +1,66 @@
+"""Locks and attributes that a forked child can use, whatever its parent's other threads did meanwhile.
+
+A fork copies a lock that another thread holds, and nobody in the child will ever give it back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Generic, TypeVar, overload
+
+Value = TypeVar("Value")
+
+
+class Lock:
+    """A lock for ``with lock.held():``, free again in a forked child."""
+
+    def __init__(self) -> None:
+        self._renew()
+        _locks.add(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()  # noqa: TID251
+
+    def held(self) -> AbstractContextManager[bool]:
+        return self._lock  # itself: a child that is forked within gives back the one that it took
+
+
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in list(_locks):
+        lock._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+class lazy(Generic[Value]):
+    """A property that is made when it is first asked for, and kept.
+
+    Threads that ask at once may each make it; all are given the first's. `functools.cached_property`
+    has them wait under a lock before Python 3.12.
+    """
+
+    def __init__(self, make: Callable[[Any], Value]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy[Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Value: ...
+    def __get__(self, instance: object | None, owner: type) -> lazy[Value] | Value:
+        if instance is None:
+            return self
+        value: Value = instance.__dict__.setdefault(self._name, self._make(instance))
+        return value
