@@ -61,6 +61,7 @@ def one_run(scenario: Scenario, kind: str, n: int, from_then_on: bool) -> tuple[
     """The outcome's name, and whether a call failed."""
     scenario.begin()
     outcome = "success"
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
     try:
         _calls.faults_arm(KINDS.index(kind), n, from_then_on)
         scenario.act()
@@ -73,6 +74,7 @@ def one_run(scenario: Scenario, kind: str, n: int, from_then_on: bool) -> tuple[
     finally:
         seen = disarm()
     scenario.check(outcome == "success")
+    faulthandler.cancel_dump_traceback_later()
     return outcome, seen >= n
 
 
@@ -83,7 +85,6 @@ def one_run_of_a_child(scenario: Scenario, kind: str, n: int, from_then_on: bool
     if child == 0:
         status = 1
         try:
-            faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
             os.write(send, json.dumps(one_run(scenario, kind, n, from_then_on)).encode())
             status = 0
         except BaseException:
@@ -105,10 +106,8 @@ def sweep(scenario: Scenario, kind: str, from_then_on: bool) -> Counter[str]:
     n = 0
     while True:
         n += 1
-        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
         print(f"{kind} {n}{' and later' if from_then_on else ''}", file=sys.stderr, flush=True)
         outcome, failed = run(scenario, kind, n, from_then_on)
-        faulthandler.cancel_dump_traceback_later()
         if not failed:
             assert outcome == "success", f"{outcome} without a fault"
             return outcomes

@@ -1,6 +1,6 @@
 """Inputs that once broke a reader, and freshly damaged ones: refused by name, or scored alike on every engine.
 
-`python -m fuzz` tries more of the latter, watches their time and memory, and keeps what reaches new lines.
+`python -m fuzz.campaign` tries more of the latter, watches their time and memory, and keeps what reaches new lines.
 """
 
 from __future__ import annotations

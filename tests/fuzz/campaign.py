@@ -1,7 +1,7 @@
 """Every reader against hostile input: damaged models and documents, each a clear error or the same scores twice.
 
     make fuzz SECONDS=60 FORMATS="'XGBoost JSON' ONNX"
-    PYTHONPATH=tests python -m fuzz [FORMAT ...] --seconds 60
+    cd tests && python -m fuzz.campaign [FORMAT ...] --seconds 60
 
 An input is *accepted* where it loads, and two engines score it alike, and so does what is saved and loaded
 again; *refused* where a `gpuqs.errors.GpuqsError` names it. All else is a *finding*, and its bytes are kept:
