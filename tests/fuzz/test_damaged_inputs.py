@@ -14,6 +14,8 @@ from fuzz.damage import MAX_BYTES
 from fuzz.seeds import FORMATS, format_of
 
 CORPUS = sorted((Path(__file__).parents[1] / "data" / "fuzz").iterdir())
+#: Those that are sound, however odd; no reader may take the others for models.
+SOUND = {"catboost_null_hashes.json", "gpuqs_huge_leaf_ids.gpuqs"}
 #: Damaged inputs of each format.
 N_DAMAGED = 250
 
@@ -27,7 +29,7 @@ def test_what_once_broke(path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()
     path = tmp_path / path.name
     path.write_bytes(data)
-    check_model(path, random.Random(3), every_engine=True)
+    assert check_model(path, random.Random(3), every_engine=True) == (path.name in SOUND)
 
 
 @pytest.mark.parametrize("name", FORMATS)
