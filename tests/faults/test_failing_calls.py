@@ -30,6 +30,7 @@ def sweep(library: Callable[[str], Path]) -> Callable[..., dict[str, int]]:
     def run(scenario: str, kinds: tuple[str, ...], *arguments: object, **environment: str) -> dict[str, int]:
         words = (scenario, ",".join(kinds), *map(str, arguments))
         told = json.loads(run_preloaded(library("failing_calls.cpp"), "sweep.py", *words, **environment))
+        print("failed:", json.dumps(told))  # pytest -rP shows it
         return {kind: sum(outcomes.values()) for kind, outcomes in told.items()}
 
     return run

@@ -15,6 +15,7 @@ from faults.preload import preloaded, run_preloaded
 
 def test_every_engine(isa: str, library: Callable[[str], Path]) -> None:
     told = json.loads(run_preloaded(library("guards.cpp"), "guarded.py"))
+    print("guarded:", json.dumps(told))  # pytest -rP shows it
     assert told["calls"] > 5000 and told["blocks"] > told["calls"]
 
 
