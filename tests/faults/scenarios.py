@@ -12,6 +12,7 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs.cli.commands import cli
+from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 
@@ -20,7 +21,15 @@ OLD = b"what was there before\n"
 
 
 class Scenario(ABC):
-    """One thing that users do."""
+    """One thing that users do.
+
+    Attributes
+    ----------
+    clear : tuple of exception types
+        What may be raised where a call fails.
+    """
+
+    clear: tuple[type[Exception], ...] = (MemoryError, OSError, GpuqsError)
 
     def begin(self) -> None:  # noqa: B027 - most need nothing
         """What comes first, and does not fail."""
@@ -127,6 +136,8 @@ class CommandFailed(Exception):
 
 class Command(Scenario):
     """`gpuqs score -o` over a file that is there."""
+
+    clear = (CommandFailed,)
 
     def __init__(self, model: Path, data: Path, out: Path, n_threads: int) -> None:
         self.out = out

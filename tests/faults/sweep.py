@@ -17,18 +17,15 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from scenarios import Command, CommandFailed, Encode, Load, Predict, Save, Scenario
+from scenarios import Command, Encode, Load, Predict, Save, Scenario
 
 from gpuqs.cpu_fallback import scorer, svmlight
-from gpuqs.errors import GpuqsError
 
 #: Kinds of calls, by their numbers in failing_calls.cpp.
 KINDS = (
     *("own_memory", "large_memory", "map", "protect", "thread"),
     *("open", "read", "write", "fsync", "rename", "close"),
 )
-#: What may be raised where a call fails.
-CLEAR = (MemoryError, OSError, GpuqsError, CommandFailed)
 #: How Python and NumPy themselves put it in places where no memory is left.
 NOT_OURS = ("can't allocate", "without exception set", "without setting an exception")
 #: A run longer than this hangs.
@@ -65,7 +62,7 @@ def one_run(scenario: Scenario, kind: str, n: int, from_then_on: bool) -> tuple[
     try:
         _calls.faults_arm(KINDS.index(kind), n, from_then_on)
         scenario.act()
-    except CLEAR as error:
+    except scenario.clear as error:
         outcome = type(error).__name__
     except (RuntimeError, SystemError) as error:
         if kind != "large_memory" or not any(words in str(error) for words in NOT_OURS):

@@ -20,7 +20,7 @@ FOREST = random_forest(np.random.default_rng(5), n_trees=30, max_leaves=30, n_fe
 X = probing_documents(np.random.default_rng(6), FOREST, 1300, np.float32)
 #: Threads of Python; each asks the model to use up to two of its own.
 N_THREADS = 6
-ROUNDS = 2
+ROUNDS = 4
 
 Work = Callable[[Model], np.ndarray]
 
