@@ -58,7 +58,8 @@ sanitize-threads: $(VENV)/installed-test
 	$(call sanitized,threads,-fsanitize=thread)
 	LD_PRELOAD=$(call runtime,tsan) TSAN_OPTIONS=exitcode=66 \
 	  PYTHONPATH=$(VENV)/threads OPENBLAS_NUM_THREADS=1 setarch $$(uname -m) -R \
-	  $(BIN)/pytest -s -p no:cacheprovider tests/faults/test_first_use.py
+	  $(BIN)/pytest -s -p no:cacheprovider tests/faults/test_first_use.py tests/unit/test_model.py \
+	  -k "first_use or python_threads"
 
 SECONDS ?= 60
 FORMATS ?=

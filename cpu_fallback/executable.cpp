@@ -27,14 +27,16 @@ Executable::Executable(const std::vector<uint8_t>& code) : bytes_(code.size() + 
 Executable::~Executable() { munmap(pages_, bytes_); }
 
 bool Executable::allowed() {
-    static std::atomic<int> answer{-1};  // no static that is made once: a fork meanwhile would have the child wait for it
-    if (answer < 0) try {
+    static std::atomic<int> known{-1};  // no static that is made once: a fork meanwhile would have the child wait for it
+    if (known < 0) {
+        try {
             const Executable nothing({});
-            answer = true;
+            known = 1;
         } catch (const std::bad_alloc&) {
-            answer = false;
+            known = 0;
         }
-    return answer;
+    }
+    return known == 1;
 }
 
 #else

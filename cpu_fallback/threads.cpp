@@ -23,7 +23,7 @@ struct Job {
     int n_joined, most;  // threads; the caller is one
     std::atomic<int64_t> next{0}, n_done{0};
     std::atomic<bool> failed{false};
-    std::exception_ptr error;  // of the piece that failed first
+    std::exception_ptr error{};  // of the piece that failed first
     Job* after = nullptr;
 };
 

@@ -64,11 +64,16 @@ def join(child: int) -> None:
 
 
 def after_scoring(n: int) -> None:
-    """The parent has threads, asleep."""
+    """The parent has threads, asleep; a child starts its own."""
     model = Model(FOREST)
     score_all(model)
+
+    def work() -> None:
+        score_all(model)
+        assert sys.platform != "linux" or len(os.listdir("/proc/self/task")) == 2
+
     for _ in range(n):
-        join(fork(lambda: score_all(model)))
+        join(fork(work))
 
 
 def first_use(n: int) -> None:
