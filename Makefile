@@ -4,14 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
 
-.PHONY: help demo test gate lint sanitize clean
+.PHONY: help demo test gate lint sanitize sanitize-memory sanitize-threads fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
 	@echo "make test      set up, then run all tests"
 	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
 	@echo "make lint      check style, and the types of the public modules"
-	@echo "make sanitize  run the kernels' tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer"
+	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
+	@echo "               and many threads' first use of a model under ThreadSanitizer"
+	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
 	@echo "make clean     remove what these have made"
 
 $(BIN)/python:
@@ -39,20 +41,31 @@ lint: $(BIN)/python
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-MEMORY := -fsanitize=address,undefined -fno-sanitize-recover=undefined
-PRELOAD = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so)
-SANITIZED = CXXFLAGS="$(1) -fno-omit-frame-pointer -g" $(BIN)/python -m pip install --quiet --no-deps --upgrade \
-  --target $(VENV)/$(2) -Cbuild-dir=build/$(2) -Cinstall.strip=false .
+sanitize: sanitize-memory sanitize-threads
 
-# ThreadSanitizer wants its memory where it expects it: setarch -R.
-sanitize: $(VENV)/installed-test
-	$(call SANITIZED,$(MEMORY),sanitized)
-	LD_PRELOAD=$(PRELOAD) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/sanitized \
-	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py
-	$(call SANITIZED,-fsanitize=thread,sanitized-threads)
-	LD_PRELOAD=$(shell $(CXX) -print-file-name=libtsan.so) TSAN_OPTIONS=exitcode=66 OPENBLAS_NUM_THREADS=1 \
-	  PYTHONPATH=$(VENV)/sanitized-threads setarch -R \
-	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py -k python_threads
+# $(call sanitized,NAME,FLAGS): the package, built with a sanitizer beside the other.
+sanitized = CXXFLAGS="$(2) -fno-omit-frame-pointer -g" $(BIN)/python -m pip install --quiet --no-deps --upgrade \
+  --target $(VENV)/$(1) -Cbuild-dir=build/$(1) -Cinstall.strip=false .
+runtime = $(shell $(CXX) -print-file-name=lib$(1).so)
+
+sanitize-memory: $(VENV)/installed-test
+	$(call sanitized,memory,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
+	LD_PRELOAD=$(call runtime,asan):$(call runtime,ubsan) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/memory \
+	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
+comma := ,
+
+# ThreadSanitizer wants its memory where it expects it: no random addresses.
+sanitize-threads: $(VENV)/installed-test
+	$(call sanitized,threads,-fsanitize=thread)
+	LD_PRELOAD=$(call runtime,tsan) TSAN_OPTIONS=exitcode=66 \
+	  PYTHONPATH=$(VENV)/threads OPENBLAS_NUM_THREADS=1 setarch $$(uname -m) -R \
+	  $(BIN)/pytest -s -p no:cacheprovider tests/faults/test_first_use.py tests/unit/test_model.py \
+	  -k "first_use or python_threads"
+
+SECONDS ?= 60
+FORMATS ?=
+fuzz: $(VENV)/installed-test
+	cd tests && $(abspath $(BIN))/python -m fuzz.campaign $(FORMATS) --seconds $(SECONDS)
 
 clean:
 	rm -rf $(VENV) build

@@ -107,10 +107,11 @@ def score_file(
         reading_took = time.perf_counter() - reading_began - other
         if n_documents == 0:
             raise InputError(f"{reader.path}: holds no documents")
+        quality = ndcg.line()  # whatever may fail does so before the scores are put in place
     _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
-    if line := ndcg.line():
-        _say(line)
+    if quality:
+        _say(quality)
     for warning in reader.warnings:
         _say(f"warning: {warning}")
 

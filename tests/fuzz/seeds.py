@@ -1,17 +1,18 @@
-"""Small sound files of every format that gpuqs reads, and how `fuzz_readers.py` damages each."""
+"""Small sound files of every format that gpuqs reads, and how each is damaged."""
 
 from __future__ import annotations
 
 import json
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_inputs import Mutate, damage_json, damage_native, damage_onnx, damage_text, damage_ubjson
+from fuzz.damage import Mutate, damage_json, damage_native, damage_onnx, damage_text, damage_ubjson
 
 _QUICKRANK = b"""<ranker><info><type>LAMBDAMART</type><trees>2</trees></info><ensemble>
 <tree id="1" weight="0.1"><split><feature>3</feature><threshold>1.5</threshold>
@@ -142,24 +143,15 @@ class Format:
     documents: bool = False
 
 
-def formats() -> dict[str, Format]:
-    """Every format by name; trains the seeds."""
-    lightgbm, boosters, catboost = _lightgbm(), _xgboost(), _catboost()
-    xml = re.compile(rb"<[^>]*>")
-    return {
-        "LightGBM text": Format(
-            lightgbm, partial(damage_text, _LIGHTGBM_TOKENS, b"\n", re.compile(rb"^\w{1,40}=", re.MULTILINE))
-        ),
-        "XGBoost JSON": Format([bytes(b.save_raw("json")) for b in boosters], damage_json),
-        "XGBoost UBJSON": Format([bytes(b.save_raw("ubj")) for b in boosters], damage_ubjson),
-        "CatBoost JSON": Format(catboost, damage_json),
-        "QuickRank XML": Format([_QUICKRANK], partial(damage_text, _QUICKRANK_TOKENS, b"\n", xml)),
-        "Jforests XML": Format([_JFORESTS], partial(damage_text, _JFORESTS_TOKENS, b"><", xml)),
-        "Treelite JSON": Format(_treelite(boosters), damage_json),
-        "ONNX": Format(_onnx(), damage_onnx),
-        "gpuqs": Format(_native([*lightgbm, *(bytes(b.save_raw("ubj")) for b in boosters), *catboost]), damage_native),
-        "svmlight": Format(_LETOR, partial(damage_text, _LETOR_TOKENS, b" ", re.compile(rb"[^ \n]+")), documents=True),
-    }
+def format_of(name: str) -> Format:
+    """A format by its name, one of `FORMATS`; trains its seeds."""
+    return Format(seeds_of(name), *_DAMAGES[name])
+
+
+@cache
+def seeds_of(name: str) -> list[bytes]:
+    """Sound inputs of a format, one of `FORMATS`: trained, not stored."""
+    return _SEEDS[name]()
 
 
 def _rows() -> tuple[np.ndarray, np.ndarray]:
@@ -173,6 +165,7 @@ def _rows() -> tuple[np.ndarray, np.ndarray]:
     return X, target
 
 
+@cache
 def _lightgbm() -> list[bytes]:
     import lightgbm
     import pandas
@@ -201,6 +194,7 @@ def _lightgbm() -> list[bytes]:
     return [*seeds, text.encode()]
 
 
+@cache
 def _xgboost() -> list[Any]:
     import pandas
     import xgboost
@@ -227,6 +221,7 @@ def _xgboost() -> list[Any]:
     return boosters
 
 
+@cache
 def _catboost() -> list[bytes]:
     import catboost
 
@@ -267,9 +262,10 @@ def _sklearn() -> list[Any]:
     ]
 
 
-def _treelite(boosters: list[Any]) -> list[bytes]:
+def _treelite() -> list[bytes]:
     import treelite
 
+    boosters = _xgboost()
     models = [treelite.frontend.from_xgboost(booster) for booster in boosters[:2] + boosters[3:6]]
     models += [treelite.sklearn.import_model(estimator) for estimator in _sklearn()]
     return [model.dump_as_json(pretty_print=False).encode() for model in models]
@@ -287,9 +283,10 @@ def _onnx() -> list[bytes]:
     return seeds
 
 
-def _native(models: list[bytes]) -> list[bytes]:
+def _native() -> list[bytes]:
     import gpuqs
 
+    models = [*_lightgbm(), *(bytes(b.save_raw("ubj")) for b in _xgboost()), *_catboost()]
     seeds = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gpuqs"
@@ -297,3 +294,34 @@ def _native(models: list[bytes]) -> list[bytes]:
             gpuqs.load(model).save(path)
             seeds.append(path.read_bytes())
     return seeds
+
+
+_SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "LightGBM text": _lightgbm,
+    "XGBoost JSON": lambda: [bytes(booster.save_raw("json")) for booster in _xgboost()],
+    "XGBoost UBJSON": lambda: [bytes(booster.save_raw("ubj")) for booster in _xgboost()],
+    "CatBoost JSON": _catboost,
+    "QuickRank XML": lambda: [_QUICKRANK],
+    "Jforests XML": lambda: [_JFORESTS],
+    "Treelite JSON": _treelite,
+    "ONNX": _onnx,
+    "gpuqs": _native,
+    "svmlight": lambda: _LETOR,
+}
+_XML = re.compile(rb"<[^>]*>")
+#: How each is damaged, and whether it holds documents.
+_DAMAGES: dict[str, tuple[Any, ...]] = {
+    "LightGBM text": (partial(damage_text, _LIGHTGBM_TOKENS, b"\n", re.compile(rb"^\w{1,40}=", re.MULTILINE)),),
+    "XGBoost JSON": (damage_json,),
+    "XGBoost UBJSON": (damage_ubjson,),
+    "CatBoost JSON": (damage_json,),
+    "QuickRank XML": (partial(damage_text, _QUICKRANK_TOKENS, b"\n", _XML),),
+    "Jforests XML": (partial(damage_text, _JFORESTS_TOKENS, b"><", _XML),),
+    "Treelite JSON": (damage_json,),
+    "ONNX": (damage_onnx,),
+    "gpuqs": (damage_native,),
+    "svmlight": (partial(damage_text, _LETOR_TOKENS, b" ", re.compile(rb"[^ \n]+")), True),
+}
+#: Every format by name; and those of models.
+FORMATS = tuple(_SEEDS)
+MODELS = tuple(name for name in FORMATS if name != "svmlight")

@@ -1,4 +1,4 @@
-"""Ways to damage a model or documents that know their format, for `fuzz_readers.py`."""
+"""Ways to damage a model or documents that know their format, for `campaign.py`."""
 
 from __future__ import annotations
 

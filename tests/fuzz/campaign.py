@@ -1,6 +1,7 @@
 """Every reader against hostile input: damaged models and documents, each a clear error or the same scores twice.
 
-    python bench/fuzz_readers.py [FORMAT ...] --seconds 60
+    make fuzz SECONDS=60 FORMATS="'XGBoost JSON' ONNX"
+    cd tests && python -m fuzz.campaign [FORMAT ...] --seconds 60
 
 An input is *accepted* where it loads, and two engines score it alike, and so does what is saved and loaded
 again; *refused* where a `gpuqs.errors.GpuqsError` names it. All else is a *finding*, and its bytes are kept:
@@ -13,7 +14,6 @@ need the packages lightgbm, xgboost, catboost, scikit-learn, pandas, treelite an
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import multiprocessing
 import os
 import random
@@ -23,200 +23,28 @@ import sys
 import tempfile
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from datetime import date
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-from fuzz_inputs import MAX_BYTES
-from fuzz_seeds import Format, formats
+from fuzz.checks import Finding, check_documents, check_model
+from fuzz.damage import MAX_BYTES
+from fuzz.seeds import FORMATS, Format, format_of
 
 import gpuqs
-from gpuqs.errors import GpuqsError
-from gpuqs.forest import CATEGORICAL, Forest
-from gpuqs.readers import open_documents
-from gpuqs.schema import Schema
 
-REPOSITORY = Path(gpuqs.__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 READERS = (f"{os.sep}gpuqs{os.sep}formats{os.sep}", f"{os.sep}gpuqs{os.sep}readers{os.sep}")
 MOST_SECONDS = 1.0
 HANG_SECONDS = 20.0
 MOST_BYTES = 256 << 20
-#: Nodes above which a forest is loaded but not scored: `reference` looks at one after another.
-MOST_NODES = 5_000
 #: One input in so many is traced for the lines that it reaches.
 TRACED = 4
 #: What a child tells its parent, by place in the shared array.
 STARTED, TRIED, ACCEPTED, REFUSED = range(4)
-
-
-Answer = TypeVar("Answer")
-
-
-class Finding(Exception):
-    """An answer that is neither a sound model nor a clear refusal."""
-
-
-# -- one input ---------------------------------------------------------------------------------
-
-
-def read_or_refused(path: Path, read: Callable[[], Answer]) -> Answer | None:
-    """What ``read`` makes of the file at ``path``; None where it is refused as it should be.
-
-    Raises
-    ------
-    Finding
-    """
-    began = time.process_time()
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        try:
-            answer = read()
-        except GpuqsError as error:
-            if str(path) not in str(error):
-                raise Finding(f"unnamed {type(error).__name__}") from error
-            answer = None
-    if time.process_time() - began > MOST_SECONDS:
-        raise Finding("slow")
-    if warned:
-        raise Finding(f"warning {warned[0].category.__name__} {warned[0].filename}:{warned[0].lineno}")
-    return answer
-
-
-def explained(path: Path) -> gpuqs.Model:
-    model = gpuqs.load(path)
-    model.explain()
-    return model
-
-
-def check_model(path: Path, rng: random.Random) -> bool:
-    """Load a model and score it; False where it is refused as it should be.
-
-    Raises
-    ------
-    Finding
-    """
-    model = read_or_refused(path, lambda: explained(path))
-    if model is None:
-        return False
-    if model.forest.n_nodes <= MOST_NODES:
-        check_scores(model, path, rng)
-    return True
-
-
-def check_scores(model: gpuqs.Model, path: Path, rng: random.Random) -> None:
-    """Scores by two engines, and by what is saved and loaded again, have the same bits."""
-    saved = path.with_suffix(".saved")
-    model.save(saved)
-    again = gpuqs.load(saved)
-    saved.unlink()
-    model, again = (gpuqs.Model(narrow(m.forest)) for m in (model, again))
-    X = documents(model.forest, rng)
-    classes = ["class"] if model.forest.classes or model.forest.link in ("sigmoid", "softmax", "ova_sigmoid") else []
-    able = [name for name, reason in model.engines().items() if reason is None and name != "reference"]
-    with np.errstate(all="ignore"):  # sums beyond float64 are infinite here as in the libraries
-        for output in ("leaf", "raw", "value", "per_tree", *classes):
-            want = model.predict(X, output, engine="reference", n_threads=1)
-            for other, engine in ((model, "auto"), (model, rng.choice(able)), (again, "auto")):
-                found = other.predict(X, output, engine=engine, n_threads=1)
-                if not same(want, found):
-                    raise Finding(
-                        f"scores differ: {output} by {other.engine_for(len(X)) if engine == 'auto' else engine}"
-                    )
-        fast = [model.predict(X, "raw", engine=e, n_threads=1, precision="fast") for e in ("reference", "auto")]
-    if not same(*fast):
-        raise Finding("scores differ: raw, precision fast")
-
-
-def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two answers have the same bits; NaNs (infinity less infinity) are alike whatever their bits."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if a.dtype.kind != "f":
-        return repr(a.tolist()) == repr(b.tolist())
-    bits = f"u{a.itemsize}"
-    return bool(((a.view(bits) == b.view(bits)) | ((a != a) & (b != b))).all())
-
-
-def narrow(forest: Forest) -> Forest:
-    """The forest without the features that it does not test: a file may speak of billions."""
-    used, feature = np.unique(forest.feature, return_inverse=True)
-    return dataclasses.replace(
-        forest, n_features=len(used), feature=feature.astype(np.int32), schema=Schema()
-    )
-
-
-def documents(forest: Forest, rng: random.Random) -> np.ndarray:
-    """Rows on the forest's thresholds and beside them, its categories' codes, and special values."""
-    random_rows = np.random.default_rng(rng.randrange(1 << 32))
-    n = max(1, min(48, (1 << 20) // forest.n_outputs))
-    X = random_rows.normal(size=(n, forest.n_features)) * 3
-    special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-35, -1e-36, -0.5, 31.0, 32.0, 1e10, -1.0, 2.5]
-    for column in range(forest.n_features):
-        nodes = np.flatnonzero(forest.feature == column)
-        values = [special, X[:, column]]
-        if (forest.routing[nodes] & CATEGORICAL).any():
-            values.append(random_rows.integers(0, 48, 8))
-        else:
-            threshold = forest.threshold[nodes]
-            with np.errstate(over="ignore"):
-                values += [threshold, np.nextafter(threshold, np.inf), np.nextafter(threshold, -np.inf)]
-        X[:, column] = random_rows.choice(np.concatenate(values), n)
-    with np.errstate(over="ignore"):
-        return X.astype(rng.choice([np.float32, np.float64]))
-
-
-#: The model that documents are read for.
-_TWELVE = Forest(
-    n_features=12,
-    node_offsets=np.array([0, 1]),
-    leaf_offsets=np.array([0, 2]),
-    feature=np.zeros(1, np.int32),
-    threshold=np.zeros(1),
-    left=np.full(1, -1, np.int32),
-    right=np.full(1, -2, np.int32),
-    routing=np.zeros(1, np.uint8),
-    leaf_value=np.zeros((2, 1)),
-)
-
-
-def check_documents(path: Path, rng: random.Random) -> bool:
-    """Read documents; False where they are refused as they should be.
-
-    Raises
-    ------
-    Finding
-    """
-    values = read_or_refused(path, lambda: read_all(path, 1))
-    if values is None:
-        return False
-    if not same(values, expected(path.read_bytes())):
-        raise Finding("values differ from those of a plain parser")
-    return True
-
-
-def read_all(path: Path, n_threads: int) -> np.ndarray:
-    chunks = [chunk.values for chunk in open_documents(path, _TWELVE, format="svmlight", n_threads=n_threads)]
-    return np.concatenate([np.zeros((0, _TWELVE.n_features)), *chunks])
-
-
-def expected(data: bytes) -> np.ndarray:
-    """The same values by Python's own float, and with LightGBM's words for missing values."""
-    rows = []
-    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-        words = line.partition(b"#")[0].split()
-        if words:
-            row = np.zeros(_TWELVE.n_features)
-            for word in words:
-                key, colon, value = word.partition(b":")
-                if colon and key != b"qid":
-                    row[int(key)] = np.nan if value.lower() in (b"na", b"null") else float(value)
-            rows.append(row)
-    return np.array(rows).reshape(-1, _TWELVE.n_features)
 
 
 # -- the child: inputs by the thousand ----------------------------------------------------------
@@ -236,16 +64,21 @@ class Lines:
         return self.line
 
 
+def check(form: Format, path: Path, rng: random.Random) -> bool:
+    if form.documents:
+        return check_documents(path, most_seconds=MOST_SECONDS)
+    return check_model(path, rng, every_engine=False, most_seconds=MOST_SECONDS)
+
+
 def run(form: Format, folder: Path, findings: Path, seed: int, until: float, told: Any) -> None:
     """Try damaged inputs until the time is up; ``told`` is the array shared with the parent."""
     rng, lines = random.Random(seed), Lines()
     pool = list(form.seeds)
     longest = 2 * max(map(len, pool))
-    check = check_documents if form.documents else check_model
     path = folder / "input"
     for data in form.seeds:  # whatever is imported or compiled at first use
         path.write_bytes(data)
-        assert check(path, rng), "a seed is refused"
+        assert check(form, path, rng), "a seed is refused"
     with open("/proc/self/statm") as statm:
         used = int(statm.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, resource.RLIM_INFINITY))
@@ -259,7 +92,7 @@ def run(form: Format, folder: Path, findings: Path, seed: int, until: float, tol
         told[STARTED] = time.time()
         try:
             sys.settrace(lines.trace if traced else None)
-            accepted = check(path, rng)
+            accepted = check(form, path, rng)
         except Exception as error:
             sys.settrace(None)
             keep(findings, name_of(error), data, error)
@@ -338,20 +171,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each format")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    known = formats()
     for name in options.format:
-        if name not in known:
-            parser.error(f"{name!r} is none of {', '.join(known)}")
+        if name not in FORMATS:
+            parser.error(f"{name!r} is none of {', '.join(FORMATS)}")
     packages = ("numpy", "lightgbm", "xgboost", "catboost", "treelite", "onnx", "skl2onnx")
     versions = [f"{name} {import_module(name).__version__}" for name in packages]
     print(f"{date.today()}; gpuqs {gpuqs.__version__}, {', '.join(versions)}; Python {sys.version.split()[0]}\n")
     print("| format | seconds | inputs | accepted | refused | findings |\n|---|---|---|---|---|---|")
-    for name in options.format or known:
-        row = fuzz(name, known[name], options.seconds, options.seed)
+    found = False
+    for name in options.format or FORMATS:
+        row = fuzz(name, format_of(name), options.seconds, options.seed)
+        found |= bool(row["findings"])
         cells = (*(f"{row[key]:,}" for key in ("seconds", "inputs", "accepted", "refused")), len(row["findings"]))
         print(f"| {name} | {' | '.join(map(str, cells))} |", flush=True)
         for finding in row["findings"]:
             print(f"{name}: {finding}", file=sys.stderr, flush=True)
+    sys.exit(found)
 
 
 if __name__ == "__main__":

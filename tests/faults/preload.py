@@ -1,0 +1,51 @@
+"""Runs a script in a process of its own that has one of the shared libraries of this folder preloaded."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+#: The longest that one process may take.
+SECONDS = 300
+
+
+def compile_library(source: str, folder: Path) -> Path:
+    """Make the library of ``source`` in ``folder``; the test is skipped where that cannot be."""
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+        pytest.skip("calls are replaced on Linux with glibc only")
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler, which makes the library that replaces calls")
+    library = folder / f"{source}.so"
+    options = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    subprocess.run([compiler, *options, "-o", library, HERE / source, "-ldl"], check=True)
+    return library
+
+
+def preloaded(library: Path, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of this folder in a process with the library preloaded."""
+    own = {
+        "LD_PRELOAD": str(library),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OPENBLAS_NUM_THREADS": "1",
+        **environment,
+    }
+    # Not from the checkout, whose gpuqs has no compiled modules.
+    command = [sys.executable, "-X", "faulthandler", str(HERE / script), *arguments]
+    return subprocess.run(
+        command, env=os.environ | own, cwd=HERE, capture_output=True, text=True, errors="replace", timeout=SECONDS
+    )
+
+
+def run_preloaded(library: Path, script: str, *arguments: str, **environment: str) -> str:
+    """What the script prints; the test fails where the script does."""
+    run = preloaded(library, script, *arguments, **environment)
+    assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout[-2000:]}\n{run.stderr[-6000:]}"
+    return run.stdout

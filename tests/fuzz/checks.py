@@ -1,0 +1,193 @@
+"""What must hold of any input: it is refused by name, or every engine scores it alike."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+import gpuqs
+from gpuqs.errors import GpuqsError
+from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.readers import open_documents
+
+#: Nodes above which a forest is loaded but not scored: `reference` looks at one after another.
+MOST_NODES = 5_000
+#: Values of the documents that are scored, about; a file may speak of billions of columns.
+MOST_VALUES = 1 << 20
+#: Documents that are scored.
+N_DOCUMENTS = 48
+
+Answer = TypeVar("Answer")
+
+
+class Finding(Exception):
+    """An answer that is neither a sound model nor a clear refusal."""
+
+
+def read_or_refused(path: Path, read: Callable[[], Answer], most_seconds: float) -> Answer | None:
+    """What ``read`` makes of the file at ``path``; None where it is refused as it should be.
+
+    Raises
+    ------
+    Finding
+    """
+    began = time.process_time()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            answer = read()
+        except GpuqsError as error:
+            if str(path) not in str(error):
+                raise Finding(f"unnamed {type(error).__name__}") from error
+            answer = None
+    if time.process_time() - began > most_seconds:
+        raise Finding("slow")
+    if warned:
+        raise Finding(f"warning {warned[0].category.__name__} {warned[0].filename}:{warned[0].lineno}")
+    return answer
+
+
+def check_model(path: Path, rng: random.Random, *, every_engine: bool, most_seconds: float = np.inf) -> bool:
+    """Load a model and score it; False where it is refused as it should be.
+
+    Parameters
+    ----------
+    every_engine : bool
+        Not only "auto" and one of the others.
+    most_seconds : float
+        Longer than this no reader may take.
+
+    Raises
+    ------
+    Finding
+    """
+    model = read_or_refused(path, lambda: explained(path), most_seconds)
+    if model is None:
+        return False
+    if model.forest.n_nodes <= MOST_NODES and model.n_features <= MOST_VALUES:
+        saved = path.with_suffix(".saved")
+        model.save(saved)
+        again = gpuqs.load(saved)
+        saved.unlink()
+        check_scores(model, again, rng, every_engine)
+    return True
+
+
+def explained(path: Path) -> gpuqs.Model:
+    model = gpuqs.load(path)
+    model.explain()
+    return model
+
+
+def check_scores(model: gpuqs.Model, again: gpuqs.Model, rng: random.Random, every_engine: bool) -> None:
+    """Scores by several engines, of coded documents, and by the model loaded ``again`` have the same bits."""
+    X = documents(model.forest, rng)
+    able = [name for name, reason in model.engines().items() if reason is None and name != "reference"]
+    engines = ["auto", *(able if every_engine else [rng.choice(able)])]
+    outputs: list[Any] = ["leaf", "raw", "value", "per_tree"]
+    with np.errstate(all="ignore"):  # sums beyond float64 are infinite here as in the libraries
+        with suppress(ValueError):  # what is no classifier has no classes
+            model.predict(X[:1], "class")
+            outputs.append("class")
+        for output in outputs:
+            want = model.predict(X, output, engine="reference", n_threads=1)
+            for engine in engines:
+                check_same(want, model.predict(X, output, engine=engine, n_threads=1), f"{output} by {engine}")
+            check_same(want, again.predict(X, output, n_threads=1), f"{output} after saving")
+        if every_engine and "bitslice" in able:
+            check_same(model.predict(X, "raw", engine="reference"), model.predict(model.encode(X), "raw"), "coded")
+        want = model.predict(X, "raw", engine="reference", n_threads=1, precision="fast")
+        for engine in engines:
+            found = model.predict(X, "raw", engine=engine, n_threads=1, precision="fast")
+            check_same(want, found, f"raw by {engine}, precision fast")
+
+
+def check_same(want: np.ndarray, found: np.ndarray, what: str) -> None:
+    if not same(want, found):
+        raise Finding(f"scores differ: {what}")
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two answers have the same bits; NaNs (infinity less infinity) are alike whatever their bits."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.kind != "f":
+        return repr(a.tolist()) == repr(b.tolist())
+    bits = f"u{a.itemsize}"
+    return bool(((a.view(bits) == b.view(bits)) | ((a != a) & (b != b))).all())
+
+
+def documents(forest: Forest, rng: random.Random) -> np.ndarray:
+    """Rows on the forest's thresholds and beside them, its categories' codes, and special values."""
+    random_rows = np.random.default_rng(rng.randrange(1 << 32))
+    n = max(1, min(N_DOCUMENTS, MOST_VALUES // max(forest.n_outputs, forest.n_features)))
+    X = np.zeros((n, forest.n_features))
+    special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-35, -1e-36, -0.5, 31.0, 32.0, 1e10, -1.0, 2.5]
+    for column in np.unique(forest.feature):
+        nodes = np.flatnonzero(forest.feature == column)
+        values: list[Sequence[float] | np.ndarray] = [special, random_rows.normal(size=8) * 3]
+        if (forest.routing[nodes] & CATEGORICAL).any():
+            values.append(random_rows.integers(0, 48, 8))
+        else:
+            threshold = forest.threshold[nodes]
+            with np.errstate(over="ignore"):
+                values += [threshold, np.nextafter(threshold, np.inf), np.nextafter(threshold, -np.inf)]
+        X[:, column] = random_rows.choice(np.concatenate(values), n)
+    with np.errstate(over="ignore"):
+        return X.astype(rng.choice([np.float32, np.float64]))
+
+
+#: The model that documents are read for.
+_TWELVE = Forest(
+    n_features=12,
+    node_offsets=np.array([0, 1]),
+    leaf_offsets=np.array([0, 2]),
+    feature=np.zeros(1, np.int32),
+    threshold=np.zeros(1),
+    left=np.full(1, -1, np.int32),
+    right=np.full(1, -2, np.int32),
+    routing=np.zeros(1, np.uint8),
+    leaf_value=np.zeros((2, 1)),
+)
+
+
+def check_documents(path: Path, *, most_seconds: float = np.inf) -> bool:
+    """Read documents; False where they are refused as they should be.
+
+    Raises
+    ------
+    Finding
+    """
+    values = read_or_refused(path, lambda: read_all(path), most_seconds)
+    if values is None:
+        return False
+    if not same(values, expected(path.read_bytes())):
+        raise Finding("values differ from those of a plain parser")
+    return True
+
+
+def read_all(path: Path) -> np.ndarray:
+    chunks = [chunk.values for chunk in open_documents(path, _TWELVE, format="svmlight", n_threads=1)]
+    return np.concatenate([np.zeros((0, _TWELVE.n_features)), *chunks])
+
+
+def expected(data: bytes) -> np.ndarray:
+    """The same values by Python's own float, and with LightGBM's words for missing values."""
+    rows = []
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        words = line.partition(b"#")[0].split()
+        if words:
+            row = np.zeros(_TWELVE.n_features)
+            for word in words:
+                key, colon, value = word.partition(b":")
+                if colon and key != b"qid":
+                    row[int(key)] = np.nan if value.lower() in (b"na", b"null") else float(value)
+            rows.append(row)
+    return np.array(rows).reshape(-1, _TWELVE.n_features)
