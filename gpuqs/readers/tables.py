@@ -91,9 +91,12 @@ class _TableReader(DocumentReader):
     def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
         """A chunk from an Arrow batch that holds ``columns.wanted``, in that order."""
         n = len(columns.features)
-        if self._coding is None:
-            self._coding = TableCoding(batch.schema.names[:n], batch.schema.types[:n], self.forest)
-        values = self._coding.rows([batch.column(at) for at in range(n)])
+        try:
+            if self._coding is None:
+                self._coding = TableCoding(batch.schema.names[:n], batch.schema.types[:n], self.forest)
+            values = self._coding.rows([batch.column(at) for at in range(n)])
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from None
         labels = queries = None
         if columns.label is not None:
             labels = self._labels(batch.column(n), batch.schema.names[n])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuqs.formats import ubjson
+from gpuqs.cpu_fallback import ubjson
 
 Rng = random.Random
 #: Damages one input; others are there to take pieces from.

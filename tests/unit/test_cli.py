@@ -221,7 +221,7 @@ def test_no_documents(trained: tuple[Path, lightgbm.Booster], tmp_path: Path) ->
     ("options", "message"),
     [
         (["--engine", "warp"], "'warp' is not one of auto, "),
-        (["--threads", "0"], "0 is not in the range x>=1"),
+        (["--threads", "0"], "0 is no number of threads"),
         (["--precision", "exakt"], "'exakt' is not one of 'exact', 'fast'"),
         (["--format", "npy"], "not a readable .npy file"),
         (["-o", "no/such/folder/x.npy"], "No such file or directory"),
