@@ -85,6 +85,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with _naming(path):
                 file.flush()
                 _put_in_place(file, temporary, target)
+            with suppress(OSError):  # it is on the disk and in its place: nothing can be lost any more
+                file.close()
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
