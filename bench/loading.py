@@ -1,13 +1,12 @@
 """How long importing and loading take, and how much memory: files of trees of 64 leaves in every format.
 
-    python bench/loading.py [--trees 1000 10000] [--name zen3]
+    python bench/loading.py [--trees 1000 10000]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engines import RESULTS
-from interleave import processor
+from interleave import processor, results_at
 from model_files import FILES
 
 import gpuqs
@@ -83,15 +81,13 @@ def every_format(folder: Path, sizes: list[int]) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--name", default="", help="added to the processor's name, where that does not tell its kind")
     parser.add_argument("--trees", type=int, nargs="+", default=[1_000, 10_000])
     asked = parser.parse_args()
-    name = f"{processor()} {asked.name}".strip()
     with tempfile.TemporaryDirectory() as folder:
         loads = every_format(Path(folder), asked.trees)
     bare = seconds("pass")
     report = {
-        "processor": name,
+        "processor": processor(),
         "leaves": LEAVES,
         "loading": loads,
         "import_seconds": seconds("import gpuqs") - bare,
@@ -99,9 +95,7 @@ def main() -> None:
         "import_numpy_seconds": seconds("import numpy") - bare,
     }
     print(json.dumps(report, indent=1))
-    RESULTS.mkdir(exist_ok=True)
-    stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    (RESULTS / f"loading-{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
+    results_at("loading").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """scipy.sparse input: LightGBM, XGBoost and gpuqs on the same CSR, by turns; and a matrix of 1,000,000 columns.
 
     python bench/sparse.py                    # figures go to bench/results/
-    python bench/sparse.py --name amd-zen3    # under that name, where the system's own says little
     python bench/sparse.py --quick            # a smoke run, nothing written
 
 Scores are checked before anything is timed: bit for bit.
@@ -23,12 +22,11 @@ import lightgbm
 import numpy as np
 import scipy.sparse
 import xgboost
-from interleave import by_turns, processor
+from interleave import by_turns, processor, results_at
 from models import documents, lambdamart, xgboost_ranker
 
 import gpuqs
 
-RESULTS = Path(__file__).parent / "results"
 DENSITIES = (0.01, 0.1, 0.5)
 
 #: Loads a model and a matrix, scores it, and prints the most memory before and after, in MiB.
@@ -50,7 +48,7 @@ def thinned(X: np.ndarray, density: float) -> Any:
 
 
 def measure(
-    X: np.ndarray, density: float, n_trees: int, n_leaves: int, rounds: int, with_xgboost: bool
+    X: np.ndarray, density: float, n_trees: int, n_leaves: int, rounds: int
 ) -> dict[str, Any]:
     S = thinned(X, density)
     by_column, dense = S.tocsc(), S.toarray()
@@ -62,13 +60,11 @@ def measure(
         "gpuqs, LightGBM's, CSC": lambda: model.predict(by_column, "raw", n_threads=1),
         "gpuqs, LightGBM's, dense": lambda: model.predict(dense, "raw", n_threads=1),
     }
-    pairs = [("LightGBM", "gpuqs, LightGBM's")]
-    if with_xgboost:
-        path = xgboost_ranker(n_trees, n_leaves)
-        ranker, other = xgboost.Booster({"nthread": 1}, model_file=path), gpuqs.load(path)
-        calls["XGBoost, in place"] = lambda: ranker.inplace_predict(S, predict_type="margin")
-        calls["gpuqs, XGBoost's"] = lambda: other.predict(S, "raw", n_threads=1)
-        pairs.append(("XGBoost, in place", "gpuqs, XGBoost's"))
+    path = xgboost_ranker(n_trees, n_leaves)
+    ranker, other = xgboost.Booster({"nthread": 1}, model_file=path), gpuqs.load(path)
+    calls["XGBoost, in place"] = lambda: ranker.inplace_predict(S, predict_type="margin")
+    calls["gpuqs, XGBoost's"] = lambda: other.predict(S, "raw", n_threads=1)
+    pairs = [("LightGBM", "gpuqs, LightGBM's"), ("XGBoost, in place", "gpuqs, XGBoost's")]
     for theirs, ours in pairs:
         if not np.array_equal(calls[theirs](), calls[ours]()):
             raise SystemExit(f"{ours} differs from {theirs}")
@@ -157,21 +153,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few trees and rows, nothing written")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--name", help="of the processor, in the results' file names")
-    parser.add_argument("--without-xgboost", action="store_true", help="compare with LightGBM alone")
     args = parser.parse_args()
     n_rows, n_trees, n_leaves = (1_000, 50, 32) if args.quick else (10_000, 1_000, 64)
     X = documents(n_rows)
     report: dict[str, Any] = {
-        "processor": args.name or processor(),
+        "processor": processor(),
         "versions": f"gpuqs {gpuqs.__version__}, LightGBM {lightgbm.__version__}, XGBoost {xgboost.__version__}",
-        "results": [measure(X, d, n_trees, n_leaves, args.rounds, not args.without_xgboost) for d in DENSITIES],
+        "results": [measure(X, d, n_trees, n_leaves, args.rounds) for d in DENSITIES],
         "wide": measure_wide(n_rows, 100_000 if args.quick else 1_000_000, args.rounds),
     }
     if not args.quick:
-        stem = "sparse-" + re.sub(r"[^a-z0-9]+", "-", report["processor"].lower()).strip("-")
-        (RESULTS / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
-        (RESULTS / f"{stem}.md").write_text(as_markdown(report))
+        stem = results_at("sparse")
+        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        stem.with_suffix(".md").write_text(as_markdown(report))
 
 
 if __name__ == "__main__":
