@@ -14,12 +14,11 @@ from gpuqs.arrays import Documents, as_documents
 from gpuqs.arrays_cuda import cuda_device, device_of, is_on_device
 from gpuqs.costs import Choice, Explanation, predicted_microseconds
 from gpuqs.device_model import DeviceModel
-from gpuqs.engines import BITSLICE, ENGINES, RANKED, Engine, Program
-from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.engines import BITSLICE, ENGINES, QS_GPU, Engine, Program
+from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees
-from gpuqs.layout.ranks import RankTables, build_ranks
 from gpuqs.links import to_raw, to_values
 from gpuqs.outputs import (
     Output,
@@ -30,6 +29,7 @@ from gpuqs.outputs import (
     class_numbers,
     values_of_leaves,
 )
+from gpuqs.programs import Programs
 
 #: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
@@ -43,10 +43,6 @@ CHUNK_BYTES = 16 << 20
 LEAST_ROWS = 64
 #: Documents of the widest word that programs run on.
 WIDEST_WORD = 512
-#: The engine that scores on GPUs.
-QS_GPU = "qs_gpu"
-#: Programs of tree ranges that a model keeps, for staged prediction.
-PARTS_KEPT = 16
 
 
 @dataclass(frozen=True)
@@ -88,10 +84,9 @@ class Model:
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
-        self._programs: dict[tuple[Any, ...], Program] = {}
+        self._programs = Programs(forest)
         self._on_devices: dict[Any, DeviceModel] = {}
         self._lock = Lock()
-        self._reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
 
     def __repr__(self) -> str:
         return f"<gpuqs.Model: {self.forest.summary}>"
@@ -133,14 +128,14 @@ class Model:
 
     def engines(self) -> dict[str, str | None]:
         """Every engine's name, with None where it can run this model, else the reason why not."""
-        return dict(self._reasons)
+        return dict(self._programs.reasons)
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
         key = (min(n_documents, 4096), cpu_fallback.isa(), cpu_fallback.compiles_programs())
         name = self._chosen.get(key)
         if name is None:
-            able = [name for name, reason in self._reasons.items() if reason is None]
+            able = [name for name, reason in self._programs.reasons.items() if reason is None]
             name = min(able, key=lambda name: predicted_microseconds(name, self.forest, key[0]))
             self._chosen[key] = name
         return name
@@ -154,7 +149,7 @@ class Model:
                 predicted_microseconds(name, self.forest, n_documents) if reason is None else None,
                 reason,
             )
-            for name, reason in self._reasons.items()
+            for name, reason in self._programs.reasons.items()
         )
         return Explanation(self.engine_for(n_documents), n_documents, cpu_fallback.isa(), choices)
 
@@ -277,7 +272,7 @@ class Model:
             documents = as_documents(X, self.forest)
             name = self.engine_for(documents.n) if engine == "auto" else engine
         n_threads = self._threads(n_threads, documents.n)
-        program = self._program(name, precision, trees, documents.narrow)
+        program = self._programs.get(name, precision, trees, documents.narrow)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         if out is None:
             out = np.empty(shape, dtype)
@@ -296,7 +291,7 @@ class Model:
             elif output == "per_tree":
                 leaves = np.empty((stop - start, len(program.values.tree_output)), np.int32)
                 runs.leaves(program, chunk, leaves, n_threads)
-                values_of_leaves(self._part(trees), leaves, to)
+                values_of_leaves(self._programs.part(trees), leaves, to)
             else:
                 own = None if margin is None else margin[start:stop]
                 self._score_chunk(runs, program, chunk, to, output, n_threads, own)
@@ -362,7 +357,7 @@ class Model:
             The model does not run on `bitslice`.
         """
         documents = as_documents(X, self.forest)
-        program = self._program(BITSLICE, "exact", None, documents.narrow)
+        program = self._programs.get(BITSLICE, "exact", None, documents.narrow)
         step = max(512, self._chunk_rows(documents) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
         threads = self._threads(n_threads, documents.n)
@@ -463,45 +458,6 @@ class Model:
         rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)
         # Wide rows that are copied are few at a time, though fewer than engines like.
         return max(LEAST_ROWS, min(rows, by_bytes)) if documents.copied else rows
-
-    @lazy
-    def _ranks(self) -> dict[bool, RankTables]:
-        return {}
-
-    def _part(self, trees: slice | None, narrow: bool = False) -> Forest:
-        forest = self.forest.narrowed if narrow else self.forest
-        return forest if trees is None else forest.select(trees)
-
-    def _program(self, name: str, precision: str, trees: slice | None, narrow: bool = False) -> Program:
-        bounds = None if trees is None else (trees.start, trees.stop, trees.step)
-        narrow = narrow and self.forest.narrowed is not self.forest
-        key = (name, precision, cpu_fallback.isa(), cpu_fallback.compiles_programs(), narrow, bounds)
-        program = self._programs.get(key)
-        if program is not None:
-            return program
-        if name not in ENGINES:
-            raise ValueError(f"engine must be 'auto' or one of {', '.join((*ENGINES, QS_GPU))}, not {name!r}")
-        reason = self._reasons[name]
-        if reason is not None:
-            raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
-        with self._lock.held():
-            if key not in self._programs:
-                parts = [k for k in self._programs if k[-1] is not None]
-                if bounds is not None and len(parts) >= PARTS_KEPT:
-                    del self._programs[parts[0]]
-                self._programs[key] = self._prepare(name, precision, trees, narrow)
-            return self._programs[key]
-
-    def _prepare(self, name: str, precision: str, trees: slice | None, narrow: bool) -> Program:
-        engine, forest = ENGINES[name], self._part(trees, narrow)
-        if name not in RANKED:
-            return engine.prepare(forest, precision)
-        # Parts rank documents as the whole does, so that what `encode` made serves them too.
-        start, stop, _ = (trees or slice(None)).indices(self.n_trees)
-        nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
-        if narrow not in self._ranks:
-            self._ranks[narrow] = build_ranks(self._part(None, narrow))
-        return engine.prepare(forest, precision, self._ranks[narrow].part(nodes))  # type: ignore[call-arg]
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {"forest": self.forest}

@@ -9,7 +9,7 @@ from gpuqs.engines.rankwalk import RankWalk
 from gpuqs.engines.reference import Reference
 from gpuqs.engines.walk import Walk
 
-__all__ = ["BITSLICE", "ENGINES", "RANKED", "Engine", "Program"]
+__all__ = ["BITSLICE", "ENGINES", "QS_GPU", "RANKED", "Engine", "Program"]
 
 ENGINES: dict[str, Engine] = {
     e.name: e for e in (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference())
@@ -17,5 +17,7 @@ ENGINES: dict[str, Engine] = {
 
 #: The engine whose documents can be coded beforehand.
 BITSLICE = Bitslice.name
+#: The engine that scores on GPUs.
+QS_GPU = "qs_gpu"
 #: The engines that rank documents: `prepare` takes the model's rank tables.
 RANKED = (Bitslice.name, RankWalk.name)

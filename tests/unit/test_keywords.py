@@ -15,6 +15,7 @@ from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.keywords import output_and_trees
 from gpuqs.model import Model
+from gpuqs.programs import Programs
 
 
 def make(**fields: Any) -> Forest:
@@ -157,7 +158,7 @@ def test_warm_up_leaves_nothing_to_prepare(n_documents: int, monkeypatch: pytest
     expected = Model(FOREST).predict(many)
     assert model.warm_up(n_documents=n_documents) is model
     model.warm_up(n_documents, precision="fast", trees=slice(0, 4))
-    monkeypatch.setattr(Model, "_prepare", None)  # a call that has to prepare anything fails
+    monkeypatch.setattr(Programs, "_prepare", None)  # a call that has to prepare anything fails
     np.testing.assert_array_equal(model.predict(many), expected)
     assert model.predict(many, precision="fast", trees=slice(0, 4)).shape == (n_documents,)
     with pytest.raises(TypeError):

@@ -18,10 +18,9 @@ from sklearn.preprocessing import StandardScaler
 
 import gpuqs
 from gpuqs.cli.commands import cli
-from gpuqs.engines import ENGINES
+from gpuqs.engines import ENGINES, QS_GPU
 from gpuqs.errors import DeviceError
 from gpuqs.formats import table
-from gpuqs.model import QS_GPU
 
 ROOT = Path(__file__).parents[2]
 README = ROOT.joinpath("README.md").read_text(encoding="utf-8")

@@ -1,0 +1,81 @@
+"""What a forest is laid out as: a program for each engine, precision and range of trees, made when first asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuqs import cpu_fallback
+from gpuqs.engines import ENGINES, QS_GPU, RANKED, Program
+from gpuqs.errors import UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.forks import Lock
+from gpuqs.layout.ranks import RankTables, build_ranks
+
+#: Programs of tree ranges that are kept, for staged prediction.
+PARTS_KEPT = 16
+
+
+class Programs:
+    """The programs of one forest; shared between threads.
+
+    Parameters
+    ----------
+    forest : Forest
+
+    Attributes
+    ----------
+    reasons : dict of str to (str or None)
+        Every engine's name, with None where it can run the forest, else the reason why not.
+    """
+
+    def __init__(self, forest: Forest) -> None:
+        self.forest = forest
+        self.reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
+        self._made: dict[tuple[Any, ...], Program] = {}
+        self._ranks: dict[bool, RankTables] = {}
+        self._lock = Lock()
+
+    def get(self, name: str, precision: str, trees: slice | None, narrow: bool = False) -> Program:
+        """The program of an engine; ``narrow``: for documents of the columns `Forest.tested` alone.
+
+        Raises
+        ------
+        ValueError
+            There is no such engine.
+        UnsupportedModelError
+            It cannot run the forest.
+        """
+        bounds = None if trees is None else (trees.start, trees.stop, trees.step)
+        narrow = narrow and self.forest.narrowed is not self.forest
+        key = (name, precision, cpu_fallback.isa(), cpu_fallback.compiles_programs(), narrow, bounds)
+        program = self._made.get(key)
+        if program is not None:
+            return program
+        if name not in ENGINES:
+            raise ValueError(f"engine must be 'auto' or one of {', '.join((*ENGINES, QS_GPU))}, not {name!r}")
+        reason = self.reasons[name]
+        if reason is not None:
+            raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
+        with self._lock.held():
+            if key not in self._made:
+                parts = [k for k in self._made if k[-1] is not None]
+                if bounds is not None and len(parts) >= PARTS_KEPT:
+                    del self._made[parts[0]]
+                self._made[key] = self._prepare(name, precision, trees, narrow)
+            return self._made[key]
+
+    def part(self, trees: slice | None, narrow: bool = False) -> Forest:
+        """The forest of a range of trees."""
+        forest = self.forest.narrowed if narrow else self.forest
+        return forest if trees is None else forest.select(trees)
+
+    def _prepare(self, name: str, precision: str, trees: slice | None, narrow: bool) -> Program:
+        engine, forest = ENGINES[name], self.part(trees, narrow)
+        if name not in RANKED:
+            return engine.prepare(forest, precision)
+        # Parts rank documents as the whole does, so that what `encode` made serves them too.
+        start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
+        nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
+        if narrow not in self._ranks:
+            self._ranks[narrow] = build_ranks(self.part(None, narrow))
+        return engine.prepare(forest, precision, self._ranks[narrow].part(nodes))  # type: ignore[call-arg]
