@@ -51,7 +51,9 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return _model(path, mmap, categories)
+    model = _model(path, mmap, categories)
+    _warn_of_later_iterations(model)
+    return model
 
 
 def from_model(model: Any, *, categories: Categories | None = None) -> Model:
@@ -62,8 +64,8 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
     model : object
         LightGBM's ``Booster`` or ``LGBMModel``, XGBoost's ``Booster`` or ``XGBModel``, any ``CatBoost``,
         scikit-learn's trees, forests and boosted ensembles, a ``treelite.Model``, an ``onnx.ModelProto``, or a
-        `gpuqs.forest.Forest`: the README's table of formats says what of each. Also what `load` takes, and the
-        text of a model.
+        `gpuqs.forest.Forest`: the README's table of formats says what of each. Also what `load` takes, the
+        text of a model, and a `Model`, which is given back.
     categories : mapping or sequence, optional
         As for `load`.
 
@@ -74,7 +76,10 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    return _model(model, False, categories)
+    read = _model(model, False, categories)
+    if read is not model:
+        _warn_of_later_iterations(read)
+    return read
 
 
 def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
@@ -83,19 +88,23 @@ def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
     from gpuqs.formats import read_model
     from gpuqs.model import Model
 
-    forest = read_model(source, mmap=mmap)
+    if isinstance(source, Model) and categories is None:
+        return source
+    forest = source.forest if isinstance(source, Model) else read_model(source, mmap=mmap)
     if categories is not None:
         forest = replace(forest, schema=forest.schema.placed(categories, forest.n_features))
-    model = Model(forest)
+    return Model(forest)
+
+
+def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:
+    """Warn, at the line that called the caller, where libraries differ on how much of a model to score."""
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
         warnings.warn(
             f"the model stopped early: iteration {best} was its best, but it holds {n}. All are scored, as "
-            "Booster.predict does; XGBClassifier and XGBRegressor stop at the best: for that, pass "
-            "iteration_range=(0, model.best_iteration + 1)",
+            f"Booster.predict does; XGBClassifier and XGBRegressor stop at the best: for that, pass {mend}",
             stacklevel=3,
         )
-    return model
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
     from sklearn.exceptions import NotFittedError
+    from sklearn.frozen import FrozenEstimator
     from sklearn.pipeline import Pipeline
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.validation import validate_data
@@ -34,6 +36,7 @@ import gpuqs
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.sklearn import average_path_length
+from gpuqs.keywords import output_and_trees
 from gpuqs.model import Model
 from gpuqs.outputs import Output, Precision
 
@@ -52,8 +55,6 @@ _OF_REGRESSORS: Final = ("reg:logistic", "cross_entropy", "xentropy")
 _BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
 #: Names that LightGBM makes up where documents have none.
 _MADE_UP_NAME: Final = re.compile(r"Column_\d+")
-#: ``offset_`` of an IsolationForest whose contamination is "auto".
-_AUTO_OFFSET: Final = -0.5
 
 
 def wrap(
@@ -62,9 +63,14 @@ def wrap(
     kind: Kind | None = None,
     classes: Any = None,
     n_threads: int | None = None,
-    precision: Precision = "exact",
+    precision: Precision | None = None,
+    offset: float | None = None,
+    expected_depth: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
 ) -> Any:
     """Make an estimator that predicts with gpuqs what ``model`` predicts.
+
+    Of an estimator that `wrap` made, what is not said anew stays as it is.
 
     Parameters
     ----------
@@ -77,8 +83,14 @@ def wrap(
         Labels of the classes, in the order of the model's own, where a file does not keep them (LightGBM, XGBoost).
     n_threads : int, optional
         As in `gpuqs.Model.predict`.
-    precision : {"exact", "fast"}
-        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}, optional
+        As in `gpuqs.Model.predict`; "exact" by default.
+    offset : float, optional
+        ``offset_`` of an IsolationForest, which `gpuqs.Model` and its files do not keep.
+    expected_depth : float, optional
+        As of `GpuqsOutlierDetector`.
+    iteration_range : (int, int), optional
+        As in `gpuqs.Model.predict`: all that the estimator is to have.
 
     Returns
     -------
@@ -91,35 +103,47 @@ def wrap(
         The estimator is not fitted, or the file is damaged.
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
+    ValueError
+        A keyword does not go with the model, or one that it needs is missing.
     """
-    options: dict[str, Any] = {"n_threads": n_threads, "precision": precision}
+    options: dict[str, Any] = {"classes": classes, "n_threads": n_threads, "precision": precision}
+    options |= {"offset": offset, "expected_depth": expected_depth}
+    while isinstance(model, FrozenEstimator):
+        model = model.estimator
     if isinstance(model, Pipeline):
         name, last = model.steps[-1]
         pipeline = copy(model)
-        pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, classes=classes, **options))]
+        pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
         return pipeline
-    if isinstance(model, _Prefitted):
-        model = model.model
-    read = model if isinstance(model, Model) else gpuqs.from_model(model)
-    kind = kind or _kind_of(model, read.forest)
-    if kind == "classifier":
-        if read.forest.link == "argmax":  # XGBoost's multi:softmax gives labels; the same sums give probabilities
-            read = Model(replace(read.forest, link="softmax"))
-        if classes is None:  # the estimator's own array, and so its type, which a forest does not keep
-            classes = getattr(model, "classes_", None)
-        wrapper = GpuqsClassifier(read, classes=classes, **options)
+    read = model.model if isinstance(model, _Prefitted) else gpuqs._model(model, False, None)
+    if iteration_range is not None:
+        read = _part(read, iteration_range)
+    elif not isinstance(model, (_Prefitted, Model)):
+        gpuqs._warn_of_later_iterations(read, f"iteration_range=(0, {(read.best_iteration or 0) + 1}) to wrap")
+    made = _class_of(kind or _kind_of(model, read.forest), read.forest)
+    given = {name: value for name, value in options.items() if value is not None}
+    takes = signature(made).parameters
+    for name in given:
+        if name not in takes:
+            raise ValueError(f"{name}= is not for a {made.__name__}, which this model becomes; leave it out")
+    kept = model.get_params(deep=False) if isinstance(model, _Prefitted) else _settings(model, made)
+    settings = {name: value for name, value in (kept | given).items() if name in takes and name != "model"}
+    if made is GpuqsOutlierDetector and "offset" not in settings:
+        raise ValueError(
+            "which scores are outliers' is not kept with an IsolationForest's trees: pass offset=estimator.offset_ "
+            "(-0.5 where contamination is 'auto'), or wrap the estimator itself; kind='regressor' gives scores alone"
+        )
+    if made is GpuqsClassifier:
+        read = _as_classifier(read, kept.get("classes"))
+    wrapper = made(read, **settings)
+    if isinstance(wrapper, GpuqsClassifier):
         wrapper._check_classes()
-        return wrapper
-    if kind == "regressor":
-        return GpuqsRegressor(read, **options)
-    if kind == "outlier_detector":
-        if read.forest.link != "isolation":
-            raise UnsupportedModelError(f"{read.forest.source}: only scikit-learn's IsolationForest tells outliers")
-        return _outlier_detector(model, read, options)
-    raise ValueError(f"kind must be 'classifier', 'regressor' or 'outlier_detector', not {kind!r}")
+    return wrapper
 
 
 def _kind_of(model: Any, forest: Forest) -> Kind:
+    if isinstance(model, GpuqsRegressor):  # whatever its trees are for
+        return "regressor"
     if forest.link == "isolation":
         return "outlier_detector"
     if hasattr(model, "get_params"):  # an estimator, of whichever library
@@ -128,17 +152,47 @@ def _kind_of(model: Any, forest: Forest) -> Kind:
     return "classifier" if _tells_classes(forest) and not of_regressor else "regressor"
 
 
+def _class_of(kind: Kind, forest: Forest) -> type[_Prefitted]:
+    made = {"classifier": GpuqsClassifier, "regressor": GpuqsRegressor, "outlier_detector": GpuqsOutlierDetector}
+    if kind not in made:
+        raise ValueError(f"kind must be 'classifier', 'regressor' or 'outlier_detector', not {kind!r}")
+    if kind == "outlier_detector" and forest.link != "isolation":
+        raise UnsupportedModelError(f"{forest.source}: only scikit-learn's IsolationForest tells outliers")
+    return made[kind]
+
+
+def _settings(model: Any, made: type[_Prefitted]) -> dict[str, Any]:
+    """What a live estimator has beside its trees."""
+    if made is GpuqsClassifier:  # the estimator's own array, and so its type, which a forest does not keep
+        return {"classes": getattr(model, "classes_", None)}
+    if made is GpuqsOutlierDetector and hasattr(model, "offset_"):
+        expected = float(average_path_length(np.array([model.max_samples_]))[0])
+        return {"offset": float(model.offset_), "expected_depth": expected}
+    return {}
+
+
+def _part(model: Model, iteration_range: tuple[int, int]) -> Model:
+    _, trees = output_and_trees(model.forest, "value", None, iteration_range=iteration_range)
+    if trees is None:
+        return model
+    # What is cut off at the front would make the best iteration's number another one's.
+    best = None if trees.start else model.best_iteration
+    return Model(replace(model.forest.select(trees), best_iteration=best))
+
+
+def _as_classifier(model: Model, own_classes: Any) -> Model:
+    """The model with probabilities and, where training saw one class only, with that class for both answers."""
+    forest = model.forest
+    if forest.link == "argmax":  # XGBoost's multi:softmax gives labels; the same sums give probabilities
+        return Model(replace(forest, link="softmax"))
+    if own_classes is not None and len(own_classes) == 1 and not forest.classes and forest.n_outputs == 1:
+        return Model(replace(forest, classes=tuple(np.asarray(own_classes).tolist()) * 2))
+    return model
+
+
 def _tells_classes(forest: Forest) -> bool:
     own_labels = bool(forest.classes) and not forest.source.startswith(_BOOSTERS)
     return own_labels or forest.link in (*_OF_CLASSIFIERS, "argmax")
-
-
-def _outlier_detector(model: Any, read: Model, options: dict[str, Any]) -> GpuqsOutlierDetector:
-    expected_depth = None
-    if hasattr(model, "max_samples_"):
-        expected_depth = float(average_path_length(np.array([model.max_samples_]))[0])
-    offset = float(getattr(model, "offset_", _AUTO_OFFSET))
-    return GpuqsOutlierDetector(read, offset=offset, expected_depth=expected_depth, **options)
 
 
 class _Prefitted(BaseEstimator):  # type: ignore[misc]
@@ -148,8 +202,8 @@ class _Prefitted(BaseEstimator):  # type: ignore[misc]
     n_threads: int | None
     precision: Precision
 
-    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
-        """Check the documents and learn nothing; ``y`` and the other parameters are ignored."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Self:
+        """Check the documents and learn nothing; ``y``, ``sample_weight`` and the other parameters are ignored."""
         self._checked(X)
         return self
 
@@ -246,7 +300,8 @@ def _has_decision_function(estimator: GpuqsClassifier) -> bool:
 
 
 def _has_logarithms(estimator: GpuqsClassifier) -> bool:
-    return estimator._model.forest.source.startswith("scikit-learn")
+    forest = estimator._model.forest
+    return forest.source.startswith("scikit-learn") and not forest.objective.startswith("HistGradientBoosting")
 
 
 class GpuqsClassifier(ClassifierMixin, _Prefitted):  # type: ignore[misc]
@@ -303,7 +358,7 @@ class GpuqsClassifier(ClassifierMixin, _Prefitted):  # type: ignore[misc]
 
     @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`; there where the model was trained by scikit-learn."""
+        """Logarithms of `predict_proba`; there where the trained estimator is scikit-learn's and has it."""
         return cast(np.ndarray, np.log(self.predict_proba(X)))
 
     @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
@@ -334,12 +389,15 @@ class GpuqsClassifier(ClassifierMixin, _Prefitted):  # type: ignore[misc]
                 f"{forest.source}: scores of objective {forest.objective or 'not known'!r} say nothing of classes; "
                 "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"
             )
-        n_classes = len(self._own_labels)
-        if self.classes is not None and not self._is_multi_label and len(self.classes_) != n_classes:
-            # XGBoost and LightGBM train two classes' trees even for one: then one label is all there is.
-            if len(self.classes_) == 1 and n_classes == 2:
-                return
-            raise ValueError(f"classes has {len(self.classes_)} labels; the model has {n_classes} classes")
+        if self.classes is None or self._is_multi_label:  # each of whose labels is 0 or 1
+            return
+        labels, n_classes = self.classes_, len(self._own_labels)
+        if labels.ndim != 1:
+            raise ValueError(f"classes must be a list of labels, not {self.classes!r}")
+        if len(labels) != n_classes:
+            raise ValueError(f"classes has {len(labels)} labels; the model has {n_classes} classes")
+        if len(set(labels.tolist())) < n_classes:
+            raise ValueError(f"classes holds a label twice: {labels.tolist()}")
 
 
 class GpuqsOutlierDetector(OutlierMixin, _Prefitted):  # type: ignore[misc]
@@ -362,7 +420,7 @@ class GpuqsOutlierDetector(OutlierMixin, _Prefitted):  # type: ignore[misc]
         self,
         model: Model,
         *,
-        offset: float = _AUTO_OFFSET,
+        offset: float,
         expected_depth: float | None = None,
         n_threads: int | None = None,
         precision: Precision = "exact",

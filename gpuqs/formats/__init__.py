@@ -74,6 +74,8 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
             return native.read_mapped(file, str(model))
     if isinstance(model, str) and ("\n" in model or model.startswith("{")):
         return _read_bytes(model.encode(errors="replace"), "model text")
+    if isinstance(model, str) and not model:
+        raise ModelFormatError("is empty; pass the path of a model's file", source="path")
     if isinstance(model, (str, os.PathLike)):
         return _read_file(Path(model))
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -89,6 +91,8 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
 
 
 def _read_file(path: Path) -> Forest:
+    if path.is_dir():
+        raise ModelFormatError("is a directory; pass the path of the model's file in it", source=str(path))
     return _read_bytes(path.read_bytes(), str(path))
 
 

@@ -83,6 +83,9 @@ def from_object(obj: Any) -> Forest | None:
     if ("lightgbm", "LGBMModel") in kinds:
         labels = tuple(getattr(obj, "classes_", np.zeros(0)).tolist())
         labels = labels * 2 if len(labels) == 1 else labels  # one class for both answers
+        if not hasattr(obj, "booster_"):
+            source = f"lightgbm.{type(obj).__name__}"
+            raise ModelFormatError("the model is not fitted; call fit first", source=source)
         obj = obj.booster_
     elif ("lightgbm", "Booster") not in kinds:
         return None

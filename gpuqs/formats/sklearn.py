@@ -123,6 +123,13 @@ def _mend(kinds: set[str]) -> str:
         )
     if "BaseSearchCV" in kinds:
         return "searches are not read, only what they found: pass search.best_estimator_"
+    if "FrozenEstimator" in kinds:
+        return "is read as what it holds: pass frozen.estimator"
+    if "TransformedTargetRegressor" in kinds:
+        return (
+            "is not read, only the regressor in it: pass estimator.regressor_, and give what it predicts to "
+            "estimator.transformer_.inverse_transform"
+        )
     return f"is not read; of scikit-learn's estimators these are: {', '.join(_READERS)}"
 
 
