@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
-from gpuqs.outputs import Output
+from gpuqs.outputs import OUTPUTS, Output
 
 
 def output_and_trees(
@@ -32,6 +33,10 @@ def output_and_trees(
     UnsupportedModelError
         ``pred_contrib``.
     """
+    if not isinstance(output, str) or output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}")
+    if trees is not None:
+        trees = _checked(trees)
     if pred_contrib:
         raise UnsupportedModelError(
             "pred_contrib=True is not offered: gpuqs scores documents and does not explain scores; "
@@ -48,6 +53,7 @@ def output_and_trees(
     if len({means for _, means in wanted}) > 1:
         raise ValueError(f"{' and '.join(words for words, _ in wanted)} contradict each other; give one of them")
     output = wanted[0][1] if wanted else output
+    start_iteration = whole(start_iteration, "start_iteration")
     staged = start_iteration != 0 or num_iteration is not None
     if iteration_range is None and not staged:
         return output, trees
@@ -66,8 +72,7 @@ def output_and_trees(
 
 def _as_lightgbm(forest: Forest, start: int, number: int | None) -> tuple[int, int]:
     """Iterations [first, last): past the end counts as the end, none or less than 1 as all that follow."""
-    start, number = _whole(start, "start_iteration"), None if number is None else _whole(number, "num_iteration")
-    start = max(start, 0)
+    start, number = max(start, 0), None if number is None else whole(number, "num_iteration")
     if number is None and start == 0:  # up to the best one
         return 0, forest.n_iterations
     everything = number is None or number <= 0
@@ -85,7 +90,7 @@ def _as_xgboost(forest: Forest, iteration_range: tuple[int, int]) -> tuple[int, 
     """Iterations [first, last): last 0 is the end, and what is not there is refused."""
     if not isinstance(iteration_range, Sequence) or len(iteration_range) != 2:
         raise ValueError(f"iteration_range must be two whole numbers, as (0, 100), not {iteration_range!r}")
-    first, last = (_whole(value, "iteration_range") for value in iteration_range)
+    first, last = (whole(value, "each end of iteration_range") for value in iteration_range)
     last = last or forest.n_iterations
     if not 0 <= first <= last <= forest.n_iterations:
         left_out = forest.iterations_left_out
@@ -96,8 +101,25 @@ def _as_xgboost(forest: Forest, iteration_range: tuple[int, int]) -> tuple[int, 
     return first, last
 
 
-def _whole(value: Any, name: str) -> int:
+def _checked(trees: slice) -> slice:
+    if not isinstance(trees, slice):
+        raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
+    ends = (trees.start, trees.stop, trees.step)
+    return slice(*(None if end is None else whole(end, "each end of trees") for end in ends))
+
+
+def whole(value: Any, name: str, least: int | None = None) -> int:
+    """``value`` as an int.
+
+    Raises
+    ------
+    ValueError
+        It is no whole number, or below ``least``; says so of ``name``.
+    """
     try:
-        return int(value.__index__())
-    except AttributeError:
-        raise ValueError(f"{name} must hold whole numbers, not {value!r}") from None
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, not {value!r}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be at least {least}, not {number}")
+    return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gpuqs.engines import BITSLICE, ENGINES, QS_GPU, Engine, Program
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
-from gpuqs.keywords import output_and_trees
+from gpuqs.keywords import output_and_trees, whole
 from gpuqs.links import to_raw, to_values
 from gpuqs.outputs import (
     Output,
@@ -66,6 +66,12 @@ class EncodedDocuments:
 
     def __len__(self) -> int:
         return len(self.coded)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "encoded documents are of one model in one process, and cannot be pickled or copied; send the documents, "
+            "and encode them again there"
+        )
 
     @property
     def nbytes(self) -> int:
@@ -132,7 +138,7 @@ class Model:
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
-        key = (min(n_documents, 4096), cpu_fallback.isa(), cpu_fallback.compiles_programs())
+        key = (min(whole(n_documents, "n_documents", 0), 4096), cpu_fallback.isa(), cpu_fallback.compiles_programs())
         name = self._chosen.get(key)
         if name is None:
             able = [name for name, reason in self._programs.reasons.items() if reason is None]
@@ -142,6 +148,7 @@ class Model:
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Say which engine would score so many documents, and why: print the result."""
+        n_documents = whole(n_documents, "n_documents", 0)
         choices = tuple(
             Choice(
                 name,
@@ -186,7 +193,8 @@ class Model:
         output : {"value", "raw", "class", "leaf", "per_tree"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
             "raw": sums before the link. "class": the likeliest class's label (of multi-label models 0
-            or 1 for each output). "leaf": the source library's exit leaf numbers. "per_tree": the exit
+            or 1 for each output). "leaf": the source library's exit leaf numbers, always as int32 [D, n_trees]
+            (XGBoost's are float32, and [D] of a single tree). "per_tree": the exit
             leaves' values, tree by tree.
         n_threads : int, optional
             Threads to use, at most four for each processor. By default one for few documents, else one for
@@ -202,7 +210,9 @@ class Model:
             24-bit fixed-point grid and summed as integers: the same bits from every engine,
             instruction set, number of threads and split of the batch.
         trees : slice, optional
-            Only these trees, as ``slice(0, 100)``, for staged prediction.
+            Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
+            range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is
+            (LightGBM's random forests give NaN).
         base_margin : array-like [D] or [D, n_outputs], optional
             What each document's sums begin with in place of the model's base score, in raw-score
             units, as XGBoost's ``base_margin``.
@@ -217,7 +227,8 @@ class Model:
             Is not offered: True is refused.
         start_iteration, num_iteration : int, optional
             As in LightGBM: so many iterations from the first one named on; None or less than 1 is all that
-            follow, and what lies past the end is passed over.
+            follow, and what lies past the end is passed over. Of a live model that stopped early only
+            the iterations up to its best are here.
         iteration_range : (int, int), optional
             As in XGBoost: the iterations from the first number on, up to the second or, where that is 0, to
             the end.
@@ -264,8 +275,6 @@ class Model:
             there = self.to(device_of(X) if device is None else device)
             return there.predict(X, output, out=out, precision=precision, trees=trees)
         check_options(self.forest, output, precision)
-        if trees is not None and not isinstance(trees, slice):
-            raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
         if isinstance(X, EncodedDocuments):
             documents, name = self._encoded(X, engine)
         else:
@@ -320,8 +329,7 @@ class Model:
         Model
             This one.
         """
-        if n_documents < 1:
-            raise ValueError(f"n_documents must be at least 1, not {n_documents}")
+        n_documents = whole(n_documents, "n_documents", 1)
         there = self if device in (None, "cpu") else self.to(device)
         if isinstance(there, DeviceModel):
             there.warm_up(precision=precision, trees=trees)

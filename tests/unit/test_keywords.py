@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -77,9 +79,14 @@ def test_the_same_said_twice_is_no_contradiction() -> None:
         ({"iteration_range": (-1, 2)}, "not within"),
         ({"iteration_range": 3}, "two whole numbers"),
         ({"iteration_range": (0, 1, 2)}, "two whole numbers"),
-        ({"iteration_range": (0, 1.5)}, "whole numbers, not 1.5"),
-        ({"num_iteration": "3"}, "num_iteration must hold whole numbers, not '3'"),
-        ({"start_iteration": 0.5}, "start_iteration must hold whole numbers"),
+        ({"iteration_range": (0, 1.5)}, "each end of iteration_range must be a whole number, not 1.5"),
+        ({"num_iteration": "3"}, "num_iteration must be a whole number, not '3'"),
+        ({"start_iteration": 0.5}, "start_iteration must be a whole number"),
+        ({"start_iteration": np.zeros(2, int)}, "start_iteration must be a whole number"),
+        ({"output": ["raw"]}, r"output must be one of .*, not \['raw'\]"),
+        ({"output": None, "pred_leaf": True}, "output must be one of .*, not None"),
+        ({"trees": slice(0.0, 2.0)}, "each end of trees must be a whole number, not 0.0"),
+        ({"trees": slice(0, "2")}, "each end of trees must be a whole number, not '2'"),
     ],
     ids=str,
 )
@@ -165,6 +172,30 @@ def test_warm_up_leaves_nothing_to_prepare(n_documents: int, monkeypatch: pytest
         Model(FOREST).predict(many)
 
 
-def test_warm_up_refuses_no_documents() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+@pytest.mark.parametrize("ask", [MODEL.warm_up, MODEL.explain, MODEL.engine_for], ids=["warm_up", "explain", "engine"])
+@pytest.mark.parametrize("n", ["10", None, 1.5, np.ones(2, int)], ids=str)
+def test_numbers_of_documents_are_whole(ask: Any, n: Any) -> None:
+    with pytest.raises(ValueError, match="n_documents must be a whole number, not"):
+        ask(n)
+
+
+def test_fewer_than_no_documents_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_documents must be at least 1, not 0"):
         MODEL.warm_up(0)
+    for ask in (MODEL.explain, MODEL.engine_for):
+        with pytest.raises(ValueError, match="n_documents must be at least 0, not -5"):
+            ask(-5)
+
+
+def test_trees_that_were_scored_before_are_checked_all_the_same() -> None:
+    MODEL.predict(X, trees=slice(0, 3))
+    with pytest.raises(ValueError, match="each end of trees"):
+        MODEL.predict(X, trees=slice(0.0, 3.0))
+    expected = MODEL.predict(X, trees=slice(0, 3))
+    np.testing.assert_array_equal(MODEL.predict(X, trees=slice(np.int64(0), np.array(3))), expected)
+
+
+@pytest.mark.parametrize("copy", [pickle.dumps, deepcopy], ids=["pickle", "deepcopy"])
+def test_encoded_documents_are_not_copied(copy: Any) -> None:
+    with pytest.raises(TypeError, match=r"encoded documents are of one model in one process.*encode them again"):
+        copy(MODEL.encode(X))
