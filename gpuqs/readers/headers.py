@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from gpuqs.errors import InputError
 from gpuqs.readers.source import DocumentSource
+from gpuqs.schema import Schema
+from gpuqs.text_hashes import hash_names
 
 _FIRST_READ: Final = 1 << 16
 _LONGEST_FIRST_LINE: Final = 16 << 20
@@ -15,6 +18,9 @@ _SAY_WHICH: Final = "say --header or --no-header (header=True or False)"
 
 #: Spellings of a missing value, LightGBM's and pandas's among them.
 MISSING: Final = ["", "na", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "<NA>"]
+
+#: What is clearly a name, where a document has numbers.
+_IDENTIFIER: Final = re.compile(r"[^\W\d][\w .-]*")
 
 
 class FirstLine(NamedTuple):
@@ -53,18 +59,34 @@ def first_line(source: DocumentSource) -> FirstLine:
     return FirstLine([cell.strip() for cell in cells], delimiter, blank)
 
 
-def is_header(cells: list[str], names: Collection[str], path: object) -> bool:
+class Guess(NamedTuple):
+    """Whether the first line holds names.
+
+    Parameters
+    ----------
+    header : bool
+    doubt : str
+        What the line was taken for, where a warning must tell; else empty.
+    """
+
+    header: bool
+    doubt: str = ""
+
+
+def is_header(cells: list[str], schema: Schema, special: Collection[str], path: object) -> Guess:
     """Whether cells are names of columns.
 
-    They are if one that is no number is a name that the model (or the caller) knows, if all are the model's, or
-    if none is a number (the first may be empty, as where pandas writes an index). They are a document if all are
-    numbers or missing.
+    They are if one that is no number is a name that the model (or the caller) knows, and no category of the model,
+    or if all are the model's names. Other texts are taken for names only where the model has no categories, and a
+    document of them would fail or each is clearly a name. Cells are a document if all are numbers or missing.
 
     Parameters
     ----------
     cells : list of str
-    names : collection of str
-        The model's feature names, and those of labels and query ids.
+    schema : Schema
+        The model's feature names and categories.
+    special : collection of str
+        The names of labels and query ids.
     path : object
         What messages call the file.
 
@@ -73,23 +95,51 @@ def is_header(cells: list[str], names: Collection[str], path: object) -> bool:
     InputError
         It may be either.
     """
-    known = {*names, *(name.replace("_", " ") for name in names)}  # LightGBM stores blanks as underscores
+    names = set(schema.names)
+    spelled = [cell if cell in names else cell.replace(" ", "_") for cell in cells]  # as LightGBM stores blanks
     texts = [cell for cell in cells if not is_number(cell)]
     if not texts:
-        if len(cells) > 1 and known.issuperset(cells):
-            return True
+        if len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True)):
+            return Guess(True, "the model's feature names")
         if len(cells) > 1 and cells == [str(at) for at in range(len(cells))]:
             raise InputError(
                 f"{path}: the first line, {start_of(cells)}, is a document, or the columns' numbers as pandas writes "
                 f"them; {_SAY_WHICH}"
             )
-        return False
-    if not known.isdisjoint(texts) or len(texts) == len(cells) - (cells[0] == ""):
-        return True
+        return Guess(False)
+    has_all = bool(names) and names.issubset(spelled)
+    if cells[0].startswith("#") and not has_all:
+        raise InputError(
+            f"{path}: the first line, {start_of(cells)}, starts with '#'; CSV has no comments here: delete the line, "
+            f"or {_SAY_WHICH}"
+        )
+    named = {a for a, b in zip(cells, spelled, strict=True) if a in texts and (b in names or a in special)}
+    all_texts = len(texts) == len(cells) - (cells[0] == "")  # pandas writes an index under no name
+    if named - _categories_among(named, schema):
+        if schema.has_names or not schema.has_categories or has_all:
+            return Guess(True)
+        if all_texts:
+            return Guess(True, "a header")
+    elif all_texts and not schema.has_categories:
+        if schema.has_names:  # which are not there: choosing the columns fails
+            return Guess(True)
+        if len(texts) > 1 and len(set(texts)) == len(texts) and all(map(_IDENTIFIER.fullmatch, texts)):
+            return Guess(True, "a header")
+    if schema.has_categories or all_texts:
+        raise InputError(
+            f"{path}: the first line, {start_of(cells)}, may be a document, or names that the model does not know; "
+            f"{_SAY_WHICH}"
+        )
     raise InputError(
         f"{path}: the first line has {texts[0]!r} where a document has a number, and {len(cells) - len(texts)} "
         f"cells that are no names; mend the cell, or {_SAY_WHICH}"
     )
+
+
+def _categories_among(texts: Collection[str], schema: Schema) -> set[str]:
+    """Those texts that are categories of the model, too."""
+    known = {value for values in (*schema.categories, *schema.in_order) for value in values or ()}
+    return {text for text in texts if not known.isdisjoint({text, *hash_names([text])})}
 
 
 def is_number(cell: str) -> bool:

@@ -16,7 +16,7 @@ from gpuqs.arrays.columns import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
-from gpuqs.readers.headers import MISSING, first_line, is_header, is_number, start_of
+from gpuqs.readers.headers import MISSING, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
 from gpuqs.schema import Rules
 
@@ -132,11 +132,11 @@ class CsvReader(_TableReader):
         names, self._delimiter, self._skip = first_line(self.source)
         if header is None:
             special = {self.label or "label", self.query or "qid"}
-            header = is_header(names, special.union(self.forest.feature_names), self.path)
-            if header and all(map(is_number, names)):
+            header, doubt = is_header(names, self.forest.schema, special, self.path)
+            if doubt:
                 self.warnings.append(
-                    f"the first line of {self.path}, {start_of(names)}, was taken for the model's feature names; "
-                    "if it is a document, use --no-header"
+                    f"the first line of {self.path}, {start_of(names)}, was taken for {doubt}; if it is a document, "
+                    "use --no-header"
                 )
         self._skip += header
         self._n_columns = len(names)

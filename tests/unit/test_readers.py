@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers import Chunk, find_format, open_documents
 from gpuqs.schema import Schema
+from gpuqs.text_hashes import hash_names
 
 
 def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
@@ -405,6 +408,10 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 # -- header or document -----------------------------------------------------------------------
 
+MADE_UP = Schema(("Column_0", "Column_1", "Column_2"))
+#: Three columns of categories; "7" is the first of each.
+TEXTS = Schema(categories=(("7", "red"), ("7", "big"), ("7", "new")))
+
 
 @pytest.mark.parametrize(
     "first",
@@ -419,6 +426,30 @@ def test_a_first_line_that_may_be_a_document_is_never_lost(tmp_path: Path, first
         np.testing.assert_array_equal(read(path, header=True).values, [[7, 7, 7]])
 
 
+@pytest.mark.parametrize("first", ["-", "?", ".", "abc", "1.5abc", "a,a,b", "-,?,.", "a,1.5abc,c", "12:30,12:31,12:32"])
+def test_texts_that_no_model_knows_are_not_lost(tmp_path: Path, first: str) -> None:
+    cells = first.split(",")
+    path = write(tmp_path, f"{first}\n" + ",".join("7" * len(cells)) + "\n")
+    for schema in (Schema(), Schema(tuple(f"f{at}" for at in range(len(cells))))):
+        with pytest.raises(InputError, match=r"the first line, .*--header or --no-header"):
+            read(path, forest(len(cells), schema=schema))
+
+
+@pytest.mark.parametrize("first", ["red,big,new", "a,b_c,d", "Column_0,red,x", "red,1.5,x", "label,red,2,x", "qid,a,3"])
+@pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2"), ("colour", "size", "age")])
+def test_categories_are_never_lost_as_a_header(tmp_path: Path, first: str, names: tuple[str, ...]) -> None:
+    known = (("red", "a", "Column_0", "label", "qid"), ("big", "b_c", "red"), ("new", "d", "x"))
+    hashed = tuple(tuple(hash_names(values)) for values in known)
+    path = write(tmp_path, f"{first}\n{first}\n")
+    for fields in ({"categories": known}, {"in_order": known}, {"categories": hashed, "library": "CatBoost"}):
+        model = forest(schema=Schema(names, **fields))  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=r"the first line, .*--header or --no-header"):
+            read(path, model)
+    if first in ("red,big,new", "a,b_c,d") and not names:
+        model = forest(schema=Schema(names, known))
+        assert [len(read(path, model, header=header).values) for header in (True, False)] == [1, 2]
+
+
 def test_the_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the first line has 'x' where a document has a number, and 2 cells that are"):
         read(write(tmp_path, "1,x,3\n4,5,6\n"))
@@ -429,7 +460,13 @@ def test_the_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
     [
         ("p,q,r", forest()),
         (",p,q,r", forest(4)),
+        ("größe,_b.1,c-2", forest()),
         ('"p","q r","s"', forest()),
+        ("Column_0,Column_1,Column_2", forest(schema=MADE_UP)),
+        ("label,p,q,r", forest(schema=MADE_UP)),
+        ("f0,f1,f2", forest(schema=replace(TEXTS, names=("f0", "f1", "f2")))),
+        ("label,x,y,z", forest(schema=TEXTS)),
+        ("a,b_c,d", forest(schema=replace(TEXTS, names=("a", "b_c", "d")))),
         ("a,b c,d", forest(**NAMED)),
         ("d,2019,a,b_c", forest(**NAMED)),
         ("label,1,2,3", forest()),
@@ -442,9 +479,11 @@ def test_a_header_is_found(tmp_path: Path, first: str, model: Forest) -> None:
     n = first.count(",") + 1
     reader = open_documents(write(tmp_path, f"\n\r\n{first}\n" + ",".join("7" * n) + "\n"), model)
     (chunk,) = reader
-    np.testing.assert_array_equal(chunk.values, np.full((1, model.n_features), 7))
-    numbers = first.replace(",", "").isdecimal()
-    assert [("taken for the model's feature names" in warning) for warning in reader.warnings] == [True] * numbers
+    np.testing.assert_array_equal(chunk.values, np.full((1, model.n_features), 0 if model.schema.has_categories else 7))
+    known = {"label", "qid", *model.feature_names, *(name.replace("_", " ") for name in model.feature_names)}
+    doubts = ["the model's feature names"] * first.replace(",", "").isdecimal()
+    doubts += ["a header"] * (known.isdisjoint(first.split(",")) or (first[:5] == "label" and model.schema == TEXTS))
+    assert [re.search(" taken for (.*);", warning)[1] for warning in reader.warnings] == doubts  # type: ignore[index]
 
 
 @pytest.mark.parametrize("first", ["1,2,3", "NA,,3", ",,", "nan,inf,-1e-5", "1,0,2", "0,1,2.0"])
