@@ -140,20 +140,26 @@ class CsvReader(_TableReader):
                 )
         self._skip += header
         self._n_columns = len(names)
-        self.columns = self._choose(names) if header else self._by_position()
+        self.columns = self._choose(names) if header else self._by_position(names)
         self._names = names if header else [str(at + 1) for at in range(len(names))]
 
-    def _by_position(self) -> _Columns:
+    def _by_position(self, first: list[str]) -> _Columns:
         asked = self.label or self.query
         if asked:
             raise InputError(
                 f"{self.path}: no header, hence no column {asked!r}; write the names in its first line"
             )
-        n, n_features = self._n_columns, self.forest.n_features
+        n, n_features = len(first), self.forest.n_features
         if n not in (n_features, n_features + 1):
             raise InputError(
                 f"{self.path}: {n} columns and no header; the model takes {n_features} features, "
                 "or a label and the features"
+            )
+        if n > n_features and not first[-1]:  # as from a delimiter after each line's last feature
+            raise InputError(
+                f"{self.path}: the first line ends with a {self._delimiter!r}: {n_features} features and a trailing "
+                "delimiter, or a label and a missing last feature; delete trailing delimiters, or write NA for what is "
+                "missing"
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 

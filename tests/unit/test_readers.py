@@ -486,6 +486,15 @@ def test_a_header_is_found(tmp_path: Path, first: str, model: Forest) -> None:
     assert [re.search(" taken for (.*);", warning)[1] for warning in reader.warnings] == doubts  # type: ignore[index]
 
 
+@pytest.mark.parametrize("line", ["1,2,3,", "1\t2\t3\t", "1;2;3; ", '1,2,3,""', ",,,"])
+@pytest.mark.parametrize("header", [None, False])
+def test_a_trailing_delimiter_shifts_no_features(tmp_path: Path, line: str, header: bool | None) -> None:
+    with pytest.raises(InputError, match=r"data\.txt: the first line ends with .*delete trailing delimiters"):
+        read(write(tmp_path, f"{line}\n{line}\n"), header=header)
+    documents = read(write(tmp_path, "9,1,2,NA\n8,1,2,\n"), header=header)
+    np.testing.assert_array_equal(documents.values, [[1, 2, np.nan]] * 2)
+
+
 @pytest.mark.parametrize("first", ["1,2,3", "NA,,3", ",,", "nan,inf,-1e-5", "1,0,2", "0,1,2.0"])
 def test_a_document_is_found(tmp_path: Path, first: str) -> None:
     assert len(read(write(tmp_path, f"\n{first}\n7,7,7\n")).values) == 2
