@@ -19,6 +19,7 @@ from gpuqs.readers.base import Chunk, DocumentReader
 from gpuqs.readers.headers import MISSING, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
 from gpuqs.schema import Rules
+from gpuqs.text_hashes import hash_names
 
 _BLOCK_BYTES = 4 << 20
 
@@ -171,9 +172,26 @@ class CsvReader(_TableReader):
         inferred = [kind_of_arrow(kind) for kind in self._inferred_types(pyarrow)]
         if schema.in_order:
             names = {Kind.TRUTH: "bool_", Kind.WHOLE: "float64", Kind.FRACTION: "float64"}
-            return [getattr(pyarrow, names.get(kind, "string"))() for kind in inferred]
+            types = [names.get(kind, "string") for kind in inferred]
+            texts = [at for at, name in enumerate(types) if name == "string"]
+            if len(texts) == len(schema.in_order):
+                self._refuse_missing_spellings(dict(zip(texts, schema.in_order, strict=True)))
+            return [getattr(pyarrow, name)() for name in types]
+        self._refuse_missing_spellings(dict(enumerate(schema.categories)))
         types = [_type_of(*column, schema.rules) for column in zip(schema.categories, inferred, strict=True)]
         return [getattr(pyarrow, name)() for name in types]
+
+    def _refuse_missing_spellings(self, known: dict[int, tuple[Any, ...] | None]) -> None:
+        """Refuse features among whose categories is a text that stands for a missing value in CSV."""
+        for feature, values in known.items():
+            held = {value for value in values or () if isinstance(value, str)}
+            spelling = next((text for text in MISSING if not held.isdisjoint({text, *hash_names([text])})), None)
+            if spelling is not None:
+                name = self._names[self.columns.features[feature]]
+                raise InputError(
+                    f"{self.path}: the model has the category {spelling!r} in column {name!r}, which CSV does not tell "
+                    "from missing: write the documents as Parquet"
+                )
 
     def _inferred_types(self, pyarrow: Any) -> list[Any]:
         """What the features' columns seem to hold by the file's first block."""

@@ -348,6 +348,24 @@ def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(read(path, n_threads=2).values, X)
 
 
+@pytest.mark.parametrize("text", ["", "NA", "nan", "null", "None", "<NA>"])
+@pytest.mark.parametrize("kind", ["placed", "hashes", "in order"])
+def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str, kind: str) -> None:
+    values = ("red", text)
+    if kind == "in order":
+        schema = Schema(("a", "b_c", "d"), in_order=(values,))
+    else:
+        hashed = tuple(hash_names(values))
+        schema = Schema(("a", "b_c", "d"), (None, hashed if kind == "hashes" else values, None), library="CatBoost")
+    path = write(tmp_path, "a,b_c,d\n1,red,3\n")
+    with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', which CSV .*Parquet"):
+        read(path, forest(schema=schema))
+    plain = replace(schema, **{"in_order" if kind == "in order" else "categories": ()})
+    with pytest.raises(InputError, match=r"not a number|invalid value"):
+        read(path, forest(schema=plain))
+    read(parquet(tmp_path, a=[1.0], b_c=[text], d=[3.0]), forest(schema=schema))
+
+
 # -- Parquet --------------------------------------------------------------------------------
 
 
