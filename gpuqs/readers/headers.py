@@ -22,6 +22,9 @@ MISSING: Final = ["", "na", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NU
 #: What is clearly a name, where a document has numbers.
 _IDENTIFIER: Final = re.compile(r"[^\W\d][\w .-]*")
 
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_DECIMAL_COMMA: Final = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
+
 
 class FirstLine(NamedTuple):
     """The first line of a CSV file that is not blank.
@@ -50,13 +53,59 @@ def first_line(source: DocumentSource) -> FirstLine:
             break
         size *= 4
     blank = data[: len(data) - len(line)].count(b"\n")
+    check_text(read, source.path)
     text = line.partition(b"\n")[0].rstrip(b"\r").decode(errors="replace")
+    if "\r" in _QUOTED.sub("", text):
+        raise InputError(
+            f"{source.path}: lines end with a carriage return alone, as on old Macs; write line feeds "
+            "(tr '\\r' '\\n')"
+        )
+    for delimiter in "\t;":
+        with_commas = [cell.strip(' "') for cell in text.split(delimiter) if "," in cell]
+        if with_commas and delimiter in text and all(map(_DECIMAL_COMMA.fullmatch, with_commas)):
+            raise InputError(
+                f"{source.path}: the first line holds {with_commas[0]!r} between {delimiter!r}, a decimal comma; write "
+                "decimal points"
+            )
     delimiter = max("\t,;", key=text.count)
     try:
         cells = next(csv.reader([text], delimiter=delimiter), [])
     except csv.Error as error:
         raise InputError(f"{source.path}: the first line cannot be read as CSV: {error}") from None
     return FirstLine([cell.strip() for cell in cells], delimiter, blank)
+
+
+def check_text(start: bytes, path: object) -> None:
+    """Refuse what starts as no text in UTF-8, and say what to do.
+
+    Raises
+    ------
+    InputError
+    """
+    halves = start[0::2].count(0), start[1::2].count(0)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (min(halves) == 0 and 8 * max(halves) > len(start)):
+        raise InputError(f"{path}: text in UTF-16, it seems; write UTF-8 (iconv -f UTF-16 -t UTF-8)")
+    if any(halves):
+        raise InputError(
+            f"{path}: holds NUL bytes, hence is neither svmlight, CSV, .npy nor Parquet; if it is compressed or an "
+            "archive, unpack it, and if it is text, delete them"
+        )
+
+
+def check_columns(cells: list[str], n_features: int, path: object) -> None:
+    """Refuse a first line that was not split, where the model has several features.
+
+    Raises
+    ------
+    InputError
+    """
+    if len(cells) == 1 < n_features:
+        what = cells[0][:40] + "..." * (len(cells[0]) > 40)
+        comment = "; a comment has no place in CSV: delete it" if what.startswith("#") else ""
+        raise InputError(
+            f"{path}: the first line, {what!r}, is one column, and the model takes {n_features} features; commas, tabs "
+            f"and semicolons are what divides columns{comment}"
+        )
 
 
 class Guess(NamedTuple):

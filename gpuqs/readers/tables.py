@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from gpuqs.arrays.columns import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
-from gpuqs.readers.headers import MISSING, first_line, is_header, start_of
+from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
 from gpuqs.schema import Rules
 from gpuqs.text_hashes import hash_names
@@ -25,6 +26,9 @@ _BLOCK_BYTES = 4 << 20
 
 #: What pandas calls a frame's index when it writes it into a Parquet file.
 _PANDAS_INDEX = "__index_level_"
+
+#: How Arrow names a number with a decimal comma.
+_DECIMAL_COMMA = re.compile(r"invalid value '\s*[-+]?\d*,\d")
 
 
 def _need_pyarrow() -> Any:
@@ -131,6 +135,7 @@ class CsvReader(_TableReader):
         _need_pyarrow()
         super().__init__(*args, **kwargs)
         names, self._delimiter, self._skip = first_line(self.source)
+        check_columns(names, self.forest.n_features, self.path)
         if header is None:
             special = {self.label or "label", self.query or "qid"}
             header, doubt = is_header(names, self.forest.schema, special, self.path)
@@ -250,7 +255,8 @@ class CsvReader(_TableReader):
                     if batch.num_rows:
                         yield self._chunk(batch.rename_columns(names), self.columns)
         except pyarrow.ArrowException as error:
-            raise InputError(f"{self.path}: {error}") from error
+            comma = "; write decimal points" if _DECIMAL_COMMA.search(str(error)) else ""
+            raise InputError(f"{self.path}: {error}{comma}") from error
 
 
 class ParquetReader(_TableReader):

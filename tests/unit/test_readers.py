@@ -348,6 +348,37 @@ def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(read(path, n_threads=2).values, X)
 
 
+@pytest.mark.parametrize("format", [None, "csv"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b_c,d\n1,2,3\n".encode("utf-16"), "text in UTF-16"),
+        ("a,b_c,d\n1,2,3\n".encode("utf-16-be"), "text in UTF-16"),
+        (b"a,b_c,d\n1,\0002,3\n", "holds NUL bytes"),
+        (b"a,b_c,d\r1,2,3\r", "lines end with a carriage return alone"),
+        (b"1,2,3\r4,5,6\r", "lines end with a carriage return alone"),
+        (b"a b_c d\n1 2 3\n", "'a b_c d', is one column, .* commas, tabs and semicolons are what divides columns$"),
+        (b"1 2 3\n1 2 3\n", "'1 2 3', is one column, and the model takes 3 features"),
+        (b"# made by me\n1,2,3\n", "'# made by me', is one column, .*a comment has no place"),
+        (b"# made, by me\n1,2,3\n", "starts with '#'; CSV has no comments"),
+        (b"# a,b_c,d\n1,2,3\n", "starts with '#'; CSV has no comments"),
+        (b"1,5;2,5;3,5\n", "holds '1,5' between ';', a decimal comma; write decimal points"),
+        (b'"1,5";;-2,5e3\n', "a decimal comma; write decimal points"),
+        (b"1\t,5\tNA\n", r"holds ',5' between '\\t', a decimal comma"),
+        (b"a;b_c;d\n1,5;2,5;3,5\n", "invalid value '1,5'; write decimal points"),
+        (b"1\t2\t3\n1\t2\t-3,5\n", "invalid value '-3,5'; write decimal points"),
+    ],
+)
+def test_what_is_no_csv_is_called_by_its_name(tmp_path: Path, content: bytes, message: str, format: str | None) -> None:
+    with pytest.raises(InputError, match=rf"data\.txt: .*{message}"):
+        read(write(tmp_path, content), forest(**NAMED), format=format)
+
+
+def test_commas_beside_other_delimiters_are_no_decimal_commas(tmp_path: Path) -> None:
+    documents = read(write(tmp_path, 'd,a,"x;1,5;z",b c\n1,2,3,4\n'), forest(**NAMED))
+    np.testing.assert_array_equal(documents.values, [[2, 4, 1]])
+
+
 @pytest.mark.parametrize("text", ["", "NA", "nan", "null", "None", "<NA>"])
 @pytest.mark.parametrize("kind", ["placed", "hashes", "in order"])
 def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str, kind: str) -> None:
