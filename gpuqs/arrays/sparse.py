@@ -33,7 +33,14 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     if forest.source.startswith("CatBoost") and forest.has_categories:
         raise InputError("CatBoost takes no sparse matrix for a model of categories; pass dense rows of category codes")
     X = _compressed(X)
+    if not X.dtype.isnative:
+        raise InputError(
+            f"X holds {X.dtype.str} values, in the other byte order, which some libraries read as they lie; pass "
+            f"X.astype({X.dtype.newbyteorder('=').name!r})"
+        )
     indptr, indices, data = _arrays(X)
+    if len(indptr) and indptr[0] != 0:
+        raise InputError(f"X is an inconsistent {X.format.upper()} matrix: indptr starts at {indptr[0]}, not at 0")
     dtype = data.dtype if data.dtype in (np.float32, np.float64) else score_dtype(data.dtype, forest)
     if data.dtype.char not in _READ:
         data = data.view(np.uint8) if data.dtype == bool else data.astype(dtype)
@@ -85,6 +92,11 @@ def _from_csc(
     bounds = np.stack([indptr[tested], indptr[tested + 1]], axis=1).astype(np.int64)
     problem, at, index = sparse.check_csc(bounds, indices, n)
     if problem == sparse.UNSORTED:
+        if forest.schema.library == "LightGBM":
+            raise InputError(
+                f"X is a CSC matrix whose column {tested[at]} has its rows out of order; LightGBM skips entries there: "
+                "call X.sort_indices() first"
+            )
         bounds, indices, data = _sorted_columns(bounds, indices, data)
         problem, at, index = sparse.check_csc(bounds, indices, n)
         if problem == sparse.UNSORTED:

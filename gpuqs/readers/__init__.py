@@ -8,6 +8,7 @@ import re
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.headers import check_text
 from gpuqs.readers.npy import NpyReader
 from gpuqs.readers.source import DocumentSource
 from gpuqs.readers.svmlight import SvmlightReader
@@ -37,10 +38,11 @@ def find_format(path: str | os.PathLike[str] | DocumentSource) -> str:
         return "npy"
     if start.startswith(b"PAR1"):
         return "parquet"
-    if b"\x00" in start or start.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
+    if start.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
         raise InputError(
             f"{path}: neither svmlight, CSV, .npy nor Parquet; if it is compressed or an archive, unpack it"
         )
+    check_text(start, path)
     lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
     lines = [line for line in lines if line]
     if not lines:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from gpuqs.errors import InputError
 from gpuqs.readers.source import DocumentSource
+from gpuqs.schema import Schema
+from gpuqs.text_hashes import hash_names
 
 _FIRST_READ: Final = 1 << 16
 _LONGEST_FIRST_LINE: Final = 16 << 20
@@ -15,6 +18,12 @@ _SAY_WHICH: Final = "say --header or --no-header (header=True or False)"
 
 #: Spellings of a missing value, LightGBM's and pandas's among them.
 MISSING: Final = ["", "na", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "<NA>"]
+
+#: What is clearly a name, where a document has numbers.
+_IDENTIFIER: Final = re.compile(r"[^\W\d][\w .-]*")
+
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_DECIMAL_COMMA: Final = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 
 
 class FirstLine(NamedTuple):
@@ -44,7 +53,20 @@ def first_line(source: DocumentSource) -> FirstLine:
             break
         size *= 4
     blank = data[: len(data) - len(line)].count(b"\n")
+    check_text(read, source.path)
     text = line.partition(b"\n")[0].rstrip(b"\r").decode(errors="replace")
+    if "\r" in _QUOTED.sub("", text):
+        raise InputError(
+            f"{source.path}: lines end with a carriage return alone, as on old Macs; write line feeds "
+            "(tr '\\r' '\\n')"
+        )
+    for delimiter in "\t;":
+        with_commas = [cell.strip(' "') for cell in text.split(delimiter) if "," in cell]
+        if with_commas and delimiter in text and all(map(_DECIMAL_COMMA.fullmatch, with_commas)):
+            raise InputError(
+                f"{source.path}: the first line holds {with_commas[0]!r} between {delimiter!r}, a decimal comma; write "
+                "decimal points"
+            )
     delimiter = max("\t,;", key=text.count)
     try:
         cells = next(csv.reader([text], delimiter=delimiter), [])
@@ -53,18 +75,67 @@ def first_line(source: DocumentSource) -> FirstLine:
     return FirstLine([cell.strip() for cell in cells], delimiter, blank)
 
 
-def is_header(cells: list[str], names: Collection[str], path: object) -> bool:
+def check_text(start: bytes, path: object) -> None:
+    """Refuse what starts as no text in UTF-8, and say what to do.
+
+    Raises
+    ------
+    InputError
+    """
+    halves = start[0::2].count(0), start[1::2].count(0)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (min(halves) == 0 and 8 * max(halves) > len(start)):
+        raise InputError(f"{path}: text in UTF-16, it seems; write UTF-8 (iconv -f UTF-16 -t UTF-8)")
+    if any(halves):
+        raise InputError(
+            f"{path}: holds NUL bytes, hence is neither svmlight, CSV, .npy nor Parquet; if it is compressed or an "
+            "archive, unpack it, and if it is text, delete them"
+        )
+
+
+def check_columns(cells: list[str], n_features: int, path: object) -> None:
+    """Refuse a first line that was not split, where the model has several features.
+
+    Raises
+    ------
+    InputError
+    """
+    if len(cells) == 1 < n_features:
+        what = cells[0][:40] + "..." * (len(cells[0]) > 40)
+        comment = "; a comment has no place in CSV: delete it" if what.startswith("#") else ""
+        raise InputError(
+            f"{path}: the first line, {what!r}, is one column, and the model takes {n_features} features; commas, tabs "
+            f"and semicolons are what divides columns{comment}"
+        )
+
+
+class Guess(NamedTuple):
+    """Whether the first line holds names.
+
+    Parameters
+    ----------
+    header : bool
+    doubt : str
+        What the line was taken for, where a warning must tell; else empty.
+    """
+
+    header: bool
+    doubt: str = ""
+
+
+def is_header(cells: list[str], schema: Schema, special: Collection[str], path: object) -> Guess:
     """Whether cells are names of columns.
 
-    They are if one that is no number is a name that the model (or the caller) knows, if all are the model's, or
-    if none is a number (the first may be empty, as where pandas writes an index). They are a document if all are
-    numbers or missing.
+    They are if one that is no number is a name that the model (or the caller) knows, and no category of the model,
+    or if all are the model's names. Other texts are taken for names only where the model has no categories, and a
+    document of them would fail or each is clearly a name. Cells are a document if all are numbers or missing.
 
     Parameters
     ----------
     cells : list of str
-    names : collection of str
-        The model's feature names, and those of labels and query ids.
+    schema : Schema
+        The model's feature names and categories.
+    special : collection of str
+        The names of labels and query ids.
     path : object
         What messages call the file.
 
@@ -73,23 +144,51 @@ def is_header(cells: list[str], names: Collection[str], path: object) -> bool:
     InputError
         It may be either.
     """
-    known = {*names, *(name.replace("_", " ") for name in names)}  # LightGBM stores blanks as underscores
+    names = set(schema.names)
+    spelled = [cell if cell in names else cell.replace(" ", "_") for cell in cells]  # as LightGBM stores blanks
     texts = [cell for cell in cells if not is_number(cell)]
     if not texts:
-        if len(cells) > 1 and known.issuperset(cells):
-            return True
+        if len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True)):
+            return Guess(True, "the model's feature names")
         if len(cells) > 1 and cells == [str(at) for at in range(len(cells))]:
             raise InputError(
                 f"{path}: the first line, {start_of(cells)}, is a document, or the columns' numbers as pandas writes "
                 f"them; {_SAY_WHICH}"
             )
-        return False
-    if not known.isdisjoint(texts) or len(texts) == len(cells) - (cells[0] == ""):
-        return True
+        return Guess(False)
+    has_all = bool(names) and names.issubset(spelled)
+    if cells[0].startswith("#") and not has_all:
+        raise InputError(
+            f"{path}: the first line, {start_of(cells)}, starts with '#'; CSV has no comments here: delete the line, "
+            f"or {_SAY_WHICH}"
+        )
+    named = {a for a, b in zip(cells, spelled, strict=True) if a in texts and (b in names or a in special)}
+    all_texts = len(texts) == len(cells) - (cells[0] == "")  # pandas writes an index under no name
+    if named - _categories_among(named, schema):
+        if schema.has_names or not schema.has_categories or has_all:
+            return Guess(True)
+        if all_texts:
+            return Guess(True, "a header")
+    elif all_texts and not schema.has_categories:
+        if schema.has_names:  # which are not there: choosing the columns fails
+            return Guess(True)
+        if len(texts) > 1 and len(set(texts)) == len(texts) and all(map(_IDENTIFIER.fullmatch, texts)):
+            return Guess(True, "a header")
+    if schema.has_categories or all_texts:
+        raise InputError(
+            f"{path}: the first line, {start_of(cells)}, may be a document, or names that the model does not know; "
+            f"{_SAY_WHICH}"
+        )
     raise InputError(
         f"{path}: the first line has {texts[0]!r} where a document has a number, and {len(cells) - len(texts)} "
         f"cells that are no names; mend the cell, or {_SAY_WHICH}"
     )
+
+
+def _categories_among(texts: Collection[str], schema: Schema) -> set[str]:
+    """Those texts that are categories of the model, too."""
+    known = {value for values in (*schema.categories, *schema.in_order) for value in values or ()}
+    return {text for text in texts if not known.isdisjoint({text, *hash_names([text])})}
 
 
 def is_number(cell: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +17,18 @@ from gpuqs.arrays.columns import columns_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader
-from gpuqs.readers.headers import MISSING, first_line, is_header, is_number, start_of
+from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
 from gpuqs.schema import Rules
+from gpuqs.text_hashes import hash_names
 
 _BLOCK_BYTES = 4 << 20
 
 #: What pandas calls a frame's index when it writes it into a Parquet file.
 _PANDAS_INDEX = "__index_level_"
+
+#: How Arrow names a number with a decimal comma.
+_DECIMAL_COMMA = re.compile(r"invalid value '\s*[-+]?\d*,\d")
 
 
 def _need_pyarrow() -> Any:
@@ -130,30 +135,37 @@ class CsvReader(_TableReader):
         _need_pyarrow()
         super().__init__(*args, **kwargs)
         names, self._delimiter, self._skip = first_line(self.source)
+        check_columns(names, self.forest.n_features, self.path)
         if header is None:
             special = {self.label or "label", self.query or "qid"}
-            header = is_header(names, special.union(self.forest.feature_names), self.path)
-            if header and all(map(is_number, names)):
+            header, doubt = is_header(names, self.forest.schema, special, self.path)
+            if doubt:
                 self.warnings.append(
-                    f"the first line of {self.path}, {start_of(names)}, was taken for the model's feature names; "
-                    "if it is a document, use --no-header"
+                    f"the first line of {self.path}, {start_of(names)}, was taken for {doubt}; if it is a document, "
+                    "use --no-header"
                 )
         self._skip += header
         self._n_columns = len(names)
-        self.columns = self._choose(names) if header else self._by_position()
+        self.columns = self._choose(names) if header else self._by_position(names)
         self._names = names if header else [str(at + 1) for at in range(len(names))]
 
-    def _by_position(self) -> _Columns:
+    def _by_position(self, first: list[str]) -> _Columns:
         asked = self.label or self.query
         if asked:
             raise InputError(
                 f"{self.path}: no header, hence no column {asked!r}; write the names in its first line"
             )
-        n, n_features = self._n_columns, self.forest.n_features
+        n, n_features = len(first), self.forest.n_features
         if n not in (n_features, n_features + 1):
             raise InputError(
                 f"{self.path}: {n} columns and no header; the model takes {n_features} features, "
                 "or a label and the features"
+            )
+        if n > n_features and not first[-1]:  # as from a delimiter after each line's last feature
+            raise InputError(
+                f"{self.path}: the first line ends with a {self._delimiter!r}: {n_features} features and a trailing "
+                "delimiter, or a label and a missing last feature; delete trailing delimiters, or write NA for what is "
+                "missing"
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 
@@ -165,9 +177,26 @@ class CsvReader(_TableReader):
         inferred = [kind_of_arrow(kind) for kind in self._inferred_types(pyarrow)]
         if schema.in_order:
             names = {Kind.TRUTH: "bool_", Kind.WHOLE: "float64", Kind.FRACTION: "float64"}
-            return [getattr(pyarrow, names.get(kind, "string"))() for kind in inferred]
+            types = [names.get(kind, "string") for kind in inferred]
+            texts = [at for at, name in enumerate(types) if name == "string"]
+            if len(texts) == len(schema.in_order):
+                self._refuse_missing_spellings(dict(zip(texts, schema.in_order, strict=True)))
+            return [getattr(pyarrow, name)() for name in types]
+        self._refuse_missing_spellings(dict(enumerate(schema.categories)))
         types = [_type_of(*column, schema.rules) for column in zip(schema.categories, inferred, strict=True)]
         return [getattr(pyarrow, name)() for name in types]
+
+    def _refuse_missing_spellings(self, known: dict[int, tuple[Any, ...] | None]) -> None:
+        """Refuse features among whose categories is a text that stands for a missing value in CSV."""
+        for feature, values in known.items():
+            held = {value for value in values or () if isinstance(value, str)}
+            spelling = next((text for text in MISSING if not held.isdisjoint({text, *hash_names([text])})), None)
+            if spelling is not None:
+                name = self._names[self.columns.features[feature]]
+                raise InputError(
+                    f"{self.path}: the model has the category {spelling!r} in column {name!r}, which CSV does not tell "
+                    "from missing: write the documents as Parquet"
+                )
 
     def _inferred_types(self, pyarrow: Any) -> list[Any]:
         """What the features' columns seem to hold by the file's first block."""
@@ -226,7 +255,8 @@ class CsvReader(_TableReader):
                     if batch.num_rows:
                         yield self._chunk(batch.rename_columns(names), self.columns)
         except pyarrow.ArrowException as error:
-            raise InputError(f"{self.path}: {error}") from error
+            comma = "; write decimal points" if _DECIMAL_COMMA.search(str(error)) else ""
+            raise InputError(f"{self.path}: {error}{comma}") from error
 
 
 class ParquetReader(_TableReader):

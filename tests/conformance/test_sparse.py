@@ -13,6 +13,7 @@ from agreement import assert_same_bits
 from trained import LIGHTGBM, XGBOOST, lightgbm_trained, xgboost_trained
 
 import gpuqs
+from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
 from gpuqs.verify import Check, open_source, verify
@@ -184,7 +185,35 @@ def test_types_and_orders_of_indices(index: type, format: str) -> None:
         X.indices[first:end] = X.indices[first:end][::-1].copy()
         X.data[first:end] = X.data[first:end][::-1].copy()
     X.has_sorted_indices = False
+    if format == "csr":
+        assert_scores(trained.model, X, raw)
+        return
+    assert not np.array_equal(trained.booster.predict(X, raw_score=True, num_threads=1), raw)
+    with pytest.raises(InputError, match=r"column \d+ has its rows out of order; LightGBM .*X\.sort_indices"):
+        trained.model.predict(X)
+    X.sort_indices()
     assert_scores(trained.model, X, raw)
+
+
+def test_xgboost_takes_rows_of_columns_in_any_order() -> None:
+    trained = xgboost_trained("regression")
+    X = sparse_rows(trained.model.forest, 0.4, np.float32).tocsc()[::-1]
+    assert not X.has_sorted_indices
+    raw = trained.booster.predict(xgb.DMatrix(X, nthread=1), output_margin=True)
+    assert_same_bits(trained.model.predict(X, "raw"), raw)
+
+
+def test_duplicates_in_coo_are_added_up() -> None:
+    of_lightgbm, of_xgboost = lightgbm_trained("regression"), xgboost_trained("regression")
+    S = sparse_rows(of_lightgbm.model.forest, 0.4).tocoo()
+    halves = [np.concatenate([part, part]) for part in (S.data / 2, S.row, S.col)]
+    X = sp.coo_matrix((halves[0], (halves[1], halves[2])), shape=S.shape)
+    raw = of_lightgbm.booster.predict(X, raw_score=True, num_threads=1)
+    assert_same_bits(of_lightgbm.model.predict(X, "raw"), raw)
+    assert_same_bits(of_lightgbm.model.predict(S, "raw"), raw)
+    S = sp.coo_matrix((X.data.astype(np.float32), (X.row, X.col)), shape=(S.shape[0], of_xgboost.model.n_features))
+    raw = of_xgboost.booster.predict(xgb.DMatrix(S, nthread=1), output_margin=True)
+    assert_same_bits(of_xgboost.model.predict(S, "raw"), raw)
 
 
 @pytest.mark.parametrize("fill", [0.0, np.nan, 1.5])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers import Chunk, find_format, open_documents
 from gpuqs.schema import Schema
+from gpuqs.text_hashes import hash_names
 
 
 def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
@@ -345,6 +348,55 @@ def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(read(path, n_threads=2).values, X)
 
 
+@pytest.mark.parametrize("format", [None, "csv"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b_c,d\n1,2,3\n".encode("utf-16"), "text in UTF-16"),
+        ("a,b_c,d\n1,2,3\n".encode("utf-16-be"), "text in UTF-16"),
+        (b"a,b_c,d\n1,\0002,3\n", "holds NUL bytes"),
+        (b"a,b_c,d\r1,2,3\r", "lines end with a carriage return alone"),
+        (b"1,2,3\r4,5,6\r", "lines end with a carriage return alone"),
+        (b"a b_c d\n1 2 3\n", "'a b_c d', is one column, .* commas, tabs and semicolons are what divides columns$"),
+        (b"1 2 3\n1 2 3\n", "'1 2 3', is one column, and the model takes 3 features"),
+        (b"# made by me\n1,2,3\n", "'# made by me', is one column, .*a comment has no place"),
+        (b"# made, by me\n1,2,3\n", "starts with '#'; CSV has no comments"),
+        (b"# a,b_c,d\n1,2,3\n", "starts with '#'; CSV has no comments"),
+        (b"1,5;2,5;3,5\n", "holds '1,5' between ';', a decimal comma; write decimal points"),
+        (b'"1,5";;-2,5e3\n', "a decimal comma; write decimal points"),
+        (b"1\t,5\tNA\n", r"holds ',5' between '\\t', a decimal comma"),
+        (b"a;b_c;d\n1,5;2,5;3,5\n", "invalid value '1,5'; write decimal points"),
+        (b"1\t2\t3\n1\t2\t-3,5\n", "invalid value '-3,5'; write decimal points"),
+    ],
+)
+def test_what_is_no_csv_is_called_by_its_name(tmp_path: Path, content: bytes, message: str, format: str | None) -> None:
+    with pytest.raises(InputError, match=rf"data\.txt: .*{message}"):
+        read(write(tmp_path, content), forest(**NAMED), format=format)
+
+
+def test_commas_beside_other_delimiters_are_no_decimal_commas(tmp_path: Path) -> None:
+    documents = read(write(tmp_path, 'd,a,"x;1,5;z",b c\n1,2,3,4\n'), forest(**NAMED))
+    np.testing.assert_array_equal(documents.values, [[2, 4, 1]])
+
+
+@pytest.mark.parametrize("text", ["", "NA", "nan", "null", "None", "<NA>"])
+@pytest.mark.parametrize("kind", ["placed", "hashes", "in order"])
+def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str, kind: str) -> None:
+    values = ("red", text)
+    if kind == "in order":
+        schema = Schema(("a", "b_c", "d"), in_order=(values,))
+    else:
+        hashed = tuple(hash_names(values))
+        schema = Schema(("a", "b_c", "d"), (None, hashed if kind == "hashes" else values, None), library="CatBoost")
+    path = write(tmp_path, "a,b_c,d\n1,red,3\n")
+    with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', which CSV .*Parquet"):
+        read(path, forest(schema=schema))
+    plain = replace(schema, **{"in_order" if kind == "in order" else "categories": ()})
+    with pytest.raises(InputError, match=r"not a number|invalid value"):
+        read(path, forest(schema=plain))
+    read(parquet(tmp_path, a=[1.0], b_c=[text], d=[3.0]), forest(schema=schema))
+
+
 # -- Parquet --------------------------------------------------------------------------------
 
 
@@ -405,6 +457,10 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 # -- header or document -----------------------------------------------------------------------
 
+MADE_UP = Schema(("Column_0", "Column_1", "Column_2"))
+#: Three columns of categories; "7" is the first of each.
+TEXTS = Schema(categories=(("7", "red"), ("7", "big"), ("7", "new")))
+
 
 @pytest.mark.parametrize(
     "first",
@@ -419,6 +475,30 @@ def test_a_first_line_that_may_be_a_document_is_never_lost(tmp_path: Path, first
         np.testing.assert_array_equal(read(path, header=True).values, [[7, 7, 7]])
 
 
+@pytest.mark.parametrize("first", ["-", "?", ".", "abc", "1.5abc", "a,a,b", "-,?,.", "a,1.5abc,c", "12:30,12:31,12:32"])
+def test_texts_that_no_model_knows_are_not_lost(tmp_path: Path, first: str) -> None:
+    cells = first.split(",")
+    path = write(tmp_path, f"{first}\n" + ",".join("7" * len(cells)) + "\n")
+    for schema in (Schema(), Schema(tuple(f"f{at}" for at in range(len(cells))))):
+        with pytest.raises(InputError, match=r"the first line, .*--header or --no-header"):
+            read(path, forest(len(cells), schema=schema))
+
+
+@pytest.mark.parametrize("first", ["red,big,new", "a,b_c,d", "Column_0,red,x", "red,1.5,x", "label,red,2,x", "qid,a,3"])
+@pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2"), ("colour", "size", "age")])
+def test_categories_are_never_lost_as_a_header(tmp_path: Path, first: str, names: tuple[str, ...]) -> None:
+    known = (("red", "a", "Column_0", "label", "qid"), ("big", "b_c", "red"), ("new", "d", "x"))
+    hashed = tuple(tuple(hash_names(values)) for values in known)
+    path = write(tmp_path, f"{first}\n{first}\n")
+    for fields in ({"categories": known}, {"in_order": known}, {"categories": hashed, "library": "CatBoost"}):
+        model = forest(schema=Schema(names, **fields))  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=r"the first line, .*--header or --no-header"):
+            read(path, model)
+    if first in ("red,big,new", "a,b_c,d") and not names:
+        model = forest(schema=Schema(names, known))
+        assert [len(read(path, model, header=header).values) for header in (True, False)] == [1, 2]
+
+
 def test_the_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the first line has 'x' where a document has a number, and 2 cells that are"):
         read(write(tmp_path, "1,x,3\n4,5,6\n"))
@@ -429,7 +509,13 @@ def test_the_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
     [
         ("p,q,r", forest()),
         (",p,q,r", forest(4)),
+        ("größe,_b.1,c-2", forest()),
         ('"p","q r","s"', forest()),
+        ("Column_0,Column_1,Column_2", forest(schema=MADE_UP)),
+        ("label,p,q,r", forest(schema=MADE_UP)),
+        ("f0,f1,f2", forest(schema=replace(TEXTS, names=("f0", "f1", "f2")))),
+        ("label,x,y,z", forest(schema=TEXTS)),
+        ("a,b_c,d", forest(schema=replace(TEXTS, names=("a", "b_c", "d")))),
         ("a,b c,d", forest(**NAMED)),
         ("d,2019,a,b_c", forest(**NAMED)),
         ("label,1,2,3", forest()),
@@ -442,9 +528,20 @@ def test_a_header_is_found(tmp_path: Path, first: str, model: Forest) -> None:
     n = first.count(",") + 1
     reader = open_documents(write(tmp_path, f"\n\r\n{first}\n" + ",".join("7" * n) + "\n"), model)
     (chunk,) = reader
-    np.testing.assert_array_equal(chunk.values, np.full((1, model.n_features), 7))
-    numbers = first.replace(",", "").isdecimal()
-    assert [("taken for the model's feature names" in warning) for warning in reader.warnings] == [True] * numbers
+    np.testing.assert_array_equal(chunk.values, np.full((1, model.n_features), 0 if model.schema.has_categories else 7))
+    known = {"label", "qid", *model.feature_names, *(name.replace("_", " ") for name in model.feature_names)}
+    doubts = ["the model's feature names"] * first.replace(",", "").isdecimal()
+    doubts += ["a header"] * (known.isdisjoint(first.split(",")) or (first[:5] == "label" and model.schema == TEXTS))
+    assert [re.search(" taken for (.*);", warning)[1] for warning in reader.warnings] == doubts  # type: ignore[index]
+
+
+@pytest.mark.parametrize("line", ["1,2,3,", "1\t2\t3\t", "1;2;3; ", '1,2,3,""', ",,,"])
+@pytest.mark.parametrize("header", [None, False])
+def test_a_trailing_delimiter_shifts_no_features(tmp_path: Path, line: str, header: bool | None) -> None:
+    with pytest.raises(InputError, match=r"data\.txt: the first line ends with .*delete trailing delimiters"):
+        read(write(tmp_path, f"{line}\n{line}\n"), header=header)
+    documents = read(write(tmp_path, "9,1,2,NA\n8,1,2,\n"), header=header)
+    np.testing.assert_array_equal(documents.values, [[1, 2, np.nan]] * 2)
 
 
 @pytest.mark.parametrize("first", ["1,2,3", "NA,,3", ",,", "nan,inf,-1e-5", "1,0,2", "0,1,2.0"])

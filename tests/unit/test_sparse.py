@@ -146,6 +146,36 @@ def test_inconsistent_matrices_are_refused(what: str, index: type, format: str) 
             call(X)
 
 
+@pytest.mark.parametrize("format", ["csr", "csc"])
+def test_entries_before_the_first_are_refused(format: str) -> None:
+    X = sp.random(40, 40, 0.5, format, rng=np.random.default_rng(0))
+    X.indptr[0] = 1
+    with pytest.raises(InputError, match=f"inconsistent {format.upper()} matrix: indptr starts at 1, not at 0"):
+        every_feature().predict(X)
+
+
+@pytest.mark.parametrize("format", ["csr", "csc"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+def test_values_in_the_other_byte_order_are_refused(dtype: str, format: str) -> None:
+    X = sp.random(40, 40, 0.5, format, rng=np.random.default_rng(0))
+    X.data = (10 * X.data).astype(np.dtype(dtype).newbyteorder("S"))
+    with pytest.raises(InputError, match=rf"X holds .{dtype} values, in the other byte order.*X\.astype\('\w+'\)"):
+        every_feature().predict(X)
+    X.data = X.data.astype(dtype)
+    every_feature().predict(X)
+
+
+def test_unsorted_columns_are_refused_for_lightgbm() -> None:
+    model = every_feature()
+    X = sp.random(40, 40, 0.5, "csc", rng=np.random.default_rng(0))[::-1]
+    np.testing.assert_array_equal(model.predict(X), model.predict(X.toarray()))
+    model = Model(replace(model.forest, schema=Schema(library="LightGBM")))
+    with pytest.raises(InputError, match=r"rows out of order; LightGBM skips entries there: call X\.sort_indices"):
+        model.predict(X)
+    X.sort_indices()
+    np.testing.assert_array_equal(model.predict(X), model.predict(X.toarray()))
+
+
 def test_an_inconsistent_coo_matrix_is_refused() -> None:
     X = sp.random(40, 40, 0.5, "coo", rng=np.random.default_rng(0))
     for axis, value in (("row", 40), ("col", 40), ("row", -1), ("col", 10**6)):
