@@ -243,7 +243,7 @@ class DeviceModel:
                 whole = self.forest.narrowed if narrow else self.forest
                 forest = whole if trees is None else whole.select(trees)
                 program = self._engine.prepare(forest, precision)
-                if len(self._programs) == MAX_PROGRAMS:
+                if len(self._programs) >= MAX_PROGRAMS:
                     self.device.wait()  # other streams may still read what is given back here
                     del self._programs[next(iter(self._programs))]
             self._programs[key] = program  # the last one used comes last

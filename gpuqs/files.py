@@ -8,17 +8,20 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
 _BUFFER: Final = 1 << 20
 #: Names under which a process finds what it already has open; to open or replace them would not be the same.
 _OWN: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d+)|/dev/std(in|out|err)")
-#: A rename that cannot be: the target is a mount point, or lies on another filesystem.
-_NO_RENAME: Final = (errno.EBUSY, errno.EXDEV)
+#: A rename that cannot be: the target is a mount point, lies on another filesystem, or is another user's in a
+#: folder, as /tmp, where each removes his own files alone.
+_NO_RENAME: Final = (errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES)
 #: No file can be made in a folder, though one that is there may be writable.
 _NO_NEIGHBOUR: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -57,8 +60,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     It is written beside the old file under a name of its own, and put in its place at the end. A symbolic link
     is kept, and what it points to is replaced; permissions and, where the process may, the owner are kept.
     Where no file can be made or renamed there (a folder without write permission, a file that is mounted by
-    itself), the old file is overwritten at the end, when there is room for all of the new one. Character devices
-    and FIFOs are written to as they are; the file given is then not ``seekable()``.
+    itself, another user's file in /tmp), the old file is overwritten at the end, when there is room for all of the
+    new one; signals' handlers wait until that is done. Character devices and FIFOs are written to as they are; the
+    file given is then not ``seekable()``.
 
     Raises
     ------
@@ -107,7 +111,10 @@ def _buffered(descriptor: int, path: str, *, stream: bool = False) -> Iterator[B
 def _open_stream(path: str) -> int | None:
     """A descriptor for what is written to as it is; None for a regular file, or one that is not there yet."""
     if own := _OWN.fullmatch(path):
-        return os.dup(int(own[1]) if own[1] else ("in", "out", "err").index(own[2]))
+        try:
+            return os.dup(int(own[1][:20]) if own[1] else ("in", "out", "err").index(own[2]))
+        except OverflowError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -177,15 +184,37 @@ def _take_after(target: str, descriptor: int) -> None:
 def _overwrite(file: BinaryIO, target: str) -> None:
     """Copy the file over an old one, after room for all of it is there."""
     size = os.fstat(file.fileno()).st_size
-    with open(target, "r+b", buffering=0) as old, open(file.fileno(), "rb", closefd=False) as new:
+    with (
+        _signals_held_back(),
+        open(target, "r+b", buffering=0) as old,
+        open(file.fileno(), "rb", closefd=False) as new,
+    ):
         before = os.fstat(old.fileno()).st_size
         if size and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(old.fileno(), 0, size)
-            except OSError:
+            except BaseException:
                 old.truncate(before)
                 raise
         new.seek(0)
         shutil.copyfileobj(new, old, _BUFFER)
         old.truncate(size)
         os.fsync(old.fileno())
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Handlers written in Python, which may raise, run after the block; only the main thread runs them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    came: list[int] = []
+    with ExitStack() as restored:
+        for number, handler in handlers.items():
+            if callable(handler):
+                restored.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, frame: came.append(number))
+        yield
+    for number in dict.fromkeys(came):
+        signal.raise_signal(number)

@@ -16,14 +16,18 @@ Value = TypeVar("Value")
 
 
 class Lock:
-    """A lock for ``with lock.held():``, free again in a forked child."""
+    """A lock for ``with lock.held():``, free again in a forked child.
+
+    A thread may take it again: a signal's handler or a ``__del__`` may run, and score, wherever it is held. What
+    it guards must be right after that, too.
+    """
 
     def __init__(self) -> None:
         self._renew()
         _locks.add(self)
 
     def _renew(self) -> None:
-        self._lock = threading.Lock()  # noqa: TID251
+        self._lock = threading.RLock()  # noqa: TID251
 
     def held(self) -> AbstractContextManager[bool]:
         return self._lock  # itself: a child that is forked within gives back the one that it took

@@ -390,7 +390,7 @@ class Model:
         there = device if hasattr(device, "attributes") else cuda_device(device)  # a GpuDevice, or its name
         with self._lock.held():
             if there not in self._on_devices:
-                self._on_devices[there] = DeviceModel(self.forest, there)
+                self._on_devices.setdefault(there, DeviceModel(self.forest, there))
             return self._on_devices[there]
 
     def save(self, path: str | os.PathLike[str]) -> None:

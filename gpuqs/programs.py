@@ -57,12 +57,14 @@ class Programs:
         if reason is not None:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
         with self._lock.held():
-            if key not in self._made:
-                parts = [k for k in self._made if k[-1] is not None]
-                if bounds is not None and len(parts) >= PARTS_KEPT:
-                    del self._made[parts[0]]
-                self._made[key] = self._prepare(name, precision, trees, narrow)
-            return self._made[key]
+            program = self._made.get(key)
+            if program is None:
+                # Meanwhile a signal's handler in this thread may have made this one or others.
+                program = self._made.setdefault(key, self._prepare(name, precision, trees, narrow))
+                parts = [k for k in list(self._made) if k[-1] is not None]
+                for old in parts[:-PARTS_KEPT]:
+                    self._made.pop(old, None)
+            return program
 
     def part(self, trees: slice | None, narrow: bool = False) -> Forest:
         """The forest of a range of trees."""

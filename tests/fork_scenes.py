@@ -185,6 +185,31 @@ def while_preparing(n: int) -> None:
         join(child)
 
 
+def within_preparing(n: int) -> None:
+    """The thread that prepares a model scores with it meanwhile, as a signal's handler does, and forks."""
+    engine = type(ENGINES["bitslice"])
+    prepare, model = engine.prepare, Model(FOREST)
+    children: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        engine.prepare = prepare
+        children.extend(fork(lambda: score(model, "bitslice")) for _ in range(n))
+        score(model, "bitslice")
+        children.extend(fork(lambda: score(model, "bitslice")) for _ in range(n))
+
+    def interrupted(*arguments: object) -> object:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return prepare(*arguments)
+
+    signal.signal(signal.SIGUSR1, interrupt)
+    engine.prepare = interrupted
+    score(model, "bitslice")
+    assert len(children) == 2 * n
+    score(model, "bitslice")
+    for child in children:
+        join(child)
+
+
 def while_making_an_attribute(n: int) -> None:
     """Another thread is known to be in the middle of making the same attribute."""
     entered, go = threading.Event(), threading.Event()

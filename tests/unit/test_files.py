@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import signal
 import stat
 import threading
 from pathlib import Path
@@ -188,7 +190,7 @@ def test_a_writable_file_in_a_folder_that_is_not(tmp_path: Path, monkeypatch: py
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("error", [errno.EBUSY, errno.EXDEV])
+@pytest.mark.parametrize("error", [errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES])
 def test_a_file_that_cannot_be_renamed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     def busy(*_: object) -> None:
         raise OSError(error, os.strerror(error))
@@ -214,6 +216,53 @@ def test_no_room_where_a_file_must_be_overwritten(tmp_path: Path, monkeypatch: p
         write(path, b"the new one")
     assert caught.value.errno == errno.ENOSPC
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")
+@pytest.mark.parametrize("during", ["posix_fallocate", "copyfileobj"])
+def test_a_signal_while_a_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
+    raised: list[str] = []
+
+    def signalled(*_: object) -> None:
+        raised.append("before")
+        signal.raise_signal(signal.SIGINT)
+        raised.append("after")
+
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    refuse_neighbours(monkeypatch, errno.EACCES)
+    if during == "posix_fallocate":
+        monkeypatch.setattr(os, "posix_fallocate", signalled)
+    else:
+        copy = shutil.copyfileobj
+        monkeypatch.setattr(shutil, "copyfileobj", lambda new, old, size: (signalled(), copy(new, old, size)))
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        write(path, b"the new one")
+    assert raised == ["before", "after"] and signal.getsignal(signal.SIGINT) is handler
+    assert path.read_bytes() == b"the new one" and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")
+def test_any_exception_while_room_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(descriptor: int, offset: int, size: int) -> None:
+        os.pwrite(descriptor, b"\0", size - 1)
+        raise KeyboardInterrupt
+
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    refuse_neighbours(monkeypatch, errno.EACCES)
+    monkeypatch.setattr(os, "posix_fallocate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write(path, b"the new one")
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999", "9" * 5000, "99999"])
+def test_a_descriptor_that_cannot_be(number: str) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor") as caught:
+        write(Path(f"/dev/fd/{number}"), b"x")
+    assert caught.value.errno == errno.EBADF
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write to any file")

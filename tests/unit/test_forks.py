@@ -20,6 +20,7 @@ CHILDREN = {
     "other_library": 50,
     "pools": 80,
     "while_preparing": 5,
+    "within_preparing": 3,
     "while_making_an_attribute": 5,
 }
 
