@@ -250,6 +250,16 @@ class Forest:
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 
     @lazy
+    def tested_as_categories(self) -> frozenset[int]:
+        """Features that some node tests by a set of categories."""
+        return frozenset(np.unique(self.feature[(self.routing & CATEGORICAL) != 0]).tolist())
+
+    @lazy
+    def tested_as_numbers(self) -> frozenset[int]:
+        """Features that some node compares with a threshold."""
+        return frozenset(np.unique(self.feature[(self.routing & CATEGORICAL) == 0]).tolist())
+
+    @lazy
     def place_of(self) -> npt.NDArray[np.int32]:
         """The place of each feature in `tested`, or -1."""
         place_of = np.full(self.n_features, -1, np.int32)

@@ -37,7 +37,7 @@ class TableCoding:
 
     def __init__(self, names: Sequence[str], types: Sequence[Any], forest: Forest) -> None:
         columns = [Column(name, "type", kind, kind_of_arrow(kind)) for name, kind in zip(names, types, strict=True)]
-        self._coders = coders_of(columns, forest.schema)
+        self._coders = coders_of(columns, forest)
         numbers = [kind for kind, coder in zip(types, self._coders, strict=True) if coder is None]
         self.dtype = table_dtype(map(_numpy_type, numbers), forest)
 

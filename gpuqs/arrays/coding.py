@@ -14,10 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import InputError
+from gpuqs.forest import Forest
 from gpuqs.schema import Schema
 from gpuqs.text_hashes import are_hashes, hash_names
 
 _HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categories={column: values in code order})"
+
+_MEND = (
+    "make the same columns category columns as in training, or tell which they are: "
+    "gpuqs.load(path, categories=[column, ...]) (save that model for the command line), or pass an array of codes"
+)
 
 
 class Kind(Enum):
@@ -127,7 +133,7 @@ class Coder:
         return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
 
 
-def coders_of(columns: Sequence[Column], schema: Schema) -> list[Coder | None]:
+def coders_of(columns: Sequence[Column], forest: Forest) -> list[Coder | None]:
     """How to code the model's features, in their order; None where a column holds plain numbers.
 
     Raises
@@ -135,6 +141,7 @@ def coders_of(columns: Sequence[Column], schema: Schema) -> list[Coder | None]:
     InputError
         A column is no number and cannot be coded, or the category columns are not the model's.
     """
+    schema = forest.schema
     known = list(schema.categories) or [None] * len(columns)
     kinds = [column.kind for column in columns]
     coded = [at for at, kind in enumerate(kinds) if kind in (Kind.CATEGORY, Kind.TEXT)]
@@ -142,6 +149,8 @@ def coders_of(columns: Sequence[Column], schema: Schema) -> list[Coder | None]:
         # As LightGBM does: the table's category columns, in order, are those of the training frame.
         if len(coded) != len(schema.in_order):
             raise _wrong_number([columns[at] for at in coded], schema)
+        if (doubtful := _doubtful_text(columns, coded, forest)) is not None:
+            raise doubtful
         for at, values in zip(coded, schema.in_order, strict=True):
             known[at] = values
     return [_coder(column, values, schema) for column, values in zip(columns, known, strict=True)]
@@ -171,15 +180,35 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema) -> Cod
     return coder
 
 
+def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) -> InputError | None:
+    """What to say where texts, which LightGBM itself refuses, may be something else than its category columns."""
+    texts = [at for at in coded if columns[at].kind is Kind.TEXT]
+    if not texts:
+        return None
+    for at in texts:
+        if at in forest.tested_as_numbers or at not in forest.tested_as_categories:
+            how = "compare it as numbers" if at in forest.tested_as_numbers else "do not test it as categories"
+            return InputError(
+                f"column {columns[at].name!r} holds texts, but the model's trees {how}; pass numbers if it was none of "
+                f"the training frame's category columns; {_MEND}"
+            )
+    uncoded = sorted(forest.tested_as_categories.difference(coded))
+    if not uncoded:
+        return None
+    column = columns[uncoded[0]]
+    return InputError(
+        f"column {column.name!r} holds {column.kind.value}, but the model's trees test it as categories, and column "
+        f"{columns[texts[0]].name!r} holds texts, in its place it seems; {_MEND}"
+    )
+
+
 def _wrong_number(coded: list[Column], schema: Schema) -> InputError:
     lists = "; ".join(f"{len(values)} such as {values[:2]}" for values in schema.in_order[:3])
     n = len(schema.in_order)
     are = ", ".join(repr(column.name) for column in coded[:5]) + (", ..." if len(coded) > 5 else "")
     return InputError(
         f"the model was trained on a frame with {n} category column{'s' * (n > 1)} ({lists}), and X has "
-        f"{len(coded)}{': ' if coded else ''}{are}; make the same columns category columns as in training, or tell "
-        "which they are: gpuqs.load(path, categories=[column, ...]) (save that model for the command line), or pass an "
-        "array of codes"
+        f"{len(coded)}{': ' if coded else ''}{are}; {_MEND}"
     )
 
 

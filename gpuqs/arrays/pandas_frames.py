@@ -20,7 +20,7 @@ _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH,
 
 
 def from_frame(X: Any, forest: Forest) -> Documents:
-    take = columns_of([str(c) for c in X.columns], all(isinstance(c, str) for c in X.columns), forest)
+    take = columns_of(*labels_of(X, forest), forest)
     frame = X if take is None else X.iloc[:, take]
     if not forest.schema.has_categories and (documents := from_sparse_frame(frame, forest)) is not None:
         return documents
@@ -28,7 +28,7 @@ def from_frame(X: Any, forest: Forest) -> Documents:
     columns = [
         Column(str(name), "dtype", dtype, kinds[dtype]) for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
     ]
-    coders = coders_of(columns, forest.schema)
+    coders = coders_of(columns, forest)
     coded = {
         feature: _codes(frame.iloc[:, feature], coder) for feature, coder in enumerate(coders) if coder is not None
     }
@@ -55,6 +55,16 @@ def from_frame(X: Any, forest: Forest) -> Documents:
         return out
 
     return Documents(len(X), chunk)
+
+
+def labels_of(X: Any, forest: Forest) -> tuple[list[str], bool]:
+    """Names of a frame's columns, and whether somebody gave them: 0, 1, ... are pandas's own."""
+    labels = list(X.columns)
+    names = [str(label) for label in labels]
+    if getattr(X.columns, "nlevels", 1) > 1 and not set(forest.schema.names) <= set(names):
+        names = [" ".join(map(str, label)) for label in labels]  # as XGBoost calls them
+    counted = all(isinstance(label, (int, np.integer)) for label in labels) and labels == [*range(len(labels))]
+    return names, not counted
 
 
 def _kind_of(dtype: Any) -> Kind:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from gpuqs.arrays import as_documents, columns_of
+from gpuqs.arrays.pandas_frames import labels_of
 from gpuqs.arrays.sparse import all_columns, checked_matrix
 from gpuqs.forest import Forest
 from gpuqs.verify.check import Certificate, Check, Tally
@@ -100,7 +101,7 @@ def verify(
         for part in _parts(X, check.model.forest):
             check.add(part, "rows of X", n_threads)
         if hasattr(X, "iloc") and category_lists(check.model.forest):
-            take = columns_of([str(name) for name in X.columns], True, check.model.forest)
+            take = columns_of(*labels_of(X, check.model.forest), check.model.forest)
             check.add_frame(X if take is None else X.iloc[:, take], "rows of X as a frame", n_threads)
     return check.certificate
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.forest import Forest
 from gpuqs.schema import Schema
 
 
@@ -20,7 +20,7 @@ def category_lists(forest: Forest) -> dict[int, tuple[Any, ...]]:
     schema = forest.schema
     if not schema.in_order:
         return {feature: known for feature, known in enumerate(schema.categories) if known is not None}
-    tested = np.unique(forest.feature[(forest.routing & CATEGORICAL) != 0]).tolist()
+    tested = sorted(forest.tested_as_categories)
     with np.errstate(invalid="ignore"):  # of infinite thresholds
         between = np.abs(forest.threshold - np.floor(forest.threshold) - 0.5) < 1e-6
     numeric = np.bincount(forest.feature, minlength=forest.n_features)
@@ -48,13 +48,16 @@ def made_frame(X: np.ndarray, forest: Forest, rng: np.random.Generator, pandas: 
 
 
 def given_frame(table: Any, forest: Forest, pandas: Any) -> Any:
-    """A frame of an Arrow table whose columns are the model's features in order; its texts become categories."""
+    """A frame of an Arrow table whose columns are the model's features in order.
+
+    Texts that the trees test as categories become such; the library gets all else as the table has it.
+    """
     frame, schema = table.to_pandas(ignore_metadata=True), forest.schema
     known = schema.categories or (None,) * forest.n_features
     for at, name in enumerate(frame.columns):
         dtype = frame.dtypes[name]
         text = not isinstance(dtype, (pandas.CategoricalDtype, np.dtype)) or dtype.kind == "O"
-        if known[at] is not None or (schema.in_order and text):
+        if known[at] is not None or (schema.in_order and text and at in forest.tested_as_categories):
             frame[name] = frame[name].astype("category")
     return frame
 

@@ -31,7 +31,10 @@ def forest_of(**fields: Any) -> Forest:
 
 
 def read(X: Any, schema: Schema, **fields: Any) -> np.ndarray:
-    documents = as_documents(X, forest_of(schema=schema, **fields))
+    forest = forest_of(schema=schema, categorical=float(bool(schema.in_order)), **fields)
+    if schema.in_order:  # the trees test the first column alone, by sets of categories
+        forest = dataclasses.replace(forest, feature=np.zeros_like(forest.feature))
+    documents = as_documents(X, forest)
     return np.concatenate([documents.chunk(0, 2), documents.chunk(2, documents.n)])
 
 
@@ -191,6 +194,27 @@ def test_a_permutation_of_made_up_names_goes_by_name(prefix: str) -> None:
         np.testing.assert_array_equal(read(X, schema), [[0, 1, 2]] * 3)
     frame.columns = ["b", "c", "a"]
     np.testing.assert_array_equal(read(frame, schema), [[2, 0, 1]] * 3)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[7, 0, 1], [("a", 1), ("b", 2), ("c", 3)], ["t", "w", 1], [0.5, 1.5, 2.5]],
+    ids=["ints", "levels", "mixed", "floats"],
+)
+def test_labels_that_are_no_texts_are_names_all_the_same(labels: list[Any]) -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    columns = pd.MultiIndex.from_tuples(labels) if isinstance(labels[0], tuple) else labels
+    X = pd.DataFrame(rows, columns=columns)
+    texts = [" ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels]
+    for names in (NAMES, ("0", "1", "2")):
+        with pytest.raises(InputError, match=r"X lacks \d of the model's 3 features"):
+            read(X, Schema(names))
+    for names in (texts, [str(label) for label in labels]):
+        np.testing.assert_array_equal(read(X.iloc[:, ::-1], Schema(tuple(names))), rows)
+    np.testing.assert_array_equal(read(X, Schema(("f0", "f1", "f2"))), rows)
+    np.testing.assert_array_equal(read(pd.DataFrame(rows), Schema(NAMES)), rows)
+    turned = pd.DataFrame(rows, columns=[2, 0, 1])
+    np.testing.assert_array_equal(read(turned, Schema(("0", "1", "2"))), rows[:, [1, 2, 0]])
 
 
 def test_columns_that_are_there_twice() -> None:
