@@ -138,9 +138,10 @@ def test_scikit_learn_reads_the_numbers_of_category_columns() -> None:
 @pytest.mark.parametrize("told", [["t", "w"], ["w", "t"], (0, 1), {"w": [10, 20, 30], "t": np.array(["x", "y", "z"])}])
 def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
     model = gpuqs.from_model(forest_of(schema=IN_ORDER), categories=told)
-    assert model.forest.schema == dataclasses.replace(PLACED, stated=(0, 1))
+    placed = dataclasses.replace(PLACED, stated=(0, 1))
+    assert model.forest.schema == placed
     model.save(tmp_path / "model")
-    assert gpuqs.load(tmp_path / "model").forest.schema == PLACED
+    assert gpuqs.load(tmp_path / "model").forest.schema == placed
     assert gpuqs.load(tmp_path / "model", categories={"v": [1.5]}).forest.schema.categories == (*LISTS, (1.5,))
 
 
