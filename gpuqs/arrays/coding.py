@@ -112,6 +112,14 @@ class Coder:
         if {_of_one_type(values), _of_one_type(known)} == {"truth values", "numbers"}:
             return np.full(len(values), np.nan)  # pandas tells True from 1 then
         code = {value: float(number) for number, value in enumerate(known)}
+        if any(isinstance(value, float) for value in values) and _of_one_type(known) == "numbers":
+            of_float = {float(value): number for value, number in code.items()}  # pandas compares both as float64
+            if len(of_float) < len(code):
+                raise InputError(
+                    f"column {self.column.name!r} holds fractions, which cannot tell the model's categories such as "
+                    f"{known[:2]} apart; pass whole numbers, as in training"
+                )
+            code = of_float
         try:
             return np.array([code.get(value, np.nan) for value in values])
         except TypeError:

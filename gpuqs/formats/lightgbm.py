@@ -20,7 +20,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.formats.growing import GrowingArray, offsets
-from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, squeezed
+from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, one_spaced, squeezed
 from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
@@ -45,8 +45,6 @@ _LARGEST_DECISION_TYPE: Final = _CATEGORICAL_BIT | _DEFAULT_LEFT_BIT | _MISSING_
 _INT32_MAX: Final = 2**31 - 1
 #: More outputs than any model has; a file may not make us allocate for more.
 _MAX_OUTPUTS: Final = 1 << 16
-
-_SPACES: Final = re.compile(b" +")
 
 #: Lines that end the trees; the first from 2.2 on, the second before.
 _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
@@ -175,7 +173,7 @@ class _Header:
     @property
     def schema(self) -> Schema:
         """The features' names, and the lists of categories, whose places the file does not tell."""
-        text = _SPACES.sub(b" ", self.fields.get(b"feature_names", b"").strip(b" \r"))  # names may hold tabs
+        text = one_spaced(self.fields.get(b"feature_names", b"").rstrip(b"\r"))  # names may hold tabs
         if text and n_words(text) != self.n_features:
             raise ModelFormatError(
                 f"{n_words(text)} names for {self.n_features} features; save or copy the model anew",

@@ -588,3 +588,8 @@ def test_damaged_categories_of_a_frame(line: str) -> None:
     with pytest.raises(ModelFormatError) as caught:
         reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")
     assert caught.value.field == "pandas_categorical"
+
+
+def test_names_end_at_spaces_alone() -> None:
+    text = edited(model_text()).replace("feature_names=Column_0 ", "feature_names=a\tb  ")
+    assert reader.read(text.encode(), "model").schema.names == ("a\tb", "Column_1", "Column_2")
