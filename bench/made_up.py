@@ -71,4 +71,4 @@ def lightgbm_text(forest: Forest) -> str:
         lines += [f"Tree={t}", f"num_leaves={leaves.stop - leaves.start}", "num_cat=0"]
         lines += [f"{name}={' '.join(map(repr, values.tolist()))}" for name, values in fields.items()]
         lines += ["shrinkage=1", "", ""]
-    return "\n".join([*lines, "end of trees", ""])
+    return "\n".join([*lines, "end of trees", "", "parameters:", "end of parameters", ""])

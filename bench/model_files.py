@@ -31,7 +31,7 @@ def _lightgbm_text(n_leaves: int, n_trees: int) -> bytes:
     trees = [tree.partition("\n")[2] for tree in re.split(r"^Tree=", rest.partition("end of trees")[0], flags=re.M)]
     head = re.sub(r"^tree_sizes=.*\n", "", head, flags=re.M)
     body = "".join(f"Tree={i}\n{trees[i % TRAINED]}" for i in range(n_trees))
-    return f"{head}{body}end of trees\n".encode()
+    return f"{head}{body}end of trees\n\nparameters:\nend of parameters\n".encode()
 
 
 def _xgboost_booster(n_leaves: int, n_trees: int) -> Any:

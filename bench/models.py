@@ -87,5 +87,5 @@ def enlarged(path: Path, n_trees: int, seed: int = 0) -> Path:
                 drawn = (thresholds[f][rng.integers(len(thresholds[f]))] for f in tree["split_feature"].split())
                 tree["threshold"] = " ".join(drawn)
             out.write(f"Tree={t}\n" + "".join(f"{k}={v}\n" for k, v in tree.items()) + "\n\n")
-        out.write("end of trees\n")
+        out.write("end of trees\n\nparameters:\nend of parameters\n")
     return big

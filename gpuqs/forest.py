@@ -277,7 +277,7 @@ class Forest:
             self,
             n_features=len(self.tested),
             feature=self.place_of[self.feature],
-            schema=replace(self.schema, names=names, categories=categories),
+            schema=replace(self.schema, names=names, categories=categories, stated=(), lost=()),
         )
 
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:

@@ -15,6 +15,12 @@ from gpuqs.text_hashes import are_hashes
 #: Names that LightGBM, XGBoost and others make up for features that have none.
 _MADE_UP_NAME: Final = re.compile(r"(Column_|f|feature_)\d+")
 
+#: What to say of a column of `Schema.lost`.
+LOST: Final = (
+    "whose categories are lost: XGBoost keeps texts beyond ASCII cut short, and itself compares what it cut; pass an "
+    "array of codes, or train with categories in ASCII"
+)
+
 #: Types of categories that models keep.
 _VALUES: Final = (str, int, float)
 
@@ -76,6 +82,10 @@ class Schema:
         frame's category columns, in that frame's order. Not beside ``categories``.
     library : str
         Whose rules tables are coded by: a key of `RULES`.
+    stated : tuple of int
+        Features whose categories the caller stated: numbers stand for them by value, whatever the library's rules.
+    lost : tuple of int
+        Features that were categories which the model file does not hold soundly: no text can be coded as theirs.
     """
 
     names: tuple[str, ...] = ()
@@ -83,6 +93,8 @@ class Schema:
     absent: float = 0.0
     in_order: tuple[tuple[Any, ...], ...] = ()
     library: str = ""
+    stated: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.absent == 0 or math.isnan(self.absent)):
@@ -134,6 +146,9 @@ class Schema:
                 name = "feature_names" if field == "names" else field
                 what = "feature names" if field == "names" else "columns' categories"
                 raise ModelFormatError(f"{len(values)} {what} for {n_features} features", field=name)
+        for field in ("stated", "lost"):
+            if not all(0 <= feature < n_features for feature in getattr(self, field)):
+                raise ModelFormatError(f"names none of {n_features} features", field=f"categories_{field}")
         if len(self.in_order) > n_features:
             raise ModelFormatError(
                 f"{len(self.in_order)} lists of categories for {n_features} features", field="categories"
@@ -187,7 +202,11 @@ class Schema:
         known = list(self.categories) or [None] * n_features
         for column, values in zip(columns, lists, strict=True):
             known[column] = values
-        return replace(self, categories=tuple(known), in_order=())
+        lost = [column for column in columns if column in self.lost]
+        if lost:
+            raise InputError(f"categories names {self.name_of(lost[0])}, {LOST}")
+        stated = tuple(sorted({*self.stated, *columns}))
+        return replace(self, categories=tuple(known), in_order=(), stated=stated)
 
     def _feature(self, column: str | int, n_features: int) -> int:
         if isinstance(column, str):

@@ -14,7 +14,7 @@ from gpuqs.arrays.arrow_tables import arrow_table, from_table
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, from_array
 from gpuqs.arrays.pandas_frames import from_frame
-from gpuqs.arrays.refusals import refuse_strangers
+from gpuqs.arrays.refusals import refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -42,7 +42,9 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         return from_array(X, forest)
     if isinstance(X, Documents):  # of a file, coded by its table's plan already
         return X
-    if not isinstance(X, (np.ndarray, list, tuple)):
+    if isinstance(X, (list, tuple)):
+        refuse_records(X)
+    elif not isinstance(X, np.ndarray):
         refuse_strangers(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return from_frame(X, forest)

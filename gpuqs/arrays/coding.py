@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
-from gpuqs.schema import Schema
+from gpuqs.schema import LOST, Schema
 from gpuqs.text_hashes import are_hashes, hash_names
 
 _HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categories={column: values in code order})"
@@ -112,6 +112,14 @@ class Coder:
         if {_of_one_type(values), _of_one_type(known)} == {"truth values", "numbers"}:
             return np.full(len(values), np.nan)  # pandas tells True from 1 then
         code = {value: float(number) for number, value in enumerate(known)}
+        if any(isinstance(value, float) for value in values) and _of_one_type(known) == "numbers":
+            of_float = {float(value): number for value, number in code.items()}  # pandas compares both as float64
+            if len(of_float) < len(code):
+                raise InputError(
+                    f"column {self.column.name!r} holds fractions, which cannot tell the model's categories such as "
+                    f"{known[:2]} apart; pass whole numbers, as in training"
+                )
+            code = of_float
         try:
             return np.array([code.get(value, np.nan) for value in values])
         except TypeError:
@@ -153,10 +161,16 @@ def coders_of(columns: Sequence[Column], forest: Forest) -> list[Coder | None]:
             raise doubtful
         for at, values in zip(coded, schema.in_order, strict=True):
             known[at] = values
-    return [_coder(column, values, schema) for column, values in zip(columns, known, strict=True)]
+    for at in schema.lost:
+        if kinds[at] in (Kind.CATEGORY, Kind.TEXT):
+            raise InputError(f"column {columns[at].name!r} has {columns[at].called} {columns[at].type}, {LOST}")
+    return [
+        _coder(column, values, schema, at in schema.stated)
+        for at, (column, values) in enumerate(zip(columns, known, strict=True))
+    ]
 
 
-def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema) -> Coder | None:
+def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated: bool) -> Coder | None:
     rules, coder = schema.rules, Coder(column, known, schema)
     if known is None:
         if column.kind in NUMBERS:
@@ -170,10 +184,12 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema) -> Cod
                 f"column {column.name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "
                 "pass those, or pass an array of codes"
             )
-        if rules.numbers_refused or (rules.as_texts and column.kind is Kind.FRACTION):
+        if (rules.numbers_refused and not stated) or (rules.as_texts and column.kind is Kind.FRACTION):
             raise InputError(
                 f"column {column.name!r} holds {column.kind.value}, which {schema.library} does not take for "
-                f"categories such as {known[:2]}; make it a category column as in training, or pass an array of codes"
+                f"categories such as {known[:2]}; make it a category column as in training, or state its "
+                "categories, by which numbers are coded then: gpuqs.load(path, categories={column: values in code "
+                "order}).save(...), or pass an array of codes"
             )
     elif column.kind is Kind.OTHER:
         raise coder._refusal()

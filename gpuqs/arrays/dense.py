@@ -37,6 +37,8 @@ class Documents(NamedTuple):
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:
+    if X.dtype.names is not None:
+        raise InputError("X is a structured array; pass pandas.DataFrame(X), whose columns go by name")
     if X.ndim != 2:
         hint = "; pass X.reshape(1, -1) to score one document" if X.ndim == 1 else ""
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")

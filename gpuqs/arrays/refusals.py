@@ -10,11 +10,18 @@ from gpuqs.errors import InputError
 
 _MADE_FROM = "pass the frame or array that it was made from"
 _ONE_COLUMN = "pass X.to_frame().T for one document, X.to_frame() for one feature"
+_ONE_ARRAY = "pass pyarrow.table({name: X, ...}), with a column for each feature"
+_ROWS = "pass a list of documents, each a list of its features' numbers"
 
 #: What to pass instead of a library's own types, by its package and the type's name ("" for any).
 _MENDS = {
     ("pandas", "Series"): _ONE_COLUMN,
     ("polars", "Series"): "pass X.to_frame(), with a column for each feature",
+    ("pandas", "Index"): _ONE_COLUMN,
+    ("pyarrow", "Array"): _ONE_ARRAY,
+    ("pyarrow", "ChunkedArray"): _ONE_ARRAY,
+    ("pyarrow", "RecordBatchReader"): "pass X.read_all()",
+    ("array", "array"): _ROWS,
     ("polars", "LazyFrame"): "pass X.collect()",
     ("xgboost", ""): _MADE_FROM,
     ("lightgbm", ""): _MADE_FROM,
@@ -37,11 +44,15 @@ def refuse_strangers(X: Any) -> None:
     mend = next((_MENDS[key] for key in keys if key in _MENDS), None)
     if X is None:
         mend = "pass a frame or a 2-dimensional array of numbers"
+    elif isinstance(X, type):
+        mend = f"it is the class {X.__name__}: pass an object of it"
+    elif isinstance(X, range):
+        mend = _ROWS
     elif isinstance(X, (str, bytes, os.PathLike)):
         mend = "read the file first (as with pandas.read_csv), or score it with the command: gpuqs score MODEL FILE"
     elif isinstance(X, Mapping) and not hasattr(X, "tocsr"):
         mend = "pass pandas.DataFrame(X)"
-    elif isinstance(X, Iterator):
+    elif mend is None and isinstance(X, Iterator):
         mend = "pass list(X)"
     elif isinstance(X, (set, frozenset)):
         mend = "pass a list of documents: a set has no order"
@@ -49,3 +60,14 @@ def refuse_strangers(X: Any) -> None:
         package = kind.__module__.partition(".")[0]
         name = kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
         raise InputError(f"X is {'None' if X is None else f'a {name}'}, not documents; {mend}")
+
+
+def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:
+    """Raise for a list of mappings, which has names that nobody would look at.
+
+    Raises
+    ------
+    InputError
+    """
+    if X and isinstance(X[0], Mapping):
+        raise InputError(f"X is a {type(X).__name__} of {type(X[0]).__name__}s; pass pandas.DataFrame(X)")

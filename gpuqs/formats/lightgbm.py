@@ -20,7 +20,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.formats.growing import GrowingArray, offsets
-from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, squeezed
+from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, one_spaced, squeezed
 from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
@@ -132,12 +132,29 @@ def _read(data: bytes) -> Forest:
     end = next((place for place in ends if place != -1), -1)
     if end == -1:
         raise ModelFormatError("the file is cut short: no line 'end of trees'; save or copy the model anew")
+    _check_tail(data[end:], re.search(rb"\nversion=v[34]\s", data[:first]) is not None)
     header = _Header(data[: first if first != -1 else end], data[end:].partition(_PANDAS)[2])
     trees = _Trees()
     if first != -1:
         trees.read(data, first, end)
     header.check_tree_sizes(trees.starts.array())
     return trees.forest(header)
+
+
+def _check_tail(tail: bytes, recent: bool) -> None:
+    """Refuse files cut behind the trees, where the categories of a data frame are lost.
+
+    From version v3 on LightGBM writes parameters there, its Python package the categories, or both.
+    """
+    sections, _, categories = tail.partition(_PANDAS)
+    cut = b"\nparameters:" in sections and b"\nend of parameters" not in sections
+    cut |= recent and b"\nparameters:" not in sections and _PANDAS not in tail
+    last = sections.rstrip().rpartition(b"\n")[2]
+    cut |= _PANDAS not in tail and last.startswith(b"pandas_") and _PANDAS[1:].startswith(last)
+    if cut or (_PANDAS in tail and not categories.strip()):
+        raise ModelFormatError(
+            "the file is cut short behind its trees, where parameters and categories are; save or copy the model anew"
+        )
 
 
 class _Header:
@@ -159,7 +176,7 @@ class _Header:
     @property
     def schema(self) -> Schema:
         """The features' names, and the lists of categories, whose places the file does not tell."""
-        text = squeezed(self.fields.get(b"feature_names", b""))
+        text = one_spaced(self.fields.get(b"feature_names", b"").rstrip(b"\r"))  # names may hold tabs
         if text and n_words(text) != self.n_features:
             raise ModelFormatError(
                 f"{n_words(text)} names for {self.n_features} features; save or copy the model anew",

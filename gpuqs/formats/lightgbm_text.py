@@ -134,7 +134,12 @@ def _parsed(text: bytes, count: int, dtype: npt.DTypeLike, name: str, tree: int 
 
 def squeezed(text: bytes) -> bytes:
     """``text`` with one space between its words, without making an object of each."""
-    text = text.translate(_TO_SPACES).strip(b" ")
+    return one_spaced(text.translate(_TO_SPACES))
+
+
+def one_spaced(text: bytes) -> bytes:
+    """``text`` with one space between what spaces alone separate."""
+    text = text.strip(b" ")
     while b"  " in text:
         text = text.replace(b"  ", b" ")
     return text

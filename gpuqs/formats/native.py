@@ -146,6 +146,7 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
     fields["categories"] = [None if c is None else _plain(c, "category") for c in schema.categories]
     fields["categories_in_order"] = [_plain(values, "category") for values in schema.in_order]
     fields["library"] = schema.library
+    fields["categories_stated"], fields["categories_lost"] = list(schema.stated), list(schema.lost)
     fields["absent"] = "missing" if np.isnan(schema.absent) else "zero"
     fields["classes"] = _plain(forest.classes, "class label")
     table, offset = {}, 0
@@ -356,7 +357,10 @@ def _schema(fields: dict[str, Any], source: str, version: int) -> Schema:
     if version == 1 and library == "LightGBM":  # whose lists were put where they seemed to belong
         categories, in_order = (), tuple(item for item in listed if item is not None)
     names = _values(get(fields, "feature_names", list), "feature_names", str)
-    return Schema(names, categories, np.nan if absent == "missing" else 0.0, in_order, library)
+    absent_value = np.nan if absent == "missing" else 0.0
+    listed_features = (f"categories_{which}" for which in ("stated", "lost"))
+    stated, lost = (_values(get(fields, name, list, []), name, int) for name in listed_features)
+    return Schema(names, categories, absent_value, in_order, library, stated, lost)
 
 
 def _lists(items: list[Any]) -> tuple[tuple[Any, ...], ...]:

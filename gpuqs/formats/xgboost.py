@@ -175,6 +175,7 @@ def _forest(document: Any) -> Forest:
     names = get(learner, "feature_names", list, [])
     if not all(isinstance(name, str) for name in names):
         raise ModelFormatError("is not an array of texts", field="feature_names")
+    categories, lost = _categories(get(model, "cats", dict, {}), n_features)
     return Forest(
         n_features=n_features,
         **arrays,
@@ -187,9 +188,7 @@ def _forest(document: Any) -> Forest:
         base_score=_base_margin(param, objective, n_outputs, version),
         base_first=True,
         link=_OBJECTIVES[objective][0],
-        schema=Schema(
-            tuple(names), _categories(get(model, "cats", dict, {}), n_features), absent=np.nan, library="XGBoost"
-        ),
+        schema=Schema(tuple(names), categories, absent=np.nan, library="XGBoost", lost=lost),
         # multi:softmax decides on margins; multi:softprob's users on the probabilities.
         class_rule="raw" if objective == "multi:softmax" else "value",
         iteration_starts=_iterations(model, n_trees, 1 if arrays["leaf_value"].shape[1] > 1 else n_outputs),
@@ -206,17 +205,22 @@ def _version(document: dict[str, Any]) -> tuple[int, ...]:
     return tuple(numbers(version, "version", np.int64).tolist())
 
 
-def _categories(cats: dict[str, Any], n_features: int) -> tuple[tuple[Any, ...] | None, ...]:
-    """The categories of the data frame that the model was trained on, from 3.1 on, as in `Forest`."""
+def _categories(cats: dict[str, Any], n_features: int) -> tuple[tuple[tuple[Any, ...] | None, ...], tuple[int, ...]]:
+    """`Schema.categories` and `Schema.lost` of the data frame that the model was trained on, from 3.1 on."""
     columns = get(cats, "enc", list, [])
     if len(columns) not in (0, n_features):
         raise ModelFormatError(f"{len(columns)} columns for {n_features} features", field="cats.enc")
     found = [_column_categories(column) for column in columns]
-    return tuple(found) if any(found) else ()
+    lost = tuple(feature for feature, known in enumerate(found) if known == ())
+    known = tuple(values or None for values in found)
+    return (known if any(known) else ()), lost
 
 
 def _column_categories(column: Any) -> tuple[Any, ...] | None:
-    """The categories of one column: whole numbers, or texts as UTF-8 bytes one after another."""
+    """The categories of one column: whole numbers, or texts as UTF-8 bytes one after another.
+
+    None where the column had none, empty where they are lost.
+    """
     values = numbers(get(column, "values", list), "cats.enc.values", np.int64)
     offsets = numbers(get(column, "offsets", list, []), "cats.enc.offsets", np.int64)
     if len(offsets) == 0:
@@ -225,8 +229,8 @@ def _column_categories(column: Any) -> tuple[Any, ...] | None:
         raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
     text = (values & 0xFF).astype(np.uint8).tobytes()
     if not text.isascii():  # of pandas frames, XGBoost cuts texts by characters, not bytes: which they were is lost
-        return None
-    return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist()))
+        return ()
+    return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist())) or None
 
 
 def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.NDArray[np.int64]:

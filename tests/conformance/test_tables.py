@@ -330,17 +330,40 @@ def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(got, expected, err_msg=file)
 
 
-def test_what_xgboost_cuts_short_is_refused() -> None:
+def test_what_xgboost_cuts_short_is_refused(tmp_path: Path) -> None:
     """XGBoost keeps a frame's texts cut by characters as if these were bytes: "größe" and all after it are lost."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=200), "c": pd.Categorical(rng.choice(["größe", "abc", "bcd"], 200))})
     data = xgb.DMatrix(frame, rng.normal(size=200), enable_categorical=True)
     model = gpuqs.from_model(xgb.train({"nthread": 1}, data, 2))
-    with pytest.raises(InputError, match=r"column 'c' has dtype category, not a number; .* tell its categories"):
-        model.predict(frame)
-    told = gpuqs.from_model(model.forest, categories={"c": list(frame["c"].cat.categories)})
+    model.save(tmp_path / "model.gpuqs")
+    for held in (model, gpuqs.load(tmp_path / "model.gpuqs")):
+        for X in (frame, frame.astype({"c": str}), pa.Table.from_pandas(frame)):
+            with pytest.raises(InputError, match=r"column 'c' has .*, whose categories are lost: XGBoost keeps texts"):
+                held.predict(X)
+        with pytest.raises(InputError, match="categories names 'c', whose categories are lost"):
+            gpuqs.from_model(held.forest, categories={"c": ["abc", "bcd", "größe"]})
     codes = np.column_stack([frame["x"], frame["c"].cat.codes])
-    np.testing.assert_array_equal(told.predict(frame), model.predict(codes))
+    assert len(model.predict(codes)) == 200
+
+
+def test_whole_number_categories_of_xgboost_that_the_caller_states(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": pd.Categorical(rng.choice([10, 20, 30], 200))})
+    target = (frame["c"] == 20) + 0.1 * frame["x"]
+    booster = xgb.train({"nthread": 1}, xgb.DMatrix(frame, target, enable_categorical=True), 3)
+    expected = booster.predict(xgb.DMatrix(frame, enable_categorical=True), output_margin=True)
+    model = gpuqs.from_model(booster)
+    stated = gpuqs.from_model(booster, categories={"c": [10, 20, 30]})
+    stated.save(tmp_path / "stated.gpuqs")
+    numbers = frame.astype({"c": "int64"})
+    with pytest.raises(InputError, match=r"column 'c' holds whole numbers.* categories=\{.*\}\)\.save"):
+        model.predict(numbers)
+    for held in (stated, gpuqs.load(tmp_path / "stated.gpuqs")):
+        for X in (frame, numbers, pa.Table.from_pandas(numbers)):
+            np.testing.assert_array_equal(held.predict(X, "raw"), expected)
+        for file, got in from_files(held, numbers.astype({"x": "float64"}), tmp_path).items():
+            np.testing.assert_array_equal(got, expected, err_msg=file)
 
 
 @pytest.mark.parametrize("seen", ["zz", "w", "a"])

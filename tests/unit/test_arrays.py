@@ -170,7 +170,7 @@ class SparseLike:
         (np.zeros((2, 3), "M8[s]"), "dtype datetime64"),
         (np.zeros((2, 3), "m8[s]"), "dtype timedelta64"),
         (np.zeros((2, 3), "V8"), r"dtype \|V8"),
-        (np.zeros(2, [("a", "f8"), ("b", "f8"), ("c", "f8")]), "not 1-dimensional"),
+        (np.zeros(2, [("a", "f8"), ("b", "f8"), ("c", "f8")]), "structured array; pass pandas"),
         ([[1, 2, 3], [1, 2]], "cannot be read as an array of numbers"),
         (SparseLike(), r"not a matrix of scipy.sparse; pass scipy.sparse.csr_matrix\(X\)"),
         (np.ma.masked_array(np.zeros((2, 3)), mask=True), r"masked array; pass X.filled"),

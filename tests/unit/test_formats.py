@@ -35,6 +35,9 @@ shrinkage=1
 
 
 end of trees
+
+parameters:
+end of parameters
 """
 
 

@@ -311,7 +311,8 @@ def test_names_and_descriptions() -> None:
 def test_the_same_forest_from_every_spelling() -> None:
     text = model_text()
     plain = reader.read(text.encode(), "model")
-    old_end = text[: text.index("end of trees")] + "\nfeature importances:\nColumn_0=3\n"
+    old = text.replace("version=v4", "version=v2")
+    old_end = old[: old.index("end of trees")] + "\nfeature importances:\nColumn_0=3\n"
     spellings = {
         "CRLF": text.replace("\n", "\r\n"),
         "no tree_sizes": edited(text),
@@ -320,7 +321,9 @@ def test_the_same_forest_from_every_spelling() -> None:
             "tree\n", "tree\nnew=1\n"
         ),
         "runs of spaces": re.sub(r"(?<=\d) (?=[-\d])", "   ", edited(text)),
-        "no final line": text[: text.index("end of trees") + len("end of trees")],
+        "no final line": old[: old.index("end of trees") + len("end of trees")],
+        "of the command": text[: text.index("pandas_categorical")],
+        "of old files saved anew": text[: text.index("parameters:")] + text[text.index("pandas_categorical") :],
     }
     for name, spelling in spellings.items():
         forest = reader.read(spelling.encode(), name)
@@ -484,9 +487,10 @@ def test_long_lines_and_many_lines_cost_no_more_than_the_file() -> None:
 
 def test_every_truncation_is_refused() -> None:
     data = model_text(**STUMPS).encode()
-    end = data.index(b"end of trees") + len(b"end of trees")
-    assert reader.read(data[:end], "whole").n_trees == 3
-    for length in range(len(b"tree\n"), end, 13):
+    end = data.index(b"end of parameters")
+    last = data.index(b"pandas_categorical:")
+    assert reader.read(data[:last], "whole").n_trees == 3
+    for length in (*range(len(b"tree\n"), end, 13), last + 8, last + len(b"pandas_categorical:")):
         refused(data[:length], "cut short")
 
 
@@ -584,3 +588,8 @@ def test_damaged_categories_of_a_frame(line: str) -> None:
     with pytest.raises(ModelFormatError) as caught:
         reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")
     assert caught.value.field == "pandas_categorical"
+
+
+def test_names_end_at_spaces_alone() -> None:
+    text = edited(model_text()).replace("feature_names=Column_0 ", "feature_names=a\tb  ")
+    assert reader.read(text.encode(), "model").schema.names == ("a\tb", "Column_1", "Column_2")

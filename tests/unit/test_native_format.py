@@ -137,6 +137,7 @@ def test_everything_comes_back(
 def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
     header, _ = taken_apart(written(small(), tmp_path))
     schema = {"feature_names", "categories", "absent", "categories_in_order", "library"}
+    schema |= {"categories_stated", "categories_lost"}
     assert {*header["arrays"], *header["fields"]} - schema == {f.name for f in fields(Forest)} - {"schema"}
 
 

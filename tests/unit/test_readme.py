@@ -95,7 +95,7 @@ def test_python_runs(number: int, names: dict[str, Any], capsys: pytest.CaptureF
 
 TINY = (
     b"tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=0\nobjective=regression\n\n"
-    b"Tree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n"
+    b"Tree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\nparameters:\nend of parameters\n"
 )
 
 

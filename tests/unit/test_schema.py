@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,10 @@ def test_scikit_learn_reads_the_numbers_of_category_columns() -> None:
 @pytest.mark.parametrize("told", [["t", "w"], ["w", "t"], (0, 1), {"w": [10, 20, 30], "t": np.array(["x", "y", "z"])}])
 def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
     model = gpuqs.from_model(forest_of(schema=IN_ORDER), categories=told)
-    assert model.forest.schema == PLACED
+    placed = dataclasses.replace(PLACED, stated=(0, 1))
+    assert model.forest.schema == placed
     model.save(tmp_path / "model")
-    assert gpuqs.load(tmp_path / "model").forest.schema == PLACED
+    assert gpuqs.load(tmp_path / "model").forest.schema == placed
     assert gpuqs.load(tmp_path / "model", categories={"v": [1.5]}).forest.schema.categories == (*LISTS, (1.5,))
 
 
@@ -335,3 +337,35 @@ def test_what_is_not_computed_yet(module: str) -> None:
     attributes = {"__module__": module, "iloc": None, "columns": NAMES}
     with pytest.raises(InputError, match=r"X is a dask.*\.DataFrame, not documents; pass X.compute\(\)"):
         Model(forest_of()).predict(type("DataFrame", (), attributes)())
+
+
+@pytest.mark.parametrize(
+    ("X", "mend"),
+    [
+        (pd.DataFrame, "the class DataFrame: pass an object"),
+        (TABLE.to_reader(), r"pass X\.read_all\(\)"),
+        ([{"t": 1.0}], r"a list of dicts; pass pandas\.DataFrame"),
+        (array("d", [1.0]), "pass a list of documents"),
+        (range(3), "pass a list of documents"),
+        (pd.Index([1, 2, 3]), r"X\.to_frame\(\)"),
+        (pa.array([1.0]), r"pass pyarrow\.table"),
+        (pa.chunked_array([[1.0]]), r"pass pyarrow\.table"),
+        (np.zeros(2, [("t", float)]), r"structured array; pass pandas\.DataFrame"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_has_no_rows_of_numbers(X: Any, mend: str) -> None:
+    with pytest.raises(InputError, match=mend) as caught:
+        as_documents(X, forest_of())
+    assert "reshape" not in str(caught.value)
+
+
+def test_large_whole_numbers_are_compared_with_floats_as_float64() -> None:
+    known = (2**53 + 1, 7)
+    frame = FRAME.assign(w=[float(2**53), 7.0, 8.0, np.nan])
+    schema = dataclasses.replace(PLACED, categories=(LISTS[0], known, None))
+    np.testing.assert_array_equal(read(frame, schema)[:, 1], [0, 1, np.nan, np.nan])
+    with pytest.raises(InputError, match="column 'w' holds fractions, which cannot tell the model's categories"):
+        read(frame, dataclasses.replace(schema, categories=(LISTS[0], (2**53, 2**53 + 1), None)))
+    whole = frame.assign(w=[2**53 + 1, 7, 2**53, 1])
+    np.testing.assert_array_equal(read(whole, schema)[:, 1], [0, 1, np.nan, np.nan])
