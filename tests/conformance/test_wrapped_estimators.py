@@ -297,6 +297,17 @@ def test_partial_dependence(name: str, kind: str) -> None:
         np.testing.assert_allclose(got[key], expected[key], rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["GradientBoostingClassifier, binary", "HistGradientBoostingClassifier, binary"])
+def test_partial_dependence_of_boosted_estimators(name: str) -> None:
+    """By default theirs is of raw scores, by recursion, and the wrappers' of probabilities, by brute force."""
+    theirs, ours, _ = pair(name)
+    X = rows(False)
+    default = (partial_dependence(one, X, [0], grid_resolution=6)["average"] for one in (theirs, ours))
+    assert not np.allclose(*default, rtol=0.01)
+    brute = (partial_dependence(one, X, [0], grid_resolution=6, method="brute")["average"] for one in (theirs, ours))
+    np.testing.assert_allclose(*brute, rtol=1e-9)
+
+
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 @pytest.mark.parametrize("name", ["RandomForestClassifier, binary", "GradientBoostingClassifier, texts"])
 def test_calibration(name: str, method: str) -> None:

@@ -436,7 +436,7 @@ def test_a_saved_model_scores_alike(tmp_path: Path) -> None:
 
 
 def test_the_stages_of_bitslice_are_timed() -> None:
-    program = MODEL._program("bitslice", "exact", None)
+    program = MODEL._programs.get("bitslice", "exact", None)
     seconds = program.scorer.time_stages(program.bound, X)
     assert list(seconds) == ["rank coding", "predicates", "programs", "values"]
     assert all(0 < part < 60 for part in seconds.values())

@@ -49,6 +49,9 @@ OTHER_DATA = {
     *("check_fit_idempotent", "check_fit_check_is_fitted", "check_fit2d_predict1d", "check_fit2d_1sample"),
     *("check_fit2d_1feature", "check_regressors_train", "check_regressor_data_not_an_array", "check_regressors_int"),
     *("check_regressors_no_decision_function", "check_outliers_train", "check_outliers_fit_predict"),
+    *("check_sample_weights_pandas_series", "check_sample_weights_not_an_array", "check_sample_weights_list"),
+    *("check_sample_weights_shape", "check_sample_weights_not_overwritten", "check_all_zero_sample_weights_error"),
+    *("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
 }
 #: Those that look at how `fit` learns from a target, or at an estimator before it.
 LEARNING = {
