@@ -64,8 +64,9 @@ def default_threads() -> int:
 
 def _allowed_threads() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of nested regions the outermost
-    if asked.isdecimal() and int(asked):
-        return min(int(asked), most_threads())
+    # int() refuses texts of thousands of digits; nine are more than there are threads.
+    if asked.isdecimal() and (n := int(asked.lstrip("0")[:9] or 0)):
+        return min(n, most_threads())
     return min(_processors(), _quota())
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-
-from gpuqs.cli.process import as_process
 
 
 def main() -> None:
     """Run the command line; its packages are an extra, so a missing one is named."""
+    # Till `as_process` handles it, Ctrl-C ends the process as it ends others: with no traceback from an import.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from gpuqs.cli.process import as_process
+
     with as_process():
         try:
             import click  # noqa: F401

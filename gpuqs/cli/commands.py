@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,30 @@ def _one_input(model: Path, data: Path | None) -> None:
         raise click.UsageError("MODEL and DATA cannot both be standard input")
 
 
+def _not_input(out: Path | None, model: Path, data: Path) -> None:
+    """Refuse to put scores where the command reads, whatever the two paths are called."""
+    if out is None or not (there := _file_of(out)):
+        return
+    for path in (model, data, Path(f"{data}.query")):  # the last holds query sizes
+        if (read := _file_of(path)) and os.path.samestat(there, read):
+            raise click.UsageError(f"--out {out} is also the input {path}")
+
+
+def _file_of(path: Path) -> os.stat_result | None:
+    """What is known of a regular file; None for others, and where there is none."""
+    try:
+        found = os.fstat(0) if path == _STDIN else os.stat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _named(ctx: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+    if value == Path():  # folders are refused before
+        raise click.BadParameter("is empty; name a file, or - for standard output")
+    return value
+
+
 @click.group(
     cls=Commands,
     invoke_without_command=True,
@@ -79,6 +105,7 @@ def cli(ctx: click.Context) -> None:
     "-o",
     "--out",
     type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
+    callback=_named,
     help="Where scores go: .npy, .parquet, or text, one line a document.  [default: -, standard output, as text]",
 )
 @click.option("--engine", default="auto", show_default=True, help="An engine that `gpuqs info MODEL` lists.")
@@ -111,6 +138,7 @@ def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     from gpuqs.cli.score import score_file
 
     _one_input(model, data)
+    _not_input(None if options["out"] == _STDIN else options["out"], model, data)
     score_file(model, data, n_threads=threads, **options)
 
 

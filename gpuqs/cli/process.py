@@ -48,6 +48,7 @@ def as_process() -> Iterator[None]:
             signal.signal(number, stop)
         _open_closed_ones()
         _name_output()
+        _forget_odd_sizes()
         yield
     except StoppedError as stopped:
         if sys.stderr is not None:
@@ -83,6 +84,14 @@ def _name_output() -> None:
     encoding, is_terminal = getattr(sys.stdout, "encoding", "utf-8"), os.isatty(1)
     buffer = io.BufferedWriter(NamedOutput(1, STDOUT, closefd=False, stream=True))
     sys.stdout = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=is_terminal)
+
+
+def _forget_odd_sizes() -> None:
+    """Take a terminal of no columns, or of millions, for one of unknown size; rich takes it at its word."""
+    for name in ("COLUMNS", "LINES"):
+        size = os.environ.get(name, "")
+        if len(size) > 5 or not size.strip("0"):
+            os.environ.pop(name, None)
 
 
 def _drop_output() -> None:

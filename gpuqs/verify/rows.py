@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -75,12 +76,12 @@ class RowMaker:
         self._first_turn = self._rng.integers(0, _TURNS, forest.n_nodes)
         self._visits = {np.dtype(np.float64): 0, np.dtype(np.float32): 0}
 
-    def batches(self, n: int) -> list[tuple[int, np.dtype]]:
+    def batches(self, n: int) -> Iterator[tuple[int, np.dtype]]:
         """How `n` rows are made in batches, float64 and float32 in turn: rows and dtype of each."""
         step = max(4, min(_BATCH_ROWS, _BATCH_BYTES // (8 * max(1, self._forest.n_features))))
         step = max(1, min(step, -(-n // 2)))
         types = (np.dtype(np.float64), np.dtype(np.float32))
-        return [(min(step, n - start), types[number % 2]) for number, start in enumerate(range(0, n, step))]
+        return ((min(step, n - start), types[number % 2]) for number, start in enumerate(range(0, n, step)))
 
     def make(self, n: int, dtype: np.dtype) -> np.ndarray:
         """The next ``n`` rows, [n, n_features] of ``dtype`` (float64 or float32)."""

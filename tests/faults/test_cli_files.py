@@ -250,3 +250,24 @@ def test_a_command_line_without_its_packages() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: the command line needs click: pip install 'gpuqs[cli]'\n"
+
+
+@pytest.mark.parametrize("which", ["data", "model", "query sizes", "link", "standard input"])
+def test_scores_are_not_put_over_an_input(model: Path, tmp_path: Path, which: str) -> None:
+    data, own = write(tmp_path / "x.npy", npy(np.zeros((3, 3)))), write(tmp_path / "model", model.read_bytes())
+    sizes, link = write(tmp_path / "x.npy.query", b"3\n"), tmp_path / "link"
+    link.symlink_to(data)
+    before = {path: path.read_bytes() for path in (data, own, sizes)}
+    target = {"model": own, "query sizes": sizes, "link": link}.get(which, data)
+    if which == "standard input":
+        command = [sys.executable, "-c", "from gpuqs.cli import main; main()", "score", own, "-", "-o", data]
+        with open(data, "rb") as file:
+            done = subprocess.run(command, stdin=file, capture_output=True, text=True)
+        assert done.returncode == 2 and "is also the input" in done.stderr
+    else:
+        assert "is also the input" in fails(2, "score", own, data, "-o", target)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_output_without_a_name(model: Path, tmp_path: Path) -> None:
+    assert "is empty" in fails(2, "score", model, write(tmp_path / "x.csv", b"1,2,3\n"), "-o", "")

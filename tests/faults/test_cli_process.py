@@ -336,3 +336,23 @@ def test_a_wait_for_a_fifo_can_be_stopped(folder: Path, tmp_path: Path) -> None:
         process.terminate()
         assert one_line(process.stderr.read()) == "Error: stopped by SIGTERM\n"
     assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("module", ["gpuqs.cli.process", "click"])
+def test_an_interrupt_while_the_command_is_imported(folder: Path, module: str) -> None:
+    interrupt = (
+        "import os, signal, sys, importlib.abc as abc\n"
+        "class Finder(abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    done = run("info", folder / "model", before=interrupt)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr in (b"", b"Error: stopped by SIGINT\n")
+
+
+@pytest.mark.parametrize("columns", ["0", "9" * 5000])
+def test_a_terminal_of_an_odd_size(folder: Path, columns: str) -> None:
+    done = run("info", folder / "model", env={**os.environ, "COLUMNS": columns})
+    assert done.returncode == 0 and b"bitslice" in done.stdout, done.stderr

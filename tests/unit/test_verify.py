@@ -164,10 +164,16 @@ def test_made_rows_are_the_same_for_the_same_seed() -> None:
         assert not np.isinf(finite.astype(np.float32)).any()
 
 
+def test_batches_of_any_number_of_rows_take_no_memory() -> None:
+    forest = random_forest(np.random.default_rng(0))
+    batches = RowMaker(forest).batches(10_000)
+    assert iter(batches) is batches and next(batches)[0] > 0  # made one by one, never held
+
+
 def test_batches_alternate_between_float64_and_float32() -> None:
     maker = RowMaker(random_forest(np.random.default_rng(0)))
     for n in (0, 1, 2, 50, 5000):
-        batches = maker.batches(n)
+        batches = list(maker.batches(n))
         assert sum(size for size, _ in batches) == n
         if n > 1:
             assert {str(dtype) for _, dtype in batches} == {"float64", "float32"}
