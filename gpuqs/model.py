@@ -287,7 +287,7 @@ class Model:
             out = np.empty(shape, dtype)
         elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.carray:
             raise InputError(f"out must be a writable, aligned, C-contiguous {dtype} array of shape {shape}")
-        elif isinstance(X, np.ndarray) and np.may_share_memory(X, out, max_work=1000):
+        elif isinstance(X, np.ndarray) and np.may_share_memory(X, out):
             raise InputError("out shares memory with X, which would change while it is read; use another array")
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         runs, whole = ENGINES[name], isinstance(X, EncodedDocuments)
