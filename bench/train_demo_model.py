@@ -55,8 +55,9 @@ def slim(text: str) -> str:
     ]
     sizes = " ".join(str(len(tree)) for tree in kept)
     head = re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", head, flags=re.MULTILINE)
-    importances = tail.index("\nparameters:")
-    return head + "".join(kept) + end + tail[:importances].partition("\nfeature_importances:")[0] + "\n"
+    rest = tail[: tail.index("\nparameters:")].partition("\nfeature_importances:")[0]
+    # Without a section of parameters, a file seems to be cut short.
+    return "".join([head, *kept, end, rest, "\nparameters:\nend of parameters\n"])
 
 
 def main() -> None:

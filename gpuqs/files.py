@@ -216,5 +216,5 @@ def _signals_held_back() -> Iterator[None]:
                 restored.callback(signal.signal, number, handler)
                 signal.signal(number, lambda number, frame: came.append(number))
         yield
-    for held_back in dict.fromkeys(came):
-        signal.raise_signal(held_back)
+    for late in dict.fromkeys(came):
+        signal.raise_signal(late)

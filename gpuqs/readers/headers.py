@@ -162,7 +162,7 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
             f"{path}: the first line, {start_of(cells)}, starts with '#'; CSV has no comments here: delete the line, "
             f"or {_SAY_WHICH}"
         )
-    named = {a for a, b in zip(cells, spelled, strict=True) if a in texts and (b in names or a in special)}
+    named = {a for a, b in zip(cells, spelled, strict=True) if b in names or a in special}.intersection(texts)
     all_texts = len(texts) == len(cells) - (cells[0] == "")  # pandas writes an index under no name
     if named - _categories_among(named, schema):
         if schema.has_names or not schema.has_categories or has_all:

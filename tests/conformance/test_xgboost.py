@@ -87,7 +87,7 @@ def test_fast_scores_are_within_their_bound(name: str) -> None:
     """Half a step of the fixed-point grid for each tree, and what the library's own sums round off."""
     model = xgboost_trained(name).model
     X, raw = expected(name, np.float32).X, expected(name, np.float32).raw
-    values = model._program("reference", "fast", None).values
+    values = model._programs.get("reference", "fast", None).values
     rounding = model.n_trees * np.spacing(np.abs(raw).max() + np.abs(model.predict(X, "per_tree")).sum(axis=1).max())
     got = model.predict(X, "raw", precision="fast")
     assert got.dtype == raw.dtype

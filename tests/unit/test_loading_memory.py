@@ -124,7 +124,7 @@ def test_duplicates_among_many_columns_are_found_at_once(tmp_path: Path) -> None
 import gpuqs
 from gpuqs.readers import open_documents
 try:
-    open_documents({str(path)!r}, gpuqs.load({str(tmp_path / "model")!r}).forest)
+    open_documents({str(path)!r}, gpuqs.load({str(tmp_path / "model")!r}).forest, header=True)
 except gpuqs.errors.InputError as error:
     assert "several columns are named 'c7'" in str(error), error
 else:
