@@ -210,11 +210,13 @@ def _signals_held_back() -> Iterator[None]:
         return
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     came: list[int] = []
-    with ExitStack() as restored:
-        for number, handler in handlers.items():
-            if callable(handler):
-                restored.callback(signal.signal, number, handler)
-                signal.signal(number, lambda number, frame: came.append(number))
-        yield
-    for late in dict.fromkeys(came):
-        signal.raise_signal(late)
+    try:
+        with ExitStack() as restored:
+            for number, handler in handlers.items():
+                if callable(handler):
+                    restored.callback(signal.signal, number, handler)
+                    signal.signal(number, lambda number, frame: came.append(number))
+            yield
+    finally:
+        for late in dict.fromkeys(came):
+            signal.raise_signal(late)
