@@ -38,3 +38,9 @@ def lambdarank_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real data at {path}")
     return path
+
+
+@pytest.fixture(autouse=True)
+def _beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that tests start do not find the sources of gpuqs, which are not built, in the folder they run in."""
+    monkeypatch.chdir(Path(__file__).parent)
