@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,11 @@ def lambdarank_data() -> Path:
 def _beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that tests start do not find the sources of gpuqs, which are not built, in the folder they run in."""
     monkeypatch.chdir(Path(__file__).parent)
+
+
+@pytest.fixture(autouse=True)
+def _signals_kept() -> Iterator[None]:
+    """No test leaves a signal to end the process of those that follow."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is handler

@@ -245,13 +245,6 @@ def test_too_little_memory(model: Path, tmp_path: Path, out: Path, monkeypatch: 
     assert fails(1, "score", model, data, "-o", out) == "Error: there is not enough memory\n"
 
 
-def test_a_command_line_without_its_packages() -> None:
-    code = "import sys; sys.modules['click'] = None; from gpuqs.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: the command line needs click: pip install 'gpuqs[cli]'\n"
-
-
 @pytest.mark.parametrize("which", ["data", "model", "query sizes", "link", "standard input"])
 def test_scores_are_not_put_over_an_input(model: Path, tmp_path: Path, which: str) -> None:
     data, own = write(tmp_path / "x.npy", npy(np.zeros((3, 3)))), write(tmp_path / "model", model.read_bytes())
