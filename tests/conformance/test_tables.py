@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from drawn_tables import KINDS, Drawn, Frame, Table, changed, polars, tables
+from hypothesis import given, settings
+from threadpoolctl import threadpool_limits
 
 import gpuqs
 from gpuqs.cli.commands import cli
@@ -22,161 +25,17 @@ lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
 catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
-pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
-#: Tables for each library, in groups.
+#: Tables for each library.
 N_TABLES = 50
-GROUP = 10
-N_ROWS = 100
-
-Frame = Any
-TEXTS = ["red", "green", "blue", "b", "Blue ", "größe", "7"]
 
 
-@dataclass
-class Table:
-    """A drawn table: the frame to train on, another to score, and which of their columns hold categories."""
-
-    train: Frame
-    score: Frame
-    categories: list[str]
-    target: np.ndarray
-
-
-def levels_of(kind: str, rng: np.random.Generator) -> list[Any]:
-    """Distinct levels in any order; numbers that are not their own codes."""
-    values = {
-        "text": TEXTS,
-        "ASCII": [text for text in TEXTS if text.isascii()],
-        "whole": [10, 20, 30, 3, 2, 1, -5],
-        "fraction": [0.5, 1.5, 2.0, 10.25, -1.0],
-        "positive": [10, 20, 30, 3, 2, 1, 0],
-        "truth": [False, True],
-    }[kind]
-    return [values[i] for i in rng.permutation(len(values))[: rng.integers(2, len(values) + 1)]]
-
-
-def draw_table(rng: np.random.Generator, kinds: tuple[str, ...], missing: bool) -> Table:
-    """Numbers, constants and categories (some constant, some ordered), with missing levels and shuffled columns."""
-    n, both, categories = N_ROWS, {}, []
-    target = rng.normal(size=2 * n) * 0.1
-    for column in range(int(rng.integers(2, 7))):
-        name = f"col {column}" if rng.random() < 0.2 else f"c{column}"
-        what = rng.choice(["float", "float32", "int", "bool", "constant", "category", "category", "category"])
-        code = rng.integers(0, 7, 2 * n)
-        if what == "category":
-            levels = levels_of(str(rng.choice(kinds)), rng)
-            code %= len(levels)
-            if rng.random() < 0.15:
-                code[:] = 0
-            if missing and rng.random() < 0.4:
-                code[rng.random(2 * n) < 0.2] = -1
-            categories.append(name)
-            values = pd.Categorical.from_codes(code, levels, ordered=bool(rng.random() < 0.4))
-            target += rng.normal(size=8)[code] * 3
-        else:
-            values = {
-                "float": lambda: np.where(rng.random(2 * n) < 0.1, np.nan, rng.normal(size=2 * n)),
-                "float32": lambda: rng.normal(size=2 * n).astype(np.float32),
-                "int": lambda: rng.integers(-3, 4, 2 * n),
-                "bool": lambda: rng.random(2 * n) < 0.5,
-                "constant": lambda: np.full(2 * n, 2.5),
-            }[str(what)]()
-            target += np.nan_to_num(np.asarray(values, float)) * rng.normal()
-        both[name] = values
-    both["last"] = rng.normal(size=2 * n)
-    frame = pd.DataFrame(both)
-    return Table(frame.iloc[:n].reset_index(drop=True), frame.iloc[n:].reset_index(drop=True), categories, target[:n])
-
-
-def changed(table: Table, rng: np.random.Generator) -> Frame:
-    """The frame to score with levels in another order, some gone, some that training has not seen."""
-    frame = table.score.copy()
-    for name in table.categories:
-        levels = list(frame[name].cat.categories)
-        new = [*levels, "never seen" if isinstance(levels[0], str) else 99] if len(levels) > 2 else levels
-        frame[name] = frame[name].cat.set_categories([new[i] for i in rng.permutation(len(new))])
-        if rng.random() < 0.3 and len(new) > len(levels):
-            frame.loc[rng.random(len(frame)) < 0.1, name] = new[-1]
-        if rng.random() < 0.3:
-            frame[name] = frame[name].cat.remove_unused_categories()
-        if rng.random() < 0.3:
-            frame[name] = frame[name].cat.as_ordered()
-    return frame
-
-
-# -- kinds of tables ----------------------------------------------------------------------
-
-
-def nullable(frame: Frame, rng: np.random.Generator) -> Frame:
-    to = {"float64": "Float64", "float32": "Float32", "int64": "Int64", "bool": "boolean"}
-    return frame.astype({name: to[str(kind)] for name, kind in frame.dtypes.items() if str(kind) in to})
-
-
-def arrow_backed(frame: Frame, rng: np.random.Generator) -> Frame:
-    plain = [name for name, kind in frame.dtypes.items() if str(kind) != "category"]
-    frame = frame.assign(**{name: frame[name].convert_dtypes(dtype_backend="pyarrow") for name in plain})
-    for name in set(frame.columns) - set(plain):
-        if rng.random() < 0.5:
-            frame[name] = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(frame[name])])))
-    return frame
-
-
-def texts(frame: Frame, rng: np.random.Generator) -> Frame:
-    """Category columns of texts as texts."""
-    of_texts = [name for name, kind in frame.dtypes.items() if str(kind) == "category" and holds_texts(frame[name])]
-    return frame.astype({name: object if rng.random() < 0.5 else "str" for name in of_texts})
-
-
-def holds_texts(column: Any) -> bool:
-    return all(isinstance(level, str) for level in column.cat.categories)
-
-
-def unsigned_codes(frame: Frame, rng: np.random.Generator) -> Any:
-    """An Arrow table in several chunks whose dictionaries have unsigned indices."""
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    for at, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            kind = pa.dictionary(pa.uint8(), field.type.value_type)
-            table = table.set_column(at, field.name, table.column(at).cast(kind))
-    return pa.concat_tables([table.slice(0, 50), table.slice(50)])
-
-
-def polars(frame: Frame, rng: np.random.Generator) -> Any:
-    frame = pl.from_pandas(frame)
-    names = [name for name, kind in frame.schema.items() if kind == pl.Categorical]
-    enums = [name for name in names if rng.random() < 0.5]
-    levels = {name: frame[name].cast(pl.String).drop_nulls().unique().to_list() for name in enums}
-    return frame.with_columns(pl.col(name).cast(pl.String).cast(pl.Enum(levels[name])) for name in enums)
-
-
-def shuffled(frame: Frame, rng: np.random.Generator) -> Frame:
-    return frame.assign(other=1.0)[rng.permutation([*frame.columns, "other"])]
-
-
-def unaligned(frame: Frame, rng: np.random.Generator) -> Frame:
-    """Its float64 columns over memory that is not aligned, as worker processes get it."""
-    out = frame.copy()
-    for name in frame.columns[frame.dtypes == np.float64]:
-        view = np.zeros(8 * len(frame) + 1, np.uint8)[1:].view(np.float64)
-        view[:] = frame[name]
-        out[name] = pd.Series(view, copy=False)
-    return out
-
-
-KINDS: dict[str, Callable[[Frame, np.random.Generator], Any]] = {
-    "as it is": lambda frame, rng: frame,
-    "shuffled": shuffled,
-    "nullable": nullable,
-    "Arrow-backed": arrow_backed,
-    "texts": texts,
-    "unaligned": unaligned,
-    "Arrow": lambda frame, rng: pa.Table.from_pandas(frame, preserve_index=False),
-    "Arrow, unsigned": unsigned_codes,
-    "polars": polars,
-}
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The libraries' threads would wait for each other, spinning, where tests run beside tests."""
+    with threadpool_limits(1):
+        yield
 
 
 def from_files(model: Model, frame: Frame, folder: Path) -> dict[str, Any]:
@@ -273,53 +132,64 @@ def outcome_of(score: Callable[..., np.ndarray], *args: Any) -> Any:
         return error
 
 
+def agreement(
+    library: Library, drawn: Drawn, folder: Path, equal: Counter[str], refused: dict[str, list[str]]
+) -> None:
+    """Train on a table, and score it and its changed like in every kind of table; count what is equal and refused."""
+    rng, table = np.random.default_rng(drawn.seed), drawn.table()
+    model, score = library.train(table, rng, folder)
+    model.save(folder / "model.gpuqs")
+    model = gpuqs.load(folder / "model.gpuqs")
+    for frame in (table.train, changed(table, rng)):
+        try:
+            expected = score(frame)
+        except Exception:  # each library has its own kinds
+            continue
+        outcomes = {kind: outcome_of(model.predict, make(frame, rng), "raw") for kind, make in KINDS.items()}
+        outcomes |= from_files(model, frame, folder)
+        if model.forest.schema.in_order:
+            placed = gpuqs.from_model(model.forest, categories=table.categories)
+            outcomes["polars, placed"] = outcome_of(placed.predict, polars(frame, rng), "raw")
+            outcomes |= {f"{file}, placed": got for file, got in from_files(placed, frame, folder).items()}
+        for kind, got in outcomes.items():
+            if isinstance(got, InputError):
+                refused.setdefault(kind, []).append(str(got))
+                continue
+            equal[kind] += 1
+            assert got.dtype == expected.dtype
+            same = got.view(f"i{got.itemsize}") == expected.view(f"i{got.itemsize}")
+            assert same.all(), f"{kind}: {got[~same][:3]} for {expected[~same][:3]}"
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", range(0, N_TABLES, GROUP))
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_tables(name: str, first: int, tmp_path: Path) -> None:
+def test_tables(name: str, tmp_path: Path) -> None:
     library = LIBRARIES[name]
     equal: Counter[str] = Counter()
     refused: dict[str, list[str]] = {}
-    for seed in range(first, first + GROUP):
-        rng = np.random.default_rng([seed, len(name)])
-        table = draw_table(rng, library.kinds, library.missing)
-        model, score = library.train(table, rng, tmp_path)
-        model.save(tmp_path / "model.gpuqs")
-        model = gpuqs.load(tmp_path / "model.gpuqs")
-        for frame in (table.train, changed(table, rng)):
-            try:
-                expected = score(frame)
-            except Exception:  # each library has its own kinds
-                continue
-            outcomes = {kind: outcome_of(model.predict, make(frame, rng), "raw") for kind, make in KINDS.items()}
-            outcomes |= from_files(model, frame, tmp_path)
-            if model.forest.schema.in_order:
-                placed = gpuqs.from_model(model.forest, categories=table.categories)
-                outcomes["polars, placed"] = outcome_of(placed.predict, polars(frame, rng), "raw")
-                outcomes |= {f"{file}, placed": got for file, got in from_files(placed, frame, tmp_path).items()}
-            for kind, got in outcomes.items():
-                if isinstance(got, InputError):
-                    refused.setdefault(kind, []).append(str(got))
-                    continue
-                equal[kind] += 1
-                assert got.dtype == expected.dtype
-                same = got.view(f"i{got.itemsize}") == expected.view(f"i{got.itemsize}")
-                assert same.all(), f"{kind} of table {seed}: {got[~same][:3]} for {expected[~same][:3]}"
+
+    @settings(max_examples=N_TABLES, derandomize=True, deadline=None, database=None)
+    @given(tables(library.kinds, library.missing))
+    def agree(drawn: Drawn) -> None:
+        agreement(library, drawn, tmp_path, equal, refused)
+
+    agree()
     # LightGBM's file does not tell whether texts that its trees do not test were categories.
     always = [kind for kind in KINDS if kind != "polars" and (kind, name) != ("texts", "LightGBM")]
-    assert min(equal[kind] for kind in always) > GROUP // 2, refused
+    assert min(equal[kind] for kind in always) > N_TABLES // 2, refused
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
     """Categories that are texts keep their type in every kind of table, and in files."""
-    for seed in range(4):
-        rng = np.random.default_rng([seed, 7])
-        table = draw_table(rng, LIBRARIES[name].kinds[:1], LIBRARIES[name].missing)
-        if not table.categories:  # then nobody looks at what type CSV's columns have
-            continue
-        model, score = LIBRARIES[name].train(table, rng, tmp_path)
+    library = LIBRARIES[name]
+
+    @settings(max_examples=4, derandomize=True, deadline=None, database=None)
+    @given(tables(library.kinds[:1], library.missing).filter(lambda drawn: drawn.table().categories))
+    def taken(drawn: Drawn) -> None:
+        rng, table = np.random.default_rng(drawn.seed), drawn.table()
+        model, score = library.train(table, rng, tmp_path)
         expected = score(table.train)
         if model.forest.schema.in_order:  # else LightGBM's texts are refused where the trees do not test them
             model = gpuqs.from_model(model.forest, categories=table.categories)
@@ -328,6 +198,8 @@ def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
         for file, got in from_files(model, table.train, tmp_path).items():
             assert not isinstance(got, InputError), got
             np.testing.assert_array_equal(got, expected, err_msg=file)
+
+    taken()
 
 
 def test_what_xgboost_cuts_short_is_refused(tmp_path: Path) -> None:
