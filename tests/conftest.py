@@ -48,8 +48,16 @@ def _beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _signals_of_the_foreground() -> None:
+    """Signals do what they do in a terminal, also where tests run under nohup or in a shell's background."""
+    for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), handler)
+
+
 @pytest.fixture(autouse=True)
-def _signals_kept() -> Iterator[None]:
+def _signals_kept(_signals_of_the_foreground: None) -> Iterator[None]:
     """No test leaves a signal to end the process of those that follow."""
     handler = signal.getsignal(signal.SIGINT)
     yield
