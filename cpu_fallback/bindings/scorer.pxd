@@ -10,6 +10,9 @@ cdef extern from "layout/documents.hpp" namespace "gpuqs" nogil:
         cbool is_double
         const uint8_t* planes
 
+    cdef uint8_t kZeroMissing, kCategorical, kSetRight, kNegativeFractionIsZero, kWholeCodes
+    cdef double kZeroThreshold
+
     cdef struct Columns:
         int32_t n
         const int32_t* feature
@@ -37,6 +40,8 @@ cdef extern from "layout/quickscorer.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
+    cdef uint32_t kWalkLeaves
+
     cdef cppclass Item[T]:
         pass
 
@@ -51,6 +56,9 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
+    cdef int kRankWalks
+    cdef uint32_t kEntryMask
+
     cdef struct RankEntry:
         pass
 
@@ -92,6 +100,8 @@ cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/bitslice.hpp" namespace "gpuqs" nogil:
+    cdef int kNarrowestWord, kPlanes
+
     cdef struct Segment:
         pass
 

@@ -65,6 +65,20 @@ cdef _structs():
 INSTRUCTION_SETS = _instruction_sets()
 #: The C++ structs that layouts fill, by name.
 STRUCTS = _structs()
+#: Numbers of the C++ headers that layouts go by, by name.
+CONSTANTS = {
+    "kZeroMissing": kZeroMissing,
+    "kCategorical": kCategorical,
+    "kSetRight": kSetRight,
+    "kNegativeFractionIsZero": kNegativeFractionIsZero,
+    "kWholeCodes": kWholeCodes,
+    "kZeroThreshold": kZeroThreshold,
+    "kWalkLeaves": kWalkLeaves,
+    "kRankWalks": kRankWalks,
+    "kEntryMask": kEntryMask,
+    "kNarrowestWord": kNarrowestWord,
+    "kPlanes": kPlanes,
+}
 
 
 def available_isas():

@@ -36,7 +36,7 @@ protected:
         bool is_double, has_missing;  // the latter as walks ask it
     };
     virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
-    // At least one column: a walk reads column 0 at leaves, also where no tree tests any.
+    // At least one column: a walk reads column 0 at leaves, even if no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
     Head& head_for(const Documents& documents, void* loaded) const {
         Head& head = *static_cast<Head*>(loaded);
@@ -114,7 +114,7 @@ private:
     const WalkModel model_;
 };
 
-// What load leaves: documents' values, then their codes.
+// load writes the documents' values, then their codes.
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkModel& model)
@@ -145,13 +145,13 @@ private:
     const RankWalkModel model_;
 };
 
-// What load leaves: planes. Scratch: words of a block, slots of a group (or planes of a tree), documents feature-major.
+// load writes planes. Scratch holds words of a block, slots of a group (or planes of a tree), and documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:
     Bitslice(const Kernels& kernels, const BitsliceModel& model) : kernels_(kernels), model_(model) {
         for (int w = 0; w < kernels.n_widths; w++)
             for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
-                // What spread leaves behind: document 8 i + r at byte r * word_bytes + i.
+                // spread writes document 8 i + r at byte r * word_bytes + i.
                 order_[w].push_back(static_cast<uint16_t>(d % 8 * kernels.widths[w].word_bytes + d / 8));
     }
 

@@ -16,7 +16,7 @@ namespace {
 
 // Most bytes of exit leaves that are kept while threads share out the trees.
 constexpr size_t kMostByTrees = 16 << 20;
-// Ranges of trees for each thread: who comes late still finds some.
+// Ranges of trees for each thread: several, so that a thread that comes late still finds work.
 constexpr int kRangesOfThread = 4;
 
 struct Thread {

@@ -28,12 +28,13 @@ struct Kept {
     void* at;
 };
 
-// Threads that find the store taken do without it: none waits.
+// A thread that finds the store locked does without it: none waits.
 std::mutex store_lock;
-std::vector<Kept>& store = *new std::vector<Kept>;  // the oldest first; outlives whoever gives back at exit
+std::vector<Kept>& store = *new std::vector<Kept>;  // the oldest first; never destroyed: threads may give back at exit
 size_t n_kept = 0;
 
-// A fork finds the store whole and leaves it free in the child. Where this fails, the child may find it taken for ever.
+// fork waits until no thread changes the store; the child gets it unlocked. Should registering fail, a child may find it
+// locked for ever, and does without it.
 [[maybe_unused]] const int at_fork =
     pthread_atfork([] { store_lock.lock(); }, [] { store_lock.unlock(); }, [] { store_lock.unlock(); });
 

@@ -10,7 +10,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// Most threads of a call, and of all helpers and one caller: a few times the processors. By this name threadpoolctl knows us.
+// Most threads of one call, and of one caller with all helpers: a few times the processors. threadpoolctl finds the library
+// by this symbol.
 extern "C" int gpuqs_most_threads();
 
 namespace gpuqs {

@@ -21,7 +21,7 @@ void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, c
     for (int t = 0; t < n_trees; t++, leaf += stride) {
         const Value* of_tree = value + offsets[t];
         if constexpr (sizeof(Leaf) * width == 8) {
-            uint64_t leaves;  // one load for all: the load ports are what is short here
+            uint64_t leaves;  // one load for all: the load ports are the bottleneck
             __builtin_memcpy(&leaves, leaf, sizeof leaves);
             for (int k = 0; k < width; k++) s[k] += of_tree[static_cast<Leaf>(leaves >> 8 * sizeof(Leaf) * k)];
         } else {
@@ -63,7 +63,7 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
     }
 }
 
-// add_values by tables, where the instruction set has them; sums stand where sum_place says
+// add_values by tables, if the instruction set has them; sums are in the order that sum_place tells
 template <class Value, class Sum>
 void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
     if constexpr (sizeof(Value) == sizeof(Sum)) {

@@ -7,7 +7,7 @@
 //               of an oblivious tree: plane[k] = word of its k-th level from below
 //   leaves:     planes of bits to bytes, leaf[tree][document]
 //
-// or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m): see words.inl.
+// or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m): see words.inl and registers.inl.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +36,8 @@ template <class Word> void nibble_above(const Word* bits, int n, Word* over) {
     }
 }
 
+inline int nibble_of(int value, int nibble) { return value >> (4 * nibble) & 15; }
+
 template <class Word> inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
 
 template <class Word> void predicates(const BitsliceModel& model, int batch, const void* planes, void* words) {
@@ -60,7 +62,7 @@ template <class Word> void predicates(const BitsliceModel& model, int batch, con
         // The rank's bits above the lowest four, against the segment's.
         Word above = {}, equal = ~Word{};
         for (int nibble = 1; nibble * 4 < n_bits; nibble++) {
-            const int a = segment.high >> (4 * (nibble - 1)) & 15;
+            const int a = nibble_of(segment.high, nibble - 1);
             const Word same = nibble_equals(over[nibble], a);
             above = or_and(over[nibble][a], same, above);
             equal &= same;
@@ -160,15 +162,22 @@ template <class Word> inline Word* word_at(Word* words, uint64_t place) {
 // A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
 template <int kind, class Word> inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
-        uint64_t a, b, c;  // three loads for eight fields: the load ports are what is short here
-        __builtin_memcpy(&a, at->predicate, sizeof a);
-        __builtin_memcpy(&b, at->predicate + 2, sizeof b);
-        __builtin_memcpy(&c, at->slot + 2, sizeof c);
-        const Word first = *word_at(s, static_cast<uint16_t>(c >> 16)), last = *word_at(s, c >> 32);
-        const Word root = or_and(last, first, *word_at(words, static_cast<uint32_t>(a)));
-        *word_at(s, static_cast<uint16_t>(b >> 32)) = root;
-        if (kind & 1) *word_at(s, b >> 48) = or_and(root, first, *word_at(words, a >> 32));
-        if (kind & 2) *word_at(s, static_cast<uint16_t>(c)) = or_and(last, root, *word_at(words, static_cast<uint32_t>(b)));
+        // Three loads for all fields of a treelet: the load ports are the bottleneck.
+        uint64_t low, middle, high;
+        __builtin_memcpy(&low, at->predicate, sizeof low);
+        __builtin_memcpy(&middle, at->predicate + 2, sizeof middle);
+        __builtin_memcpy(&high, at->slot + 2, sizeof high);
+        const uint32_t of_root = static_cast<uint32_t>(low), of_right = static_cast<uint32_t>(middle);
+        const uint64_t of_left = low >> 32;
+        const uint16_t root_slot = static_cast<uint16_t>(middle >> 32), right_slot = static_cast<uint16_t>(high);
+        const uint64_t left_slot = middle >> 48;
+        const uint16_t first_slot = static_cast<uint16_t>(high >> 16);
+        const uint64_t end_slot = high >> 32;  // the field after it is zero
+        const Word first = *word_at(s, first_slot), last = *word_at(s, end_slot);
+        const Word root = or_and(last, first, *word_at(words, of_root));
+        *word_at(s, root_slot) = root;
+        if (kind & kWithLeft) *word_at(s, left_slot) = or_and(root, first, *word_at(words, of_left));
+        if (kind & kWithRight) *word_at(s, right_slot) = or_and(last, root, *word_at(words, of_right));
     }
 }
 
@@ -178,9 +187,9 @@ template <class Word> void run_group(const BitsliceModel& model, int64_t group, 
     for (const Run* run = model.runs + model.group_runs[group]; run != end; at += run->count, run++) {
         switch (run->kind) {
             case 0: run_treelets<0>(at, at + run->count, words, s); break;
-            case 1: run_treelets<1>(at, at + run->count, words, s); break;
-            case 2: run_treelets<2>(at, at + run->count, words, s); break;
-            case 3: run_treelets<3>(at, at + run->count, words, s); break;
+            case kWithLeft: run_treelets<kWithLeft>(at, at + run->count, words, s); break;
+            case kWithRight: run_treelets<kWithRight>(at, at + run->count, words, s); break;
+            case kWithLeft | kWithRight: run_treelets<kWithLeft | kWithRight>(at, at + run->count, words, s); break;
         }
     }
 }

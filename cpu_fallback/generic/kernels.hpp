@@ -42,7 +42,7 @@ struct Kernels {
                        int stride, void* sums);
     // Bytes of the words into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
     int (*table_word)(int n_leaves, int value_bytes);
-    // Where the sum of the document at a place of `leaf` stands.
+    // The place in `sums` of a document, by its place in `leaf`.
     int (*sum_place)(const LeafValues&, int place);
 
     // leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride].

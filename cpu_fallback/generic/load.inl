@@ -16,7 +16,7 @@ void load_column(const char* at, int64_t row_stride, int n, Out* to) {
     for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
 }
 
-// Row-major floats: neighbouring columns in tiles, as far as whole tiles go. ahead: asks memory for what is loaded next.
+// Row-major floats: neighbouring columns in tiles, as far as whole tiles go. ahead: prefetches the next rows.
 template <bool ahead>
 int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
     if (documents.column_stride != sizeof(float) || c + kTile > columns.n) return 0;

@@ -5,7 +5,7 @@
 //       for each column: for each level: answer = not (x <= table[level][answers so far])
 //           the answers of level l are bit n_bits - 1 - l of the ranks: store them as plane bits
 //
-// `Search::levels<n>` is the instruction set's; it searches the first n <= 8 levels in registers.
+// `Search::levels<n>`, of isa/*/search.inl, searches the first n <= 8 levels in registers.
 #pragma once
 #include <cstdint>
 

@@ -1,10 +1,10 @@
 // rankwalk: few documents through sixteen trees side by side; a step is a look-up, an addition and a shift.
 //
 //   codes: for each column: rank = number of its thresholds below the value
-//          for each entry: code[entry] = min(max(rank - first of entry, 0), 255) << 16  (missing: 0 or 255)
+//          for each entry: code[entry] = min(max(rank - first of entry, 0), 255) (missing: 0 or 255)
 //   walks: for each group of sixteen trees: at = their roots
-//              as often as the deepest is deep: at += (word[at] + code[entry of word[at]]) >> 24
-//              leaf[tree] = position in word[at]
+//              as often as the deepest is deep: at += distance of (word[at] + code[entry of word[at]])
+//              leaf[tree] = position of word[at]
 #pragma once
 #include <cstdint>
 
@@ -47,7 +47,7 @@ void rank_codes(const RankWalkModel& model, const Value* x, int n, int stride, i
             const RankEntry entry = model.entries[e];
             const int32_t of_column = rank[entry.column], above = of_column - entry.first;
             const int32_t byte = of_column < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
-            code[e] = static_cast<uint32_t>(byte) << 16;
+            code[e] = static_cast<uint32_t>(byte) << kPositionShift;
         }
     }
 }
@@ -61,7 +61,7 @@ __attribute__((noinline)) void walk_group(const uint32_t* word, const uint32_t* 
 #pragma GCC unroll 16
         for (int k = 0; k < kRankWalks; k++) {
             const uint32_t node = word[at[k]];
-            at[k] += (node + code[node & 0xffff]) >> 24;
+            at[k] += (node + code[node & kEntryMask]) >> kDistanceShift;
         }
     }
     for (int k = 0; k < kRankWalks; k++) end[k] = word[at[k]];
@@ -76,7 +76,7 @@ void rank_walk(const RankWalkModel& model, int block, const uint32_t* code, int 
             uint32_t end[kRankWalks];
             walk_group(model.word, code + static_cast<int64_t>(d) * model.n_entries, model.steps[g], root, end);
             for (int k = 0; k < kRankWalks && tree[k] >= 0; k++)
-                leaf[static_cast<int64_t>(tree[k]) * stride + d] = static_cast<uint8_t>(end[k] >> 16);
+                leaf[static_cast<int64_t>(tree[k]) * stride + d] = static_cast<uint8_t>(end[k] >> kPositionShift);
         }
     }
 }

@@ -6,7 +6,7 @@
 //           interleave the words: values, some documents a register
 //           sums += values                                  (in tree order: the bits of one addition after another)
 //
-// Tree<word, n_leaves, n_words> is the instruction set's: the tables of a tree of up to n_leaves leaves.
+// Tree<word, n_leaves, n_words>, the tables of a tree of up to n_leaves leaves, is what isa/*/tables.inl define before.
 #pragma once
 #include <cstdint>
 
@@ -35,7 +35,7 @@ struct Tables {
     static constexpr bool available = true;
     static constexpr int word_bytes(int n_leaves, int value_bytes) { return table_word_bytes(n_leaves, value_bytes); }
 
-    // Where the sum of the document at a place of `leaf` stands. Registers of leaves take every `word`-th document, and
+    // The place of a document's sum, by its place in `leaf`. Registers of leaves take every `word`-th document, and
     // interleaving works in lanes of 128 bits.
     static int sum_place(int word, int value, int d) {
         constexpr int bytes = static_cast<int>(sizeof(Register));

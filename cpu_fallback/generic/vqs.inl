@@ -6,7 +6,7 @@
 //       bits[tree of test] &= mask of test where false
 //   leaf[tree] = leftmost set bit of bits[tree]
 //
-// `Lanes` is the instruction set's: see lanes_*.inl.
+// `Lanes` is the instruction set's: see isa/*/lanes.inl.
 #pragma once
 #include <cstdint>
 

@@ -89,7 +89,7 @@ void walk_tree(const WalkModel& model, int64_t root, const Value* x, int n, int3
 }
 
 // Brings a tree into the cache in order, which memory does many times faster than in the order of walks.
-constexpr int64_t kItemsTouched = 64;  // about what a document's walk asks for: no more for each document
+constexpr int64_t kItemsTouched = 64;  // for each document; a walk reads about as many
 template <class Value> void touch(const Item<Value>* first, const Item<Value>* end) {
     uint32_t seen = 0;
     for (const Item<Value>* item = first; item < end; item += 64 / sizeof(Item<Value>)) seen |= item->link;

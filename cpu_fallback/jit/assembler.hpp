@@ -11,7 +11,7 @@
 
 namespace gpuqs {
 
-// Where the words of an operand start; callee-saved registers that need no further byte to address.
+// The arrays that operands lie in, as the register that holds their address: callee-saved, encoded without a further byte.
 enum class Base : uint8_t { predicates = 3 /* rbx */, planes = 5 /* rbp */ };
 
 struct Operand {
@@ -44,25 +44,26 @@ public:
             registers(kMap, kOr, to, kScratch, a);
         } else if (to == b) {
             memory(kTernaryMap, kTernary, b, a, c);
-            byte(0xec);  // its second input | (the first & the third)
+            byte(kSecondOrFirstAndThird);
         } else {
             if (to != a) move(to, a);
             memory(kTernaryMap, kTernary, to, b, c);
-            byte(0xf8);  // its first input | (the second & the third)
+            byte(kFirstOrSecondAndThird);
         }
     }
     // to ^= a ^ b
     void exclusive_or3(int to, int a, int b) {
         if (evex_) {
             registers(kTernaryMap, kTernary, to, a, b);
-            byte(0x96);
+            byte(kXorOfAll);
         } else {
             exclusive_or(to, to, a);
             exclusive_or(to, to, b);
         }
     }
 
-    // Where a function of (words of predicates, words of planes, leaves, functions) begins, called as System V has it.
+    // Begins a function of (words of predicates, words of planes, leaves, functions) with System V's calling convention;
+    // returns its offset in the code.
     size_t begin_function() {
         while (code_.size() % 64) byte(0xcc);
         const size_t start = code_.size();
@@ -86,6 +87,8 @@ public:
 private:
     static constexpr int kScratch = 15;
     static constexpr int kMap = 1, kTernaryMap = 3;
+    // Truth tables of kTernary: bit 4 first + 2 second + third is the result.
+    static constexpr uint8_t kFirstOrSecondAndThird = 0xf8, kSecondOrFirstAndThird = 0xec, kXorOfAll = 0x96;
     static constexpr uint8_t kLoad = 0x6f, kStore = 0x7f, kAnd = 0xdb, kOr = 0xeb, kXor = 0xef, kTernary = 0x25;
 
     void byte(uint8_t b) { code_.push_back(b); }

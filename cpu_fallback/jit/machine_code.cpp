@@ -16,7 +16,7 @@ public:
         : to_(assembler), nodes_(nodes), registers_needed_(n_leaves), uses_(assembler.n_registers()),
           n_waiting_(encoding == Encoding::evex ? 4 : 0) {
         while (1 << n_planes_ < n_leaves) n_planes_++;
-        // What S, the planes that wait and one register more leave.
+        // Planes get the registers that S, the S that wait for a plane, and a spare one leave over.
         n_in_registers_ = assembler.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
     }
 
@@ -69,7 +69,8 @@ private:
         }
     }
 
-    // S of node j, in a register. S_first is ones and S_end zeros where they have none; what no child needs is dropped.
+    // Returns the register of node j's S. S_first without a register is all ones, S_end all zeros. An S that no child needs
+    // any more is dropped.
     int combine(int j, int first, int end) {
         const TreeNode& node = nodes_[j];
         const Operand word = predicate(node.predicate);

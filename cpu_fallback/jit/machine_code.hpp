@@ -6,8 +6,8 @@
 //           plane[k] ^= S_j, k the zeros at the end of j
 //       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
 //
-// Of two subtrees the one that needs fewer registers goes first, while what the other starts from waits (after Sethi and
-// Ullman): a tree of L leaves then needs at most 2 + log2 L for its S, whatever its shape.
+// Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after
+// Sethi and Ullman): a tree of L leaves then needs at most 2 + log2 L registers for its S, whatever its shape.
 #pragma once
 #include <memory>
 #include <vector>

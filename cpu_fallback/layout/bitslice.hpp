@@ -11,7 +11,8 @@ struct Segment {
     uint8_t nan_left, count;
 };
 
-// Predicates and slots are where their words start among the narrowest words, in bytes: processors scale them.
+// A node with up to two of its children. Predicates and slots are byte offsets in arrays of the narrowest words; wider
+// words scale them.
 struct Treelet {
     uint32_t predicate[3];  // of the root, its left child, its right child
     uint16_t slot[3];
@@ -22,8 +23,11 @@ struct Treelet {
 constexpr int kNarrowestWord = 16;
 constexpr int kPlanes = 12;  // most bits of a leaf's number: slots hold no larger trees
 
+// Kinds of treelets, by the children that they have with their root: neither, one or both.
+constexpr int kWithLeft = 1, kWithRight = 2;
+
 struct Run {
-    uint16_t kind;  // bit 0: with the left child, bit 1: with the right
+    uint16_t kind;
     uint16_t count;
 };
 

@@ -33,7 +33,7 @@ constexpr double kZeroThreshold = 1e-35f;  // gpuqs.forest.ZERO_THRESHOLD
 // Documents that load_rows turns feature-major, and back, at a time.
 constexpr int kRowBlock = 16;
 
-// Asks memory for rows that are loaded later. Of columns far apart, and beyond the last row, it asks for nothing.
+// Prefetches rows up to the last one, if their columns lie side by side.
 static inline void prefetch_rows(const Documents& documents, int64_t first, int64_t end, const Columns& columns) {
     const int64_t value_bytes = documents.is_double ? sizeof(double) : sizeof(float);
     if (documents.column_stride != value_bytes || columns.n == 0) return;

@@ -11,6 +11,12 @@ struct RankEntry {
     int32_t column, first, nan_left;
 };
 
+// A node's word: the entry, from the lowest bit, then 255 - position of the threshold (of a leaf: its position in the
+// tree), then the distance to the left child. A code has its byte where a word has the position: their sum carries into
+// the distance exactly if the walk turns right.
+constexpr uint32_t kEntryMask = 0xffff;
+constexpr int kPositionShift = 16, kDistanceShift = 24;
+
 constexpr int kRankWalks = 16;      // trees walked side by side
 constexpr int kRankWalkBlock = 16;  // most documents of a block
 

@@ -20,9 +20,9 @@ struct SparseResult {
     int64_t index;    // the index at fault
 };
 
-// Rows [start, start + n) of CSR into out [n][n_tested], which holds what absent entries are. column_of [n_columns]: the
+// Rows [start, start + n) of CSR into out [n][n_tested], which is filled with the value of absent entries. column_of [n_columns]: the
 // place of a column among those tested, or -1. seen [n_tested] holds numbers that are no row's.
-// Every index is checked before it is used: whoever made the matrix may have made it wrong.
+// Every index is checked before it is used: the matrix may be malformed.
 template <class Index, class Value, class Out>
 SparseResult scatter_rows(const int64_t* bounds, const Index* indices, const Value* data, int64_t n_entries, int64_t start,
                           int64_t n, int64_t n_columns, const int32_t* column_of, int64_t n_tested, int64_t* seen,
@@ -63,7 +63,7 @@ SparseResult check_columns(const int64_t* bounds, const Index* indices, int64_t 
     return {SPARSE_OK, 0, 0};
 }
 
-// Rows [start, start + n) of a CSC that passed check_columns into out [n_tested][n], which holds what absent entries are.
+// Rows [start, start + n) of a CSC that passed check_columns into out [n_tested][n], which is filled with the value of absent entries.
 template <class Index, class Value, class Out>
 SparseResult scatter_columns(const int64_t* bounds, const Index* indices, const Value* data, int64_t start, int64_t n,
                              int64_t n_tested, bool refuses, double refused, Out* out) {

@@ -14,12 +14,12 @@ enum SvmlightProblem {
     SVMLIGHT_QUERY,     // qid: without an integer, or the second one in a line
 };
 
-// Where the rows of a text go; arrays of `capacity` rows, allocated by the caller.
+// Takes the rows of a text: arrays of `capacity` rows, allocated by the caller.
 template <class Value> struct SvmlightRows {
     int64_t capacity;
     int64_t n_features;
     int64_t first_id;  // the id of column 0
-    Value absent;      // what a feature without a value is
+    Value absent;      // the value of a feature that a line lacks
     Value* values;     // [capacity][n_features]
     double* labels;    // [capacity]; NaN where a line has none
     int64_t* queries;  // [capacity]; 0 where a line has none

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from forests import random_forest
 
-from gpuqs import cpu_fallback
+from gpuqs import cpu_fallback, forest
 from gpuqs.cpu_fallback import scorer
 from gpuqs.engines import ENGINES
 from gpuqs.layout import bitslice, category_tables, nodes, programs, rank_nodes
@@ -47,6 +47,22 @@ def changed(dtype: np.dtype) -> dict[str, np.dtype]:
 
 def test_every_struct_is_as_the_compiler_has_it() -> None:
     assert {name: getattr(*where) for name, where in STATED.items()} == scorer.STRUCTS
+
+
+def test_numbers_are_the_same_in_both_languages() -> None:
+    assert {
+        "kZeroMissing": forest.ZERO_MISSING,
+        "kCategorical": forest.CATEGORICAL,
+        "kSetRight": forest.SET_RIGHT,
+        "kNegativeFractionIsZero": forest.NEGATIVE_FRACTION_IS_ZERO,
+        "kWholeCodes": forest.WHOLE_CODES,
+        "kZeroThreshold": forest.ZERO_THRESHOLD,
+        "kWalkLeaves": nodes.MAX_LEAVES,
+        "kRankWalks": rank_nodes.WALKS,
+        "kEntryMask": rank_nodes.MAX_ENTRIES - 1,
+        "kNarrowestWord": programs.NARROWEST_WORD,
+        "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),
+    } == scorer.CONSTANTS
 
 
 @pytest.mark.parametrize("change", ["a name", "a kind", "the order", "the size"])

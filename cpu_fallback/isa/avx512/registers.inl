@@ -12,9 +12,11 @@ namespace {
 using Word32 = uint64_t __attribute__((vector_size(32)));
 using Word64 = uint64_t __attribute__((vector_size(64)));
 
-inline Word64 or_and(Word64 a, Word64 b, Word64 c) { return (Word64)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0xf8); }
-inline Word64 select(Word64 m, Word64 a, Word64 b) { return (Word64)_mm512_ternarylogic_epi64((__m512i)m, (__m512i)a, (__m512i)b, 0xca); }
-inline Word64 xor3(Word64 a, Word64 b, Word64 c) { return (Word64)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0x96); }
+// Truth tables of three-input logic: bit 4 a + 2 b + c is the result.
+constexpr int kOrAnd = 0xf8, kSelect = 0xca, kXor3 = 0x96;
+inline Word64 or_and(Word64 a, Word64 b, Word64 c) { return (Word64)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, kOrAnd); }
+inline Word64 select(Word64 m, Word64 a, Word64 b) { return (Word64)_mm512_ternarylogic_epi64((__m512i)m, (__m512i)a, (__m512i)b, kSelect); }
+inline Word64 xor3(Word64 a, Word64 b, Word64 c) { return (Word64)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, kXor3); }
 
 using Register = __m512i;
 
