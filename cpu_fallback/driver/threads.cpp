@@ -57,7 +57,8 @@ void run_from(Job& job, int thread, int64_t p) {
         run(job, thread, p);
         p = job.next.fetch_add(1, std::memory_order_relaxed);
         if (job.n_done.fetch_add(1, std::memory_order_acq_rel) + 1 == n && thread != 0) {
-            { const std::lock_guard<std::mutex> lock(pool->lock); }  // the caller looks or sleeps, and is between the two no more
+            pool->lock.lock();  // the caller either has still to look, or sleeps already
+            pool->lock.unlock();
             pool->done.notify_all();
         }
     }

@@ -29,12 +29,14 @@ template <class Word> constexpr BitsliceKernels width() { return width<Word>(std
 // Words: those on which bitslice works, the narrowest first.
 template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
     static_assert(sizeof...(Words) <= kMostWidths);
+    // clang-format off
     return {name, encoding,
             load<float>, load<double>, load_rows<float>, load_rows<double>,
             add_values, table_word, sum_place,
             qs<float>, qs<double>, Lanes::n, vqs<float>, vqs<double>,
             walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rank_walk,
             rank, sizeof...(Words), {width<Words>()...}};
+    // clang-format on
 }
 
 }  // namespace
