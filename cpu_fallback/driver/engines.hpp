@@ -176,9 +176,7 @@ public:
     }
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
     // Coded documents are this, block after block.
-    size_t loaded_bytes(int stride) const override {
-        return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8));
-    }
+    size_t loaded_bytes(int stride) const override { return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8)); }
     size_t scratch_bytes(int stride) const override { return words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
         if (documents.planes) {

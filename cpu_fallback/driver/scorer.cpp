@@ -19,9 +19,7 @@ constexpr size_t kMostByTrees = 16 << 20;
 // Ranges of trees for each thread: several, so that a thread that comes late still finds work.
 constexpr int kRangesOfThread = 4;
 
-struct Thread {
-    Buffer loaded, scratch, leaf, sums;
-};
+struct Thread { Buffer loaded, scratch, leaf, sums; };
 
 int largest_tree_block(const ExitLeaves& engine) {
     int largest = 0;
@@ -144,30 +142,30 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
     std::vector<int32_t> places(stride);  // of a block's sums while trees are added
     for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
-    for_document_blocks(
-        engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
-            Sum* sums = static_cast<Sum*>(thread.sums.get());
-            const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
-            // move(sum, value of out) for each document and output.
-            const auto exchange = [&](auto move) {
-                for (int d = 0; d < n; d += size)
-                    for (int k = 0; k < n_outputs; k++)
-                        for (int i = 0; i < std::min(size, n - d); i++)
-                            move(sums[d / size * of_block + static_cast<int64_t>(k) * stride + places[i]], out[(first + d + i) * n_outputs + k]);
-            };
-            for (int row = 0; row < blocks.together * n_outputs; row++)
-                std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
-            if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
-            const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
-                kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
-                                   sums + block * of_block);
-            };
-            if (found)
-                add(0, n, 0, values.n_trees, found.get());
-            else
-                find_exit_leaves(engine, documents, blocks, thread, first, n, add);
-            exchange([](const Sum& sum, Sum& value) { value = sum; });
-        });
+    for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
+        Sum* sums = static_cast<Sum*>(thread.sums.get());
+        const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
+        // move(sum, value of out) for each document and output.
+        const auto exchange = [&](auto move) {
+            for (int d = 0; d < n; d += size)
+                for (int k = 0; k < n_outputs; k++)
+                    for (int i = 0; i < std::min(size, n - d); i++)
+                        move(sums[d / size * of_block + static_cast<int64_t>(k) * stride + places[i]],
+                             out[(first + d + i) * n_outputs + k]);
+        };
+        for (int row = 0; row < blocks.together * n_outputs; row++)
+            std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
+        if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
+        const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+            kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
+                               sums + block * of_block);
+        };
+        if (found)
+            add(0, n, 0, values.n_trees, found.get());
+        else
+            find_exit_leaves(engine, documents, blocks, thread, first, n, add);
+        exchange([](const Sum& sum, Sum& value) { value = sum; });
+    });
 }
 
 template <class Leaf>
@@ -227,7 +225,8 @@ void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* p
     });
 }
 
-void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, double seconds[4]) {
+void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values,
+                 double seconds[4]) {
     using Clock = std::chrono::steady_clock;
     Blocks blocks = blocks_of(engine, documents, 1);
     blocks.together = 1;

@@ -70,7 +70,8 @@ void help() {
         Job* job = pool->jobs;
         int64_t p = 0;
         // A helper joins with a piece in hand: the caller waits for no other.
-        while (job && (job->n_joined == job->most || (p = job->next.fetch_add(1, std::memory_order_relaxed)) >= job->n)) job = job->after;
+        while (job && (job->n_joined == job->most || (p = job->next.fetch_add(1, std::memory_order_relaxed)) >= job->n))
+            job = job->after;
         if (job) {
             const int thread = job->n_joined++;
             lock.unlock();

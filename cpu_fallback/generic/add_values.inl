@@ -32,8 +32,7 @@ void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, c
 }
 
 template <class Value, class Sum, class Leaf>
-void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,
-                              Sum* sums) {
+void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     int d = 0;
     for (; d + 8 <= n; d += 8) add_side_by_side<8>(value, offsets, n_trees, leaf + d, stride, sums + d);
     if (n - d >= 4) add_side_by_side<4>(value, offsets, n_trees, leaf + d, stride, sums + d), d += 4;
@@ -75,7 +74,8 @@ void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8
             for (int t = 0; t < n_trees; t += kFixedBatch) {
                 const int trees = n_trees - t < kFixedBatch ? n_trees - t : kFixedBatch;
                 for (int i = 0; i < documents; i++) batch[i] = 0;
-                Tables::add_trees<Value>(values, first + t, trees, leaf + static_cast<int64_t>(t) * stride + d, documents, stride, batch);
+                Tables::add_trees<Value>(values, first + t, trees, leaf + static_cast<int64_t>(t) * stride + d, documents, stride,
+                                         batch);
                 for (int i = 0; i < documents; i++) sums[d + i] += batch[i];
             }
         }
@@ -106,8 +106,7 @@ void add_kind(const LeafValues& values, int first, int n_trees, const Leaf* leaf
     }
 }
 
-void add_values(const LeafValues& values, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride,
-                       void* sums) {
+void add_values(const LeafValues& values, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums) {
     switch (leaf_bytes) {
         case 1: return add_kind(values, first, n_trees, static_cast<const uint8_t*>(leaf), n, stride, sums);
         case 2: return add_kind(values, first, n_trees, static_cast<const uint16_t*>(leaf), n, stride, sums);

@@ -14,9 +14,7 @@ constexpr int kDocumentsInRegisters = sizeof(Register);  // those whose sums sta
 
 template <int word, int n_leaves, int n_words> struct Tree {
     const uint8_t* tables;
-    struct Index {
-        Register at[n_leaves / 16];
-    };
+    struct Index { Register at[n_leaves / 16]; };
 
     explicit Tree(const uint8_t* of_tree) : tables(of_tree) {}
     static Index index(const uint8_t* leaf, int) {

@@ -21,7 +21,9 @@ namespace gpuqs {
 namespace {
 
 template <class Word, int... n_bits> constexpr BitsliceKernels width(std::integer_sequence<int, n_bits...>) {
-    return {sizeof(Word), predicates<Word>, programs<Word>,
+    return {sizeof(Word),
+            predicates<Word>,
+            programs<Word>,
             {{spread_planes<Word, uint8_t, n_bits>...}, {spread_planes<Word, uint16_t, n_bits>...}}};
 }
 template <class Word> constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }

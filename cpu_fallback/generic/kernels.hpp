@@ -7,8 +7,8 @@
 #include "layout/documents.hpp"
 #include "layout/leaf_values.hpp"
 #include "layout/quickscorer.hpp"
-#include "layout/rankwalk.hpp"
 #include "layout/ranks.hpp"
+#include "layout/rankwalk.hpp"
 #include "layout/walk.hpp"
 
 namespace gpuqs {
@@ -38,8 +38,7 @@ struct Kernels {
     bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* block, double* x);
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
-    void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n,
-                       int stride, void* sums);
+    void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums);
     // Bytes of the words into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
     int (*table_word)(int n_leaves, int value_bytes);
     // The place in `sums` of a document, by its place in `leaf`.

@@ -130,7 +130,7 @@ template <class Value> int64_t row_of(const CategoryTable& table, Value x) {
 
 // Ranks on all category sets of a feature, 64 documents at a time: rows of the table, transposed.
 void rank_categories(const RankModel& model, const CategoryTable& table, const Documents& documents, int64_t first, int n,
-                            uint8_t* planes, int64_t plane_bytes) {
+                     uint8_t* planes, int64_t plane_bytes) {
     const int32_t* columns = model.table_columns + table.columns;
     const uint64_t* rows = model.table_rows + table.rows;
     const char* at = static_cast<const char*>(documents.data) + first * documents.row_stride + table.feature * documents.column_stride;
@@ -164,8 +164,7 @@ void rank_categories(const RankModel& model, const CategoryTable& table, const D
 }
 
 // Ranks of documents [first, first + n) to planes[plane][plane_bytes]; x is scratch, [columns][rank_block(n)] of double.
-void rank(const RankModel& model, const Documents& documents, int64_t first, int n, void* x, uint8_t* planes,
-                 int64_t plane_bytes) {
+void rank(const RankModel& model, const Documents& documents, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes) {
     for (int t = 0; t < model.n_tables; t++) rank_categories(model, model.tables[t], documents, first, n, planes, plane_bytes);
     const bool is_double = documents.is_double && !model.single;
     const int block = rank_block(n);

@@ -53,8 +53,7 @@ void rank_codes(const RankWalkModel& model, const Value* x, int n, int stride, i
 }
 
 // A function of its own, for the registers: at stays in them. Leaves the words in which the walks end.
-__attribute__((noinline)) void walk_group(const uint32_t* word, const uint32_t* code, int steps, const uint32_t* root,
-                                                 uint32_t* end) {
+__attribute__((noinline)) void walk_group(const uint32_t* word, const uint32_t* code, int steps, const uint32_t* root, uint32_t* end) {
     uint32_t at[kRankWalks];
     for (int k = 0; k < kRankWalks; k++) at[k] = root[k];
     for (; steps > 0; steps--) {

@@ -70,8 +70,8 @@ struct Tables {
             for (int t = 0; t < n_trees; t += kTrees) {
                 const int trees = n_trees - t < kTrees ? n_trees - t : kTrees;
                 for (int d = 0; d < n; d += kDocumentsInRegisters)
-                    add_block<Value, word, n_leaves>(tables + 64 * sizeof(Value) * t, trees, leaf + static_cast<int64_t>(t) * stride + d,
-                                                     stride, sums + d);
+                    add_block<Value, word, n_leaves>(tables + 64 * sizeof(Value) * t, trees,
+                                                     leaf + static_cast<int64_t>(t) * stride + d, stride, sums + d);
             }
         }
     }

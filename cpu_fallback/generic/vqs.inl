@@ -17,8 +17,7 @@ namespace gpuqs {
 namespace {
 
 template <class Value, class Mask>
-void vqs_block(const QuickScorerModel& model, int block, const Value* x, int n, int stride, void* scratch,
-                      uint8_t* leaf) {
+void vqs_block(const QuickScorerModel& model, int block, const Value* x, int n, int stride, void* scratch, uint8_t* leaf) {
     const auto tests = tests_of<Value, Mask>(model, block);
     Mask* bits = static_cast<Mask*>(scratch);
     constexpr int lanes = Lanes::n;
@@ -28,8 +27,8 @@ void vqs_block(const QuickScorerModel& model, int block, const Value* x, int n, 
             const auto values = Lanes::load(x + static_cast<int64_t>(c) * stride + d);
             const int64_t end = tests.offsets[c + 1];
             const auto rule_out = [&](int64_t i) {
-                Lanes::and_where(Lanes::greater(values, tests.threshold[i]),
-                                 bits + static_cast<int64_t>(tests.tree[i]) * lanes, tests.mask[i]);
+                Lanes::and_where(Lanes::greater(values, tests.threshold[i]), bits + static_cast<int64_t>(tests.tree[i]) * lanes,
+                                 tests.mask[i]);
             };
             // As in qs, the last of four ascending thresholds speaks for the others: one branch for four tests.
             int64_t i = tests.offsets[c];
@@ -42,8 +41,7 @@ void vqs_block(const QuickScorerModel& model, int block, const Value* x, int n, 
             for (int64_t m = tests.missing_offsets[c]; m < tests.missing_offsets[c + 1]; m++)
                 Lanes::and_where(is_missing, bits + static_cast<int64_t>(tests.missing_tree[m]) * lanes, tests.missing_mask[m]);
         }
-        for (int t = 0; t < tests.n_trees; t++)
-            Lanes::leftmost(bits + t * lanes, leaf + static_cast<int64_t>(t) * stride + d);
+        for (int t = 0; t < tests.n_trees; t++) Lanes::leftmost(bits + t * lanes, leaf + static_cast<int64_t>(t) * stride + d);
     }
 }
 

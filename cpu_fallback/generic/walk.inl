@@ -117,8 +117,7 @@ void walk_trees(const WalkModel& model, int block, const Value* x, int n, int st
                 walks.x[k] = x + static_cast<int64_t>(d) * model.columns.n;
             }
             walks.to_the_end();
-            for (int k = 0; k < kWalks && t + k < end; k++)
-                leaf[static_cast<int64_t>(t + k - first) * stride + d] = walks.leaf(k);
+            for (int k = 0; k < kWalks && t + k < end; k++) leaf[static_cast<int64_t>(t + k - first) * stride + d] = walks.leaf(k);
         }
 }
 

@@ -97,9 +97,7 @@ private:
     }
 
     void write_nodes(int root) {
-        struct Subtree {
-            int j, first, end;
-        };
+        struct Subtree { int j, first, end; };
         std::vector<Subtree> to_do = {{root, kNone, kNone}};
         while (!to_do.empty()) {
             const auto [j, first, end] = to_do.back();

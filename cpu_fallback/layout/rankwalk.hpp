@@ -7,9 +7,7 @@
 namespace gpuqs {
 
 // A byte of a coded document: the value's rank among 255 thresholds of a column, from `first` on.
-struct RankEntry {
-    int32_t column, first, nan_left;
-};
+struct RankEntry { int32_t column, first, nan_left; };
 
 // A node's word: the entry, from the lowest bit, then 255 - position of the threshold (of a leaf: its position in the
 // tree), then the distance to the left child. A code has its byte where a word has the position: their sum carries into

@@ -24,9 +24,9 @@ struct SparseResult {
 // place of a column among those tested, or -1. seen [n_tested] holds numbers that are no row's.
 // Every index is checked before it is used: the matrix may be malformed.
 template <class Index, class Value, class Out>
-SparseResult scatter_rows(const int64_t* bounds, const Index* indices, const Value* data, int64_t n_entries, int64_t start,
-                          int64_t n, int64_t n_columns, const int32_t* column_of, int64_t n_tested, int64_t* seen,
-                          bool refuses, double refused, Out* out) {
+SparseResult scatter_rows(const int64_t* bounds, const Index* indices, const Value* data, int64_t n_entries, int64_t start, int64_t n,
+                          int64_t n_columns, const int32_t* column_of, int64_t n_tested, int64_t* seen, bool refuses, double refused,
+                          Out* out) {
     for (int64_t row = 0; row < n; row++, out += n_tested) {
         const int64_t first = bounds[row], end = bounds[row + 1];
         if (first < 0 || first > end || end > n_entries) return {SPARSE_BOUNDS, start + row, 0};
@@ -65,8 +65,8 @@ SparseResult check_columns(const int64_t* bounds, const Index* indices, int64_t 
 
 // Rows [start, start + n) of a CSC that passed check_columns into out [n_tested][n], which is filled with the value of absent entries.
 template <class Index, class Value, class Out>
-SparseResult scatter_columns(const int64_t* bounds, const Index* indices, const Value* data, int64_t start, int64_t n,
-                             int64_t n_tested, bool refuses, double refused, Out* out) {
+SparseResult scatter_columns(const int64_t* bounds, const Index* indices, const Value* data, int64_t start, int64_t n, int64_t n_tested,
+                             bool refuses, double refused, Out* out) {
     for (int64_t column = 0; column < n_tested; column++, out += n) {
         const Index* const end = indices + bounds[2 * column + 1];
         const Index* at = std::lower_bound(indices + bounds[2 * column], end, start,

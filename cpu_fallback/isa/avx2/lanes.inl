@@ -23,8 +23,8 @@ struct Lanes {
     }
     static Where64 greater(const Doubles& v, double threshold) {
         const __m256d t = _mm256_set1_pd(threshold);
-        return {{_mm256_castpd_si256(_mm256_cmp_pd(v.at[0], t, _CMP_GT_OQ)),
-                 _mm256_castpd_si256(_mm256_cmp_pd(v.at[1], t, _CMP_GT_OQ))}};
+        return {
+            {_mm256_castpd_si256(_mm256_cmp_pd(v.at[0], t, _CMP_GT_OQ)), _mm256_castpd_si256(_mm256_cmp_pd(v.at[1], t, _CMP_GT_OQ))}};
     }
     static Where32 is_nan(__m256 v) { return {_mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q))}; }
     static Where64 is_nan(const Doubles& v) {
@@ -50,9 +50,9 @@ struct Lanes {
         clear(reinterpret_cast<__m256i*>(bits) + 1, w.at[1], m);
     }
     static void and_where(const Where32& w, uint64_t* bits, uint64_t mask) {
-        and_where(Where64{{_mm256_cvtepi32_epi64(_mm256_castsi256_si128(w.at)),
-                           _mm256_cvtepi32_epi64(_mm256_extracti128_si256(w.at, 1))}},
-                  bits, mask);
+        and_where(
+            Where64{{_mm256_cvtepi32_epi64(_mm256_castsi256_si128(w.at)), _mm256_cvtepi32_epi64(_mm256_extracti128_si256(w.at, 1))}},
+            bits, mask);
     }
     static void and_where(const Where64& w, uint32_t* bits, uint32_t mask) {
         // A lane of 64 ones is two of 32: every other one says it all.

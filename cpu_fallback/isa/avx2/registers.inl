@@ -29,8 +29,12 @@ template <int w> inline Register unpack_high(Register a, Register b) {
     return w == 1 ? _mm256_unpackhi_epi8(a, b) : w == 2 ? _mm256_unpackhi_epi16(a, b) : _mm256_unpackhi_epi32(a, b);
 }
 
-inline Register add(double, Register a, Register b) { return _mm256_castpd_si256(_mm256_add_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b))); }
-inline Register add(float, Register a, Register b) { return _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))); }
+inline Register add(double, Register a, Register b) {
+    return _mm256_castpd_si256(_mm256_add_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b)));
+}
+inline Register add(float, Register a, Register b) {
+    return _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
+}
 inline Register add(int32_t, Register a, Register b) { return _mm256_add_epi32(a, b); }
 
 }  // namespace

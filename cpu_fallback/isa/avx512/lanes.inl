@@ -41,8 +41,7 @@ struct Lanes {
     }
     static void leftmost(const uint64_t* bits, uint8_t* leaf) {
         _mm_storel_epi64(reinterpret_cast<__m128i*>(leaf), _mm512_cvtepi64_epi8(_mm512_lzcnt_epi64(_mm512_load_si512(bits))));
-        _mm_storel_epi64(reinterpret_cast<__m128i*>(leaf + 8),
-                         _mm512_cvtepi64_epi8(_mm512_lzcnt_epi64(_mm512_load_si512(bits + 8))));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(leaf + 8), _mm512_cvtepi64_epi8(_mm512_lzcnt_epi64(_mm512_load_si512(bits + 8))));
     }
 };
 

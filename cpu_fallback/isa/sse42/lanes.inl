@@ -59,8 +59,8 @@ struct Lanes {
         for (int r = 0; r < 4; r++) clear(reinterpret_cast<__m128i*>(bits) + r, w.at[r], m);
     }
     static void and_where(const Where32& w, uint64_t* bits, uint64_t mask) {
-        and_where(Where64{{_mm_cvtepi32_epi64(w.at[0]), _mm_cvtepi32_epi64(_mm_srli_si128(w.at[0], 8)),
-                           _mm_cvtepi32_epi64(w.at[1]), _mm_cvtepi32_epi64(_mm_srli_si128(w.at[1], 8))}},
+        and_where(Where64{{_mm_cvtepi32_epi64(w.at[0]), _mm_cvtepi32_epi64(_mm_srli_si128(w.at[0], 8)), _mm_cvtepi32_epi64(w.at[1]),
+                           _mm_cvtepi32_epi64(_mm_srli_si128(w.at[1], 8))}},
                   bits, mask);
     }
     static void and_where(const Where64& w, uint32_t* bits, uint32_t mask) {
