@@ -29,30 +29,28 @@ BITSLICE_WORD = {False: {128: 1.9, 256: 2.6, 512: 4.3}, True: {128: 1.4, 256: 2.
 REFERENCE_NODE = 20.0
 #: Nanoseconds per category set and document: laid out by column, and by tables.
 CATEGORY_SET, CATEGORY_SET_IN_TABLE = 5.0, 0.07
-#: Documents in the widest word, documents scored at once by vqs.
-WIDEST_WORD = {"portable": 128, "sse4.2": 128, "avx2": 256, "avx512": 512}
-LANES = {"portable": 8, "sse4.2": 8, "avx2": 8, "avx512": 16}
 #: The vector engines without wide registers are slower than the figures above.
 NARROW = {"portable": 3.5, "sse4.2": 1.9}
 
 
 def predicted_microseconds(engine: str, forest: Forest, n_documents: int) -> float:
     """Predicted time to score ``n_documents`` with an engine on one thread, in microseconds."""
-    isa = cpu_fallback.isa()
     nodes = max(forest.n_nodes, 1) * 1e-3
     sets = n_documents * int(np.count_nonzero(forest.routing & CATEGORICAL)) * 1e-3
     if engine != "reference":
         per_set = CATEGORY_SET_IN_TABLE if engine == "bitslice" else CATEGORY_SET
-        return sets * per_set + _without_categories(engine, forest, n_documents, isa, nodes)
+        return sets * per_set + _without_categories(engine, forest, n_documents, nodes)
     return CALL + n_documents * nodes * REFERENCE_NODE + forest.n_nodes * 5
 
 
-def _without_categories(engine: str, forest: Forest, n_documents: int, isa: str, nodes: float) -> float:
+def _without_categories(engine: str, forest: Forest, n_documents: int, nodes: float) -> float:
+    isa = cpu_fallback.instruction_set()
+    isa = cpu_fallback.instruction_set()
     if engine == "qs":
         return CALL + n_documents * nodes * QS_NODE
     if engine == "vqs":
-        rows = math.ceil(n_documents / LANES[isa]) * LANES[isa]
-        return CALL + rows * nodes * VQS_NODE[forest.n_leaves <= 32] * NARROW.get(isa, 1.0)
+        rows = math.ceil(n_documents / isa.lanes) * isa.lanes
+        return CALL + rows * nodes * VQS_NODE[forest.n_leaves <= 32] * NARROW.get(isa.name, 1.0)
     if engine == "walk":
         visits = forest.n_trees * (1.5 * math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
         return CALL + n_documents * visits * WALK_VISIT * (2 if n_documents < 16 else 1)
@@ -61,7 +59,7 @@ def _without_categories(engine: str, forest: Forest, n_documents: int, isa: str,
         np.maximum.at(deepest, forest.node_tree, forest.depth + 1)
         steps, columns = int(deepest.sum()) * 1e-3, forest.n_features * 1e-3
         return CALL + n_documents * (steps * RANKWALK_STEP + columns * RANKWALK_COLUMN)
-    widest = WIDEST_WORD[isa]
+    widest = isa.widest_word
     whole, rest = divmod(n_documents, widest)
     costs = BITSLICE_WORD[cpu_fallback.compiles_programs()]
     word = next((w for w in costs if w >= rest), widest) if not whole else widest
