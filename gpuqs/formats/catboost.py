@@ -8,8 +8,9 @@ T trees then differ from CatBoost's by rounding, at most by
 of two.
 
 A categorical feature is compared by the hash of its text. The categories of a model are numbered
-here; a whole number and its text (7 and "7") are one category, as they are there. Live models and files that were
-saved without their training data hold hashes only: frames are then hashed as CatBoost does, and arrays refused.
+here; a whole number and its text (7 and "7") are one category, as they are there, and whole numbers of arrays are
+categories, too. Live models and files that were saved without their training data hold hashes only: documents' texts
+are then hashed as CatBoost does.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ FEATURES: Final = {
     "files": "JSON (`save_model(format='json')`)",
     "live objects": "`CatBoost*`",
     "missing values": "NaN (Min, Max, Forbidden)",
-    "categories": "one-hot; by frames where saved without its `pool`, or live",
+    "categories": "one-hot; by value, of frames and arrays of whole numbers",
     "outputs": "one, vector leaves",
     "raw scores": "same bits where the model's scale is 1",
 }
