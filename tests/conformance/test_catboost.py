@@ -20,6 +20,7 @@ from gpuqs.arrays import coded_rows, dense
 from gpuqs.cli.commands import cli
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.formats import read_model
+from gpuqs.sklearn import wrap
 from gpuqs.text_hashes import hash_names, name_of_hash
 from gpuqs.verify import open_source, verify
 
@@ -304,6 +305,27 @@ def test_one_hot_of_live_models(kind: str, policy: str, how: str, tmp_path: Path
         table = pytest.importorskip("pyarrow").Table.from_pandas(other, preserve_index=False)
         np.testing.assert_array_equal(read.predict(table, "raw"), raw)
     np.testing.assert_array_equal(model.predict(other, "leaf"), leaves)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [("Logloss", "binary"), ("MultiClass", "class"), ("Poisson", "count"), ("RMSEWithUncertainty", "value")],
+)
+def test_values_of_live_objects_are_what_their_classes_predict(loss: str, label: str, tmp_path: Path) -> None:
+    X, target = rows(np.random.default_rng(0))
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    trained = catboost.CatBoost({"iterations": 5, "loss_function": loss, **quiet}).fit(X, labels(label, target))
+    trained.save_model(str(tmp_path / "model.cbm"))
+    trained.save_model(str(tmp_path / "model.json"), format="json")
+    file_gives = {"Poisson": "Exponent", "RMSEWithUncertainty": "RMSEWithUncertainty"}.get(loss, "Probability")
+    expected = trained.predict(X, prediction_type=file_gives)
+    expected = expected[:, 1] if loss == "Logloss" else expected
+    np.testing.assert_allclose(gpuqs.load(tmp_path / "model.json").predict(X), expected, rtol=1e-14)
+    for kind in (catboost.CatBoost, catboost.CatBoostRegressor, catboost.CatBoostRanker):
+        live = kind().load_model(str(tmp_path / "model.cbm"))
+        np.testing.assert_allclose(gpuqs.from_model(live).predict(X), live.predict(X), rtol=1e-14)
+        np.testing.assert_allclose(wrap(live).predict(X), live.predict(X), rtol=1e-14)
+    np.testing.assert_array_equal(gpuqs.from_model(trained).predict(X), trained.predict(X))
 
 
 def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
