@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -68,9 +69,9 @@ class DeviceModel:
         output_margin: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
-        start_iteration: int = 0,
-        num_iteration: int | None = None,
-        iteration_range: tuple[int, int] | None = None,
+        start_iteration: SupportsIndex = 0,
+        num_iteration: SupportsIndex | None = None,
+        iteration_range: Sequence[int] | None = None,
     ) -> Any:
         """Score documents.
 
