@@ -172,7 +172,7 @@ class Schema:
         ----------
         categories : mapping or sequence
             Each category column, by name or number, with its categories in code order; or, where the model
-            has lists without places, these columns alone.
+            keeps lists of categories, with or without places, these columns alone.
         n_features : int
 
         Raises
@@ -199,14 +199,18 @@ class Schema:
                 )
         elif len(columns) == len(self.in_order):
             lists = self.in_order
+        elif not self.in_order and columns and all(self._kept(at) is not None for at in columns):
+            lists = tuple(self._kept(at) or () for at in columns)
         elif self.in_order:
             raise InputError(
                 f"categories names {len(columns)} columns, but the model keeps categories of {len(self.in_order)}: "
                 f"{_shown(self.in_order)}"
             )
         else:
+            unknown = [column for column in categories if self._kept(self._feature(column, n_features)) is None]
             raise InputError(
-                "the model keeps no lists of categories that lack a place; pass {column: its categories in code order}"
+                f"the model keeps no categories of {_shown(unknown)}; "
+                "pass {column: its categories in code order}"
             )
         known = list(self.categories) or [None] * n_features
         for column, values in zip(columns, lists, strict=True):
@@ -216,6 +220,10 @@ class Schema:
             raise InputError(f"categories names {self.name_of(lost[0])}, {LOST}")
         stated = tuple(sorted({*self.stated, *columns}))
         return replace(self, categories=tuple(known), in_order=(), stated=stated)
+
+    def _kept(self, feature: int) -> tuple[Any, ...] | None:
+        """The categories that the model has of a feature."""
+        return self.categories[feature] if self.categories else None
 
     def _feature(self, column: str | int, n_features: int) -> int:
         if isinstance(column, str):
