@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gpuqs.arrays import as_documents
+from gpuqs.arrays import Documents, as_documents
 from gpuqs.engines.gpu_device import GpuDevice
 from gpuqs.engines.gpu_forest import GpuForest
 from gpuqs.engines.qs_gpu import GpuProgram, QsGpu
@@ -68,9 +69,9 @@ class DeviceModel:
         output_margin: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
-        start_iteration: int = 0,
-        num_iteration: int | None = None,
-        iteration_range: tuple[int, int] | None = None,
+        start_iteration: SupportsIndex = 0,
+        num_iteration: SupportsIndex | None = None,
+        iteration_range: Sequence[int] | None = None,
     ) -> Any:
         """Score documents.
 
@@ -132,7 +133,8 @@ class DeviceModel:
 
     def warm_up(self, *, precision: Precision = "exact", trees: slice | None = None) -> DeviceModel:
         """Copy the model to the device and compile its kernels, so that the first call is as fast as the next."""
-        self.predict(np.zeros((1, self.forest.n_features), self.forest.input_dtype), precision=precision, trees=trees)
+        row = np.zeros((1, self.forest.n_features), self.forest.input_dtype)
+        self.predict(Documents(1, lambda start, stop: row[start:stop]), precision=precision, trees=trees)
         return self
 
     def _predict_device(self, program: GpuProgram, X: Any, documents: Any, output: str, out: Any) -> Any:
@@ -226,6 +228,8 @@ class DeviceModel:
             raise InputError(
                 f"X has shape {tuple(documents.shape)}, not [documents, {self.forest.n_features}]"
             )
+        if self.forest.schema.arrays_hold_values:
+            raise InputError("X is on a GPU, but the model's categories are coded on the host; pass documents there")
         if documents.dtype.kind == "f" and documents.dtype.itemsize == 2:
             return documents.astype(np.float32)  # every float16 is a float32
         if documents.dtype.kind not in "fiub":

@@ -23,9 +23,9 @@ def to_raw(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
 
 
 def _averaged(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
-    if not n_trees:
-        return sums
-    averages: np.ndarray = sums / sums.dtype.type(n_trees if forest.vector_leaves else n_trees / forest.n_outputs)
+    # 0 / 0 is NaN, said without a warning.
+    n = (n_trees if forest.vector_leaves else n_trees / forest.n_outputs) or np.nan
+    averages: np.ndarray = sums / sums.dtype.type(n)
     return averages
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -176,9 +176,9 @@ class Model:
         output_margin: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
-        start_iteration: int = 0,
-        num_iteration: int | None = None,
-        iteration_range: tuple[int, int] | None = None,
+        start_iteration: SupportsIndex = 0,
+        num_iteration: SupportsIndex | None = None,
+        iteration_range: Sequence[int] | None = None,
     ) -> Any:
         """Score documents.
 
@@ -211,8 +211,8 @@ class Model:
             instruction set, number of threads and split of the batch.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
-            range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is
-            (LightGBM's random forests give NaN).
+            range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
+            but averages (values of LightGBM's random forests) of none are NaN.
         base_margin : array-like [D] or [D, n_outputs], optional
             What each document's sums begin with in place of the model's base score, in raw-score
             units, as XGBoost's ``base_margin``.

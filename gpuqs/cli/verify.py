@@ -10,6 +10,7 @@ from rich.markup import escape
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.arrays import coded_rows
 from gpuqs.cli.models import read_stdin
 from gpuqs.cli.progress import progress
 from gpuqs.readers import open_documents
@@ -47,7 +48,8 @@ def verify_file(
         with progress(reader.path.name) as advance:
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
-                    check.add(chunk.values[start : start + _STEP], f"rows of {reader.path}", threads)
+                    rows = chunk.values[start : start + _STEP]
+                    check.add(rows if chunk.table is None else coded_rows(rows), f"rows of {reader.path}", threads)
                 if chunk.table is not None and pandas is not None:
                     frame = given_frame(chunk.table, check.model.forest, pandas)
                     check.add_frame(frame, f"rows of {reader.path} as frames", threads, ours=chunk.values)
