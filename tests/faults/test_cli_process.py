@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,27 @@ def test_a_wait_for_a_fifo_can_be_stopped(folder: Path, tmp_path: Path) -> None:
         process.terminate()
         assert one_line(process.stderr.read()) == "Error: stopped by SIGTERM\n"
     assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(("number", "data"), [("SIGTERM", "x.csv"), ("SIGINT", "x.csv"), ("SIGTERM", "x.svm")])
+def test_a_wait_for_documents_can_be_stopped(folder: Path, tmp_path: Path, number: str, data: str) -> None:
+    out = old_scores(tmp_path)
+    command = [sys.executable, "-c", MAIN, "score", "model", "-", "-o", str(out)]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write((folder / data).read_bytes())
+        process.stdin.flush()
+        while len(os.listdir(tmp_path)) == 1 and process.poll() is None:  # till it reads documents
+            time.sleep(0.01)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(getattr(signal, number))
+        try:
+            assert process.wait(20) == -getattr(signal, number)
+        finally:
+            process.kill()
+        assert one_line(process.stderr.read()) == f"Error: stopped by {number}\n"
+    assert as_before(out)
 
 
 @pytest.mark.parametrize("module", ["gpuqs.cli.process", "click"])
