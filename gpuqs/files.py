@@ -70,6 +70,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         The file cannot be written; names ``path``.
     """
     path = os.fspath(path)
+    if path.endswith(os.sep):  # realpath would forget that
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     with _naming(path):
         stream = _open_stream(path)
     if stream is not None:

@@ -28,6 +28,8 @@ from gpuqs.text_hashes import hash_names
 #: What pandas calls a frame's index when it writes it into a Parquet file.
 _PANDAS_INDEX = "__index_level_"
 
+_PARQUET = b"PAR1"
+
 #: How Arrow names what it refuses: a cell, by the column it is in, or a whole row.
 _REFUSED = re.compile(
     r"(?:In CSV column #(?P<column>\d+)|CSV parse error): Row #(?P<row>\d+): (?:CSV conversion error to \w+: )?"
@@ -272,6 +274,8 @@ class ParquetReader(_TableReader):
         from pyarrow import parquet
 
         super().__init__(*args, **kwargs)
+        if self.source.start(len(_PARQUET)) != _PARQUET:  # before a stream is copied, which may never end
+            raise InputError(f"{self.path}: not a readable Parquet file: it does not begin with {_PARQUET.decode()}")
         try:
             self._file = parquet.ParquetFile(self.source.open_seekable(), pre_buffer=False)
         except (pyarrow.ArrowException, OSError) as error:

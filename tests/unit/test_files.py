@@ -158,6 +158,12 @@ def test_a_descriptor_of_the_process_is_written_from_where_it_stands(tmp_path: P
     assert (tmp_path / "log").read_bytes() == b"before scores after"
 
 
+def test_a_name_that_ends_as_a_folders(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="new/"), replacing(f"{tmp_path}/new/"):
+        pass
+    assert not os.listdir(tmp_path)
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     import socket
 
