@@ -60,15 +60,15 @@ def _one_input(model: Path, data: Path | None) -> None:
         raise click.UsageError("MODEL and DATA cannot both be standard input")
 
 
-def _not_input(out: Path | None, model: Path, data: Path | None = None) -> None:
-    """Refuse to write where the command reads, whatever the two paths are called; None: to standard output."""
-    to_stdout = out in (None, _STDOUT)
-    if not (there := _file_of(1 if to_stdout else out)):
+def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
+    """Refuse to write where the command reads, whatever the two paths are called."""
+    if not (there := _file_of(1 if out == _STDOUT else out)):
         return
     inputs = [model] if data is None else [model, data, Path(f"{data}.query")]  # the last holds query sizes
     for path in inputs:
         if (read := _file_of(0 if path == _STDIN else path)) and os.path.samestat(there, read):
-            raise click.UsageError(f"{'standard output' if to_stdout else f'--out {out}'} is also the input {path}")
+            written = "standard output" if out == _STDOUT else f"--out {out}"
+            raise click.UsageError(f"{written} is also the input {path}")
 
 
 def _file_of(path: Path | int) -> os.stat_result | None:
@@ -142,7 +142,7 @@ def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     from gpuqs.cli.score import score_file
 
     _one_input(model, data)
-    _not_input(options["out"], model, data)
+    _not_input(options["out"] or _STDOUT, model, data)
     score_file(model, data, n_threads=threads, **options)
 
 
@@ -155,7 +155,7 @@ def info(model: Path) -> None:
     """
     from gpuqs.cli.info import print_info
 
-    _not_input(None, model)
+    _not_input(_STDOUT, model)
     print_info(model)
 
 
@@ -194,7 +194,7 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
     from gpuqs.cli.verify import verify_file
 
     _one_input(model, data)
-    _not_input(None, model, data)
+    _not_input(_STDOUT, model, data)
     if not verify_file(model, data, n_threads=threads, **options):
         ctx.exit(FAILED)
 

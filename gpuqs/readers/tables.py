@@ -229,7 +229,7 @@ class CsvReader(_TableReader):
             types |= zip(ids, kinds, strict=False)
             if self.columns.query is not None:
                 types[ids[-1]] = pyarrow.string()
-            converting = {
+            converting: dict[str, Any] = {
                 "column_types": types,
                 "include_columns": ids,
                 "null_values": MISSING,
