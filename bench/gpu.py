@@ -147,13 +147,12 @@ class Bench:
 
         return lambdamart_like(n_trees, n_leaves, self.X)
 
-    def place(self, forest: Any, **settings: Any) -> Any:
+    def place(self, forest: Any, precision: str = "exact", **settings: Any) -> Any:
         """The forest on the device, as `GpuForest`."""
-        from gpuqs.engines.gpu_forest import Settings
-        from gpuqs.engines.qs_gpu import QsGpu
+        from gpuqs.engines.gpu.forest import Settings
+        from gpuqs.engines.gpu.qs_gpu import QsGpu
 
-        engine = QsGpu(lambda: self.device, Settings(**settings))
-        return engine.prepare(forest, "exact").on(self.device)
+        return QsGpu(Settings(**settings)).prepare(forest, precision, self.device).forest
 
     def scoring(self, placed: Any, n: int) -> Callable[[], None]:
         """A call that scores ``n`` documents which lie on the device."""
@@ -180,22 +179,24 @@ class Bench:
 
 def check_correctness(bench: Bench) -> None:
     """Exit leaves and fixed-point sums equal to `reference`'s, scores within the stated bound; or an exit."""
-    from gpuqs.engines.qs_gpu import QsGpu
+    from gpuqs.devices.pipeline import run
     from gpuqs.engines.reference import Reference
 
-    reference, engine = Reference(), QsGpu(lambda: bench.device)
+    reference = Reference()
     for n_leaves in (2, 32, 64, 200):
         forest = bench.forest(60, n_leaves)
         X = bench.X[: bench.sizes.checked].copy()
         X[::7, ::5] = np.nan
         answers = {}
-        for name, runner in (("reference", reference), ("qs_gpu", engine)):
-            for precision, dtype in (("exact", np.float64), ("fast", np.int64)):
-                program = runner.prepare(forest, precision)
+        for precision, dtype in (("exact", np.float64), ("fast", np.int64)):
+            program, placed = reference.prepare(forest, precision), bench.place(forest, precision)
+            for name in ("reference", "qs_gpu"):
                 answers[name, precision] = np.zeros((len(X), 1), dtype)
-                runner.score(program, X, answers[name, precision], 1)
-            answers[name, "leaf"] = np.zeros((len(X), forest.n_trees), np.int32)
-            runner.leaves(program, X, answers[name, "leaf"], 1)
+                answers[name, "leaf"] = np.zeros((len(X), forest.n_trees), np.int32)
+            reference.score(program, X, answers["reference", precision], 1)
+            reference.leaves(program, X, answers["reference", "leaf"], 1)
+            run(bench.device, placed.score, X, answers["qs_gpu", precision])
+            run(bench.device, placed.leaves, X, answers["qs_gpu", "leaf"])
         error = np.abs(answers["reference", "exact"] - answers["qs_gpu", "exact"]).max()
         bound = forest.n_trees * np.spacing(forest.n_trees * np.abs(forest.leaf_value).max())
         same = all((answers["reference", k] == answers["qs_gpu", k]).all() for k in ("leaf", "fast"))
@@ -239,8 +240,7 @@ def time_cpu(bench: Bench, forest: Any, **about: Any) -> None:
 def time_batches(bench: Bench) -> None:
     n_trees, n_leaves = bench.sizes.trees[0], bench.sizes.leaves[-1]
     placed = bench.place(bench.forest(n_trees, n_leaves))
-    from gpuqs.engines.gpu_forest import GpuForest
-    from gpuqs.engines.gpu_host import stream_from_host
+    from gpuqs.devices.pipeline import run
 
     for n in bench.sizes.batches:
         if not bench.in_time(f"batch of {n}"):
@@ -248,11 +248,10 @@ def time_batches(bench: Bench) -> None:
         about = {"trees": n_trees, "leaves": n_leaves}
         bench.time("batch on the device", placed, n, **about)
         X, sums, times = bench.X[np.arange(n) % len(bench.X)], np.zeros((n, 1)), []
-        with bench.device.active():
-            for _ in range(bench.sizes.repeats + 1):
-                begin = time.perf_counter()
-                stream_from_host(placed, GpuForest.score, X, sums)
-                times.append(time.perf_counter() - begin)
+        for _ in range(bench.sizes.repeats + 1):
+            begin = time.perf_counter()
+            run(bench.device, placed.score, X, sums)
+            times.append(time.perf_counter() - begin)
         bench.note("batch on the host", times[1:], n, **about)
 
 
@@ -291,7 +290,7 @@ class Hardware:
 
 
 def hardware(device: Any) -> Hardware:
-    from gpuqs.arrays_cuda import read_attribute
+    from gpuqs.devices.cuda import read_attribute
 
     clock, memory_clock, bits = (
         read_attribute(device.index, name) for name in ("ClockRate", "MemoryClockRate", "GlobalMemoryBusWidth")
@@ -406,8 +405,8 @@ def main() -> None:
             subprocess.run([*pip, "--find-links", str(arguments.wheels), wheel], capture_output=True)
         sys.path.append(target)
 
-    from gpuqs.arrays_cuda import cuda_device
     from gpuqs.demo.mslr import mslr_like
+    from gpuqs.devices.cuda import cuda_device
     from gpuqs.errors import DeviceError
 
     try:

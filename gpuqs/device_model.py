@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpuqs.arrays import as_documents
-from gpuqs.engines.gpu_device import GpuDevice
-from gpuqs.engines.gpu_forest import GpuForest
-from gpuqs.engines.qs_gpu import GpuProgram, QsGpu
+from gpuqs.devices.base import GpuDevice
+from gpuqs.devices.pipeline import run
+from gpuqs.engines.gpu.forest import GpuForest
+from gpuqs.engines.gpu.qs_gpu import GpuProgram, QsGpu
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
@@ -40,7 +41,7 @@ class DeviceModel:
 
     def __init__(self, forest: Forest, device: GpuDevice) -> None:
         self.forest, self.device = forest, device
-        self._engine = QsGpu(lambda: device)
+        self._engine = QsGpu()
         reason = self._engine.supports(forest)
         if reason is not None:
             raise UnsupportedModelError(
@@ -151,7 +152,7 @@ class DeviceModel:
                 raise InputError(
                     f"out must be a C-contiguous {dtype} array of shape {shape} on {self.device!r}"
                 )
-        forest = program.on(self.device)
+        forest = program.ready()
         if output == "leaf":
             forest.leaves(documents, answer)
         elif output == "per_tree":
@@ -186,7 +187,7 @@ class DeviceModel:
         rows = max(1, HOST_CHUNK_BYTES // (8 * max(width, 1)))
         for start in range(0, documents.n, rows):
             stop = min(start + rows, documents.n)
-            self._engine.run(program, step, documents.chunk(start, stop), table[start:stop])
+            run(self.device, lambda d, r: step(program.ready(), d, r), documents.chunk(start, stop), table[start:stop])
         return out
 
     def _score(self, forest: GpuForest, documents: Any, answer: Any, output: str) -> None:
@@ -242,7 +243,7 @@ class DeviceModel:
             if program is None:
                 whole = self.forest.narrowed if narrow else self.forest
                 forest = whole if trees is None else whole.select(trees)
-                program = self._engine.prepare(forest, precision)
+                program = self._engine.prepare(forest, precision, self.device)
                 if len(self._programs) >= MAX_PROGRAMS:
                     self.device.wait()  # other streams may still read what is given back here
                     del self._programs[next(iter(self._programs))]

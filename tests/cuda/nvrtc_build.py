@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gpuqs.engines import gpu_kernels
+from gpuqs.devices.sources import compile_options, source
+from gpuqs.engines.gpu.kernels import every_kernel
 
 #: Compute capabilities, and the threads that a multiprocessor of each holds.
 ARCHITECTURES = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
@@ -69,7 +70,7 @@ def compile_cubin(
             raise RuntimeError(f"NVRTC: {result[0].name}")
         return result[1] if len(result) > 1 else None
 
-    program = checked(nvrtc.nvrtcCreateProgram(gpu_kernels.source(file).encode(), file.encode(), 0, [], []))
+    program = checked(nvrtc.nvrtcCreateProgram(source(file).encode(), file.encode(), 0, [], []))
     try:
         for name in names:
             checked(nvrtc.nvrtcAddNameExpression(program, name.encode()))
@@ -96,11 +97,11 @@ def facts_of(file: str, architecture: int) -> dict[str, Facts]:
     """Facts about every kernel of a file; kept between runs."""
     from cuda.bindings import nvrtc
 
-    names = gpu_kernels.every_kernel()[file]
+    names = every_kernel()[file]
     by_options: dict[tuple[str, ...], list[str]] = {}
     for name in names:
-        by_options.setdefault(gpu_kernels.compile_options(ARCHITECTURES[architecture], name), []).append(name)
-    key = repr((gpu_kernels.source(file), by_options, architecture, nvrtc.nvrtcVersion()))
+        by_options.setdefault(compile_options(ARCHITECTURES[architecture], name), []).append(name)
+    key = repr((source(file), by_options, architecture, nvrtc.nvrtcVersion()))
     key += Path(__file__).read_text()
     digest = hashlib.sha256(key.encode()).hexdigest()[:20]
     user = os.getuid() if hasattr(os, "getuid") else "user"
@@ -169,7 +170,7 @@ def _spilled_bytes(log: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or gpu_kernels.every_kernel():
+    for chosen in sys.argv[1:] or every_kernel():
         for arch in ARCHITECTURES:
             for kernel, facts in facts_of(chosen, arch).items():
                 total = sum(facts.opcodes.values())

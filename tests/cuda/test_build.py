@@ -7,7 +7,8 @@ import os
 import nvrtc_build
 import pytest
 
-from gpuqs.engines.gpu_kernels import compile_options, every_kernel, register_budget, source
+from gpuqs.devices.sources import compile_options, register_budget, source
+from gpuqs.engines.gpu.kernels import every_kernel
 
 MISSING = nvrtc_build.why_not()
 if MISSING is not None and os.environ.get("GPUQS_GATE") == "required":

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuqs import arrays_cuda
-from gpuqs.arrays_cuda import CudaDevice, cuda_device, read_attribute
+from gpuqs.devices import cuda
+from gpuqs.devices.cuda import CudaDevice, cuda_device, read_attribute
 from gpuqs.errors import DeviceError
 
 try:
@@ -63,7 +63,7 @@ def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) 
         return answer
 
     driver = SimpleNamespace(CUfunction=bindings.CUfunction, cuOccupancyMaxActiveBlocksPerMultiprocessor=count)
-    monkeypatch.setattr(arrays_cuda, "_bindings", {"driver": driver}.__getitem__)
+    monkeypatch.setattr(cuda, "_bindings", {"driver": driver}.__getitem__)
     kernel = SimpleNamespace(kernel=SimpleNamespace(ptr=4096), name="update_scores<...>")
     answer: tuple = (bindings.CUresult.CUDA_SUCCESS, 12)
     assert made_up_device().resident_blocks(kernel, 256, 9000) == 12
@@ -91,7 +91,7 @@ def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pickled_device_is_looked_for_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
     pickled = pickle.dumps(made_up_device())
-    monkeypatch.setattr(arrays_cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
-    monkeypatch.setattr(arrays_cuda, "_count_devices", lambda cupy: 0)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
+    monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 0)
     with pytest.raises(DeviceError, match="no device cuda:0: this process sees 0"):
         pickle.loads(pickled)

@@ -10,11 +10,11 @@ import pytest
 from forests import probing_documents, random_forest
 from gpu_conformance import CASES, Case, check, expected
 
-from gpuqs.arrays_cuda import CudaDevice, cuda_device
 from gpuqs.device_model import DeviceModel
-from gpuqs.engines.gpu_forest import Settings
-from gpuqs.engines.occupancy import resident_blocks
-from gpuqs.engines.qs_gpu import QsGpu
+from gpuqs.devices.cuda import CudaDevice, cuda_device
+from gpuqs.engines.gpu.forest import Settings
+from gpuqs.engines.gpu.occupancy import resident_blocks
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
 
 try:
@@ -114,7 +114,7 @@ def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice, cup
 def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) -> None:
     forest, _ = case.make()
     with device.active():
-        placed = QsGpu(lambda: device, case.settings).prepare(forest, "exact").on(device)
+        placed = QsGpu(case.settings).prepare(forest, "exact", device).forest
         kernel, threads, shared = placed.scoring_kernel()
         registers, static = kernel.num_regs, kernel.shared_size_bytes
     by_driver = device.resident_blocks(kernel, threads, shared)
@@ -157,7 +157,7 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     failed: list[int] = []
 
     def work(index: int) -> None:
-        engine, program = QsGpu(lambda: device), model._program("fast", None)
+        engine, program = QsGpu(), model._program("fast", None)
         with cupy.cuda.Stream(non_blocking=True) as stream:
             X = cupy.asarray(batches[index])
             sums = [device.empty((500, 1), np.int64) for _ in range(20)]

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from emulation.module import EmulatedKernel, EmulatedModule
-from gpuqs.engines import gpu_kernels
-from gpuqs.engines.occupancy import DeviceAttributes
+from gpuqs.devices.base import DeviceAttributes
+from gpuqs.devices.sources import source_folder
+from gpuqs.engines.gpu.kernels import every_kernel
 
 #: A GeForce RTX 3090, by its data sheet.
 RTX3090 = DeviceAttributes(
@@ -98,9 +99,9 @@ class EmulatedDevice:
     def kernel(self, file: str, name: str) -> EmulatedKernel:
         self.launched.append((file, name))
         if (file, name) not in self._kernels:
-            with as_file(gpu_kernels.source_folder()) as folder:
+            with as_file(source_folder()) as folder:
                 names = [
-                    n for n in gpu_kernels.every_kernel()[file] if not self._only or (file, n) in self._only
+                    n for n in every_kernel()[file] if not self._only or (file, n) in self._only
                 ]
                 module = EmulatedModule(folder.resolve() / file, names, self._order, 1, self._sanitizer)
             self._kernels[file, name] = module.get_function(name)

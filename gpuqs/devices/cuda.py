@@ -1,4 +1,4 @@
-"""CUDA devices through CuPy: memory, kernels, streams, and the arrays of other libraries that lie there.
+"""CUDA devices through CuPy: memory, kernels, streams.
 
 This module imports without CuPy; `cuda_device` is where a missing package, driver or device is told.
 """
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.engines import gpu_kernels
-from gpuqs.engines.occupancy import DeviceAttributes
+from gpuqs.devices import foreign
+from gpuqs.devices.base import DeviceAttributes
+from gpuqs.devices.sources import compile_options, source
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
@@ -24,8 +25,6 @@ SCRATCH_SHARE, SCRATCH_BYTES = 4, 1 << 30
 
 #: CUDA's error codes (``cudaError_t``) that say why there is no device.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100
-#: DLPack's device types (``DLDeviceType``) of CUDA memory: plain and managed.
-_DLPACK_CUDA = (2, 13)
 
 
 def cuda_device(device: int | str | None = None) -> CudaDevice:
@@ -152,7 +151,7 @@ def _read_attributes(index: int, name: str) -> DeviceAttributes:
 
 
 class CudaDevice:
-    """One GPU, as `gpuqs.engines.gpu_device.GpuDevice`; made by `cuda_device`."""
+    """One GPU, as `gpuqs.devices.base.GpuDevice`; made by `cuda_device`."""
 
     def __init__(self, index: int) -> None:
         self._cupy = cupy = _import_cupy()
@@ -212,8 +211,8 @@ class CudaDevice:
         found = self._kernels.get((file, name))
         if found is None:
             module = self._cupy.RawModule(
-                code=gpu_kernels.source(file),
-                options=gpu_kernels.compile_options(self.attributes.threads_per_multiprocessor, name),
+                code=source(file),
+                options=compile_options(self.attributes.threads_per_multiprocessor, name),
                 name_expressions=(name,),
             )
             found = self._kernels[file, name] = module.get_function(name)
@@ -294,15 +293,9 @@ class CudaDevice:
         self._cupy.cuda.runtime.memcpyAsync(target, source, n_bytes, kind, stream.ptr)
 
     def adopt(self, X: Any) -> Any:
-        cupy = self._cupy
-        if isinstance(X, cupy.ndarray):
-            array = X
-        elif is_on_device(X):
-            with self.active():
-                array = cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
-        else:
-            return None
-        if array.device.id != self.index:
+        with self.active():
+            array = foreign.adopt(self._cupy, X)
+        if array is not None and array.device.id != self.index:
             raise InputError(
                 f"X lies on cuda:{array.device.id}, the model on cuda:{self.index}; "
                 f"use model.to('cuda:{array.device.id}')"
@@ -310,34 +303,11 @@ class CudaDevice:
         return array
 
     def hand_back(self, array: Any, X: Any) -> Any:
-        library = type(X).__module__.partition(".")[0]
-        if library == "torch":
-            import torch
-
-            return torch.from_dlpack(array)
-        if library in ("jax", "jaxlib"):
-            import jax
-
-            return jax.dlpack.from_dlpack(array)
-        if library == "numba":
-            from numba import cuda
-
-            return cuda.as_cuda_array(array)
-        return array
-
-
-def is_on_device(X: Any) -> bool:
-    """Whether an array of any library lies in CUDA memory; CuPy need not be there."""
-    if isinstance(X, np.ndarray):
-        return False
-    if hasattr(X, "__cuda_array_interface__"):
-        return True
-    place = getattr(X, "__dlpack_device__", None)
-    return place is not None and place()[0] in _DLPACK_CUDA
+        return foreign.hand_back(array, X)
 
 
 def device_of(X: Any) -> CudaDevice:
-    """The device that an array for which `is_on_device` holds lies on.
+    """The device that an array for which `foreign.is_on_device` holds lies on.
 
     Raises
     ------

@@ -1,27 +1,17 @@
-"""The device code: where its sources lie, and the names of its kernels' instantiations."""
+"""The names of the kernels' instantiations."""
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
 #: Documents per thread block that `update_scores` is made for.
 DOCUMENTS_PER_BLOCK = (1, 2, 4)
-#: Registers a thread that scores several documents needs not to spill.
-SEVERAL_DOCUMENTS_REGISTERS = 48
-#: And one that keeps several loads under way.
-TRANSPOSE_REGISTERS = 40
 #: Leaf value -> the type that sums are made in.
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
 
@@ -42,42 +32,6 @@ _PIVOTS = ("uint8", "uint16", "uint32")
 
 def _c(dtype: npt.DTypeLike) -> str:
     return _NAMES[np.dtype(dtype).name]
-
-
-def source_folder() -> Traversable:
-    """The folder of the .cu files: in the installed package, or beside it in a checkout."""
-    package = files("gpuqs")
-    installed = package / "cuda"
-    return installed if installed.is_dir() else package / ".." / "cuda"
-
-
-@cache
-def source(file: str) -> str:
-    """The text of a .cu file with its own headers put in, so that caches keyed by it see every change."""
-    seen: set[str] = set()
-
-    def expand(name: str) -> str:
-        if name in seen:
-            return ""
-        seen.add(name)
-        text = (source_folder() / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-        return re.sub(r'^#include "([\w.]+)"\n', lambda m: expand(m[1]), text, flags=re.MULTILINE)
-
-    return expand(file)
-
-
-def register_budget(threads_per_multiprocessor: int, name: str) -> int:
-    """Registers a thread may take, so that a multiprocessor's 65,536 do for all its threads."""
-    filled = 65536 // threads_per_multiprocessor // 8 * 8
-    if name.startswith("update_scores") and not name.endswith(" 1>"):
-        return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
-    return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
-
-
-def compile_options(threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
-    """NVRTC's options for a kernel; without -fmad=false, sums would differ in the last bit from the CPU's."""
-    budget = register_budget(threads_per_multiprocessor, name)
-    return "--std=c++17", "--fmad=false", f"--maxrregcount={budget}"
 
 
 def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
