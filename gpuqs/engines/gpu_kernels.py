@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.forest import LINKS
+from gpuqs.links import CLASS_DECISIONS
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
@@ -22,6 +25,8 @@ DOCUMENTS_PER_BLOCK = (1, 2, 4)
 SEVERAL_DOCUMENTS_REGISTERS = 48
 #: And one that keeps several loads under way.
 TRANSPOSE_REGISTERS = 40
+#: And one that takes logarithms of exponentials: too short to need many threads.
+LINK_REGISTERS = 64
 #: Leaf value -> the type that sums are made in.
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
 
@@ -71,13 +76,26 @@ def register_budget(threads_per_multiprocessor: int, name: str) -> int:
     filled = 65536 // threads_per_multiprocessor // 8 * 8
     if name.startswith("update_scores") and not name.endswith(" 1>"):
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
+    if name.startswith("apply_link"):
+        return max(filled, LINK_REGISTERS)
     return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
 
 
-def compile_options(threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
-    """NVRTC's options for a kernel; without -fmad=false, sums would differ in the last bit from the CPU's."""
+def compile_options(architecture: int, threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
+    """All of NVRTC's options for a kernel, for ``architecture`` as 86.
+
+    With --fmad=true, sums would differ in the last bit from the CPU's; with --ftz=true, float32 denormals would be
+    zeros; without --prec-div=true, averages of float32 would differ.
+    """
     budget = register_budget(threads_per_multiprocessor, name)
-    return "--std=c++17", "--fmad=false", f"--maxrregcount={budget}"
+    return (
+        "--std=c++17",
+        "--fmad=false",
+        "--ftz=false",
+        "--prec-div=true",
+        f"--maxrregcount={budget}",
+        f"--gpu-architecture=sm_{architecture}",
+    )
 
 
 def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
@@ -112,16 +130,27 @@ def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLik
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
+def apply_link(real: npt.DTypeLike, link: str) -> str:
+    """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
+    return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
+
+
+def class_numbers(real: npt.DTypeLike, rule: str) -> str:
+    """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
+    return f"apply_link<{_c(real)}, i64, classes::{rule}>"
+
+
 @cache
 def every_kernel() -> dict[str, tuple[str, ...]]:
     """Every instantiation that the engine can ask for, by file."""
     integers = [name for name in _NAMES if not name.startswith("float")]
+    reals = ("float32", "float64")
     casts = [("float32", "float32"), ("float64", "float64"), ("float64", "float32")]
-    casts += list(product(integers, ("float32", "float64")))
+    casts += list(product(integers, reals))
     return {
         "transpose.cu": tuple(transpose(g, v, row) for (g, v), row in product(casts, (True, False))),
         "find_false_nodes.cu": tuple(
-            find_false_nodes(value, pivot) for value, pivot in product(("float32", "float64"), _PIVOTS)
+            find_false_nodes(value, pivot) for value, pivot in product(reals, _PIVOTS)
         ),
         "update_scores.cu": tuple(
             update_scores(form, pivot, leaf, documents)
@@ -140,5 +169,9 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
             finish_scores("float32", "float32", "float32"),
             finish_scores("int64", "float64", "float64"),
             finish_scores("int64", "float64", "float32"),
+        ),
+        "apply_link.cu": (
+            *(apply_link(real, link) for real, link in product(reals, LINKS)),
+            *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),
         ),
     }

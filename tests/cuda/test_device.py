@@ -116,7 +116,7 @@ def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) 
     with device.active():
         placed = QsGpu(lambda: device, case.settings).prepare(forest, "exact").on(device)
         kernel, threads, shared = placed.scoring_kernel()
-        registers, static = kernel.num_regs, kernel.shared_size_bytes
+        registers, static = kernel.attribute("NUM_REGS"), kernel.attribute("SHARED_SIZE_BYTES")
     by_driver = device.resident_blocks(kernel, threads, shared)
     assert by_driver == resident_blocks(device.attributes, threads, registers, shared + static)
 

@@ -1,0 +1,1 @@
+"""What gpuqs runs on beside the CPU, and how code gets there."""
