@@ -44,12 +44,12 @@ def architecture(capability: tuple[int, int]) -> int:
         The device is older or newer than what NVRTC compiles for.
     """
     major, minor = capability
-    n_version = ".".join(map(str, version()))
+    own = ".".join(map(str, version()))
     known = checked(bindings("nvrtc").nvrtcGetSupportedArchs(), "NVRTC does not tell its architectures", _MEND)
     # Machine code runs on devices of its major number and of its minor number or a later one.
     fitting = [number for number in known if number // 10 == major and number % 10 <= minor]
     if not fitting:
-        raise DeviceError(f"NVRTC {n_version} does not compile for compute capability {major}.{minor}; {_MEND}")
+        raise DeviceError(f"NVRTC {own} does not compile for compute capability {major}.{minor}; {_MEND}")
     return int(max(fitting))
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 from gpu_conformance import CASES, Case, check, expected
+from test_denormals import CHECKS
+from test_gpu_links import on_device, probing_sums
 
 from gpuqs.arrays_cuda import CudaDevice, cuda_device
 from gpuqs.device_model import DeviceModel
@@ -16,6 +18,7 @@ from gpuqs.engines.gpu_forest import Settings
 from gpuqs.engines.occupancy import resident_blocks
 from gpuqs.engines.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
+from gpuqs.forest import LINKS
 
 try:
     DEVICE: CudaDevice | None = cuda_device()
@@ -88,6 +91,21 @@ def test_the_device_and_the_emulation_give_the_same_bits(device: TestedDevice) -
     emulated = emulation.EmulatedDevice(attributes=device.attributes)
     ours, theirs = (check(d, forest, documents, Settings()) for d in (device, emulated))
     np.testing.assert_array_equal(ours.exact, theirs.exact)
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("link", LINKS)
+def test_links_give_the_bits_of_the_emulation(device: TestedDevice, link: str, real: type) -> None:
+    emulation = pytest.importorskip("emulation.device")
+    sums = probing_sums(real, 5)
+    with device.active():
+        ours = on_device(device, link, 0.7, 3.0, sums)
+    np.testing.assert_array_equal(ours, on_device(emulation.EmulatedDevice(), link, 0.7, 3.0, sums))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_denormals_are_numbers(device: TestedDevice, name: str) -> None:
+    CHECKS[name](device)
 
 
 ON_DEVICE = {
