@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,11 +58,12 @@ def make_importable() -> bool:
             return True
     print(f"gpuqs's CPU engines do not build here; going on without them\n{built.stderr[-800:]}")
     for name, parts in (("gpuqs", ()), ("gpuqs.engines", ("engines",)), ("gpuqs.demo", ("demo",))):
-        package = types.ModuleType(name)
-        package.__path__ = [str(CHECKOUT.joinpath("gpuqs", *parts))]
-        package.__spec__ = importlib.util.spec_from_loader(name, None, is_package=True)
-        package.__spec__.submodule_search_locations = package.__path__
-        sys.modules[name] = package
+        folder = CHECKOUT.joinpath("gpuqs", *parts)
+        spec = importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        # Not run, for it imports the CPU engines; its loader finds submodules, and the device code beside it.
+        sys.modules[name] = importlib.util.module_from_spec(spec)
     return False
 
 

@@ -10,13 +10,14 @@ from gpuqs.arrays import as_documents
 from gpuqs.devices.base import GpuDevice
 from gpuqs.devices.pipeline import run
 from gpuqs.engines.gpu.forest import GpuForest
+from gpuqs.engines.gpu.links import apply_link, find_classes
 from gpuqs.engines.gpu.qs_gpu import GpuProgram, QsGpu
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees
-from gpuqs.links import to_raw, to_values
-from gpuqs.outputs import Output, Precision, answer_form, check_options, class_labels, class_numbers
+from gpuqs.links import class_decision, decides_on_values, trees_averaged
+from gpuqs.outputs import Output, Precision, answer_form, check_options, class_labels
 
 #: Bytes of documents on the host that are converted at a time, where they must be.
 HOST_CHUNK_BYTES = 256 << 20
@@ -192,12 +193,14 @@ class DeviceModel:
 
     def _score(self, forest: GpuForest, documents: Any, answer: Any, output: str) -> None:
         """Fill ``answer`` [D, K] with values or raw scores ([D, 1] with the values of "argmax")."""
-        if not answer.shape[0]:
-            return
-        sums = self._sums(forest, documents, answer)
-        scores = (to_values if output == "value" else to_raw)(self.forest, sums, forest.n_trees)
-        if scores is not answer:
-            answer[...] = scores
+        if answer.shape[0]:
+            self._apply_link(forest, self._sums(forest, documents, answer), answer, output)
+
+    def _apply_link(self, forest: GpuForest, sums: Any, out: Any, output: str) -> None:
+        whole, value = self.forest, output == "value"
+        averaged = whole.average if value else whole.average_raw
+        divisor = trees_averaged(whole, forest.n_trees) if averaged else 1.0
+        apply_link(self.device, whole.link if value else "identity", whole.link_scale, divisor, sums, out)
 
     def _sums(self, forest: GpuForest, documents: Any, answer: Any = None) -> Any:
         """Finished sums [D, K], in ``answer`` where it holds so many of their type."""
@@ -214,9 +217,14 @@ class DeviceModel:
     def _classify(self, forest: GpuForest, documents: Any, answer: Any) -> None:
         """Fill ``answer`` [D] with class labels."""
         if answer.shape[0]:
-            sums = self._sums(forest, documents)
+            scores = self._sums(forest, documents)
+            if decides_on_values(self.forest):
+                self._apply_link(forest, scores, scores, "value")
+            shape = answer.shape if answer.ndim == 2 else (answer.shape[0], 1)
+            numbers = self.device.empty(shape, np.int64)
+            find_classes(self.device, class_decision(self.forest), scores, numbers)
             self.device.retain(self._labels)
-            answer[...] = self._labels[class_numbers(self.forest, sums, forest.n_trees)]
+            answer[...] = self._labels[numbers.reshape(answer.shape)]
 
     @lazy
     def _labels(self) -> Any:

@@ -47,7 +47,7 @@ class DeviceAttributes:
 
 
 class Kernel(Protocol):
-    """A kernel in the call form of `cupy.RawKernel`."""
+    """A kernel; called as a `cupy.RawKernel` is."""
 
     max_dynamic_shared_size_bytes: int
 
@@ -100,7 +100,7 @@ class GpuDevice(Protocol):
         """Uninitialised memory, given back for the current stream's later work once unreferenced."""
 
     def kernel(self, file: str, name: str) -> Kernel:
-        """The instantiation ``name`` of a kernel in ``file``; compiled at first use."""
+        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk."""
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         """Host memory that the device can copy from and to while the CPU goes on."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.devices import foreign
+from gpuqs.devices import foreign, nvrtc, sources
 from gpuqs.devices.base import DeviceAttributes
-from gpuqs.devices.sources import compile_options, source
+from gpuqs.devices.bindings import bindings, checked
+from gpuqs.devices.kernel_cache import MachineCode, cached
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
@@ -105,31 +105,12 @@ def _count_devices(cupy: Any) -> int:
         ) from error
 
 
-def _bindings(name: str) -> Any:
-    """A module of cuda-python: "runtime" or "driver"."""
-    try:
-        return import_module(f"cuda.bindings.{name}")
-    except ImportError as error:
-        raise DeviceError(
-            f"GPU scoring needs cuda-python, which cannot be imported ({error}); install it with "
-            "pip install 'gpuqs[cuda13]' (or 'gpuqs[cuda12]' for an older driver)"
-        ) from error
-
-
-def _checked(result: tuple[Any, ...], what: str) -> Any:
-    """The value of a call into cuda-python, whose first result is its status."""
-    status, *values = result
-    if status != 0:
-        raise DeviceError(f"{what}: {status.name}; look at nvidia-smi")
-    return values[0] if values else None
-
-
 def read_attribute(index: int, attribute: str) -> int:
     """What a device says of itself; ``attribute`` as in CUDA's ``cudaDevAttr...``."""
-    runtime = _bindings("runtime")
+    runtime = bindings("runtime")
     kind = getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}")
     told = runtime.cudaDeviceGetAttribute(kind, index)
-    return int(_checked(told, f"cuda:{index} does not tell its {attribute}"))
+    return int(checked(told, f"cuda:{index} does not tell its {attribute}"))
 
 
 def _read_attributes(index: int, name: str) -> DeviceAttributes:
@@ -150,6 +131,48 @@ def _read_attributes(index: int, name: str) -> DeviceAttributes:
     )
 
 
+class CudaKernel:
+    """A kernel that is loaded, as `gpuqs.devices.base.Kernel`.
+
+    Parameters
+    ----------
+    name : str
+    function : cupy.cuda.Function
+    """
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.name = name
+        self._function = function
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
+    ) -> None:
+        self._function(grid, block, args, shared_mem=shared_mem)
+
+    @property
+    def handle(self) -> Any:
+        """The kernel as the driver's own type."""
+        return bindings("driver").CUfunction(self._function.ptr)
+
+    def attribute(self, name: str) -> int:
+        """What the driver says of it; ``name`` as in CUDA's ``CU_FUNC_ATTRIBUTE_...``."""
+        driver = bindings("driver")
+        kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        told = driver.cuFuncGetAttribute(kind, self.handle)
+        return int(checked(told, f"the driver does not tell {name} of {self.name}"))
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        return self.attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES")
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, n_bytes: int) -> None:
+        driver = bindings("driver")
+        kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        allowed = driver.cuFuncSetAttribute(self.handle, kind, n_bytes)
+        checked(allowed, f"{self.name} gets no {n_bytes:,} bytes of shared memory")
+
+
 class CudaDevice:
     """One GPU, as `gpuqs.devices.base.GpuDevice`; made by `cuda_device`."""
 
@@ -161,7 +184,7 @@ class CudaDevice:
         with self.active():
             free, _ = cupy.cuda.runtime.memGetInfo()
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
-        self._kernels: dict[tuple[str, str], Any] = {}
+        self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._idle: list[Any] = []
         self._lock = Lock()
         self._captured: list[Any] = []
@@ -207,47 +230,56 @@ class CudaDevice:
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
         return self._cupy.empty(shape, dtype)
 
-    def kernel(self, file: str, name: str) -> Any:
+    def kernel(self, file: str, name: str) -> CudaKernel:
         found = self._kernels.get((file, name))
         if found is None:
-            module = self._cupy.RawModule(
-                code=source(file),
-                options=compile_options(self.attributes.threads_per_multiprocessor, name),
-                name_expressions=(name,),
-            )
-            found = self._kernels[file, name] = module.get_function(name)
+            code = self._compile(file, name)
+            module = self._cupy.cuda.Module()
+            module.load(code.cubin)
+            found = self._kernels[file, name] = CudaKernel(name, module.get_function(code.symbol))
         return found
 
-    def resident_blocks(self, kernel: Any, threads: int, shared: int) -> int:
+    def _compile(self, file: str, name: str) -> MachineCode:
+        """The kernel's machine code: from the disk, or from NVRTC with options of our own (see `nvrtc`)."""
+        architecture = nvrtc.architecture(self.attributes.compute_capability)
+        source = sources.source(file)
+        options = sources.compile_options(architecture, self.attributes.threads_per_multiprocessor, name)
+
+        def compile_kernel() -> MachineCode:
+            with nvrtc.Program(source, file, [name], options) as program:
+                return MachineCode(program.symbol(name), program.read("CUBIN"))
+
+        return cached((nvrtc.version(), options, name, source), compile_kernel)
+
+    def resident_blocks(self, kernel: CudaKernel, threads: int, shared: int) -> int:
         """Thread blocks of a kernel that the driver lets run at once on one multiprocessor.
 
         Parameters
         ----------
-        kernel : cupy.RawKernel
+        kernel : CudaKernel
             One of `kernel`'s.
         threads : int
             Threads per block.
         shared : int
             Bytes of dynamic shared memory per block.
         """
-        driver = _bindings("driver")
+        driver = bindings("driver")
         with self.active():
-            function = driver.CUfunction(kernel.kernel.ptr)
-            counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared)
-        return _checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}")
+            counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel.handle, threads, shared)
+        return checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}")
 
     @contextlib.contextmanager
     def profiled(self) -> Iterator[None]:
         """What is queued inside is what a profiler sees that records on request; waits for it."""
-        runtime = _bindings("runtime")
+        runtime = bindings("runtime")
         with self.active():
             self.wait()
-            _checked(runtime.cudaProfilerStart(), "the profiler does not start")
+            checked(runtime.cudaProfilerStart(), "the profiler does not start")
             try:
                 yield
                 self.wait()
             finally:
-                _checked(runtime.cudaProfilerStop(), "the profiler does not stop")
+                checked(runtime.cudaProfilerStop(), "the profiler does not stop")
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         import cupyx

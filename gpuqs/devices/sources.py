@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SEVERAL_DOCUMENTS_REGISTERS = 48
 #: And one that keeps several loads under way.
 TRANSPOSE_REGISTERS = 40
+#: And one that takes logarithms of exponentials: too short to need many threads.
+LINK_REGISTERS = 64
 
 
 def source_folder() -> Traversable:
@@ -43,10 +45,23 @@ def register_budget(threads_per_multiprocessor: int, name: str) -> int:
     filled = 65536 // threads_per_multiprocessor // 8 * 8
     if name.startswith("update_scores") and not name.endswith(" 1>"):
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
+    if name.startswith("apply_link"):
+        return max(filled, LINK_REGISTERS)
     return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
 
 
-def compile_options(threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
-    """NVRTC's options for a kernel; without -fmad=false, sums would differ in the last bit from the CPU's."""
+def compile_options(architecture: int, threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
+    """All of NVRTC's options for a kernel, for ``architecture`` as 86.
+
+    With --fmad=true, sums would differ in the last bit from the CPU's; with --ftz=true, float32 denormals would be
+    zeros; without --prec-div=true, averages of float32 would differ.
+    """
     budget = register_budget(threads_per_multiprocessor, name)
-    return "--std=c++17", "--fmad=false", f"--maxrregcount={budget}"
+    return (
+        "--std=c++17",
+        "--fmad=false",
+        "--ftz=false",
+        "--prec-div=true",
+        f"--maxrregcount={budget}",
+        f"--gpu-architecture=sm_{architecture}",
+    )

@@ -152,6 +152,11 @@ def test_the_gpu_engine_runs_from_a_checkout_that_cannot_be_built() -> None:
         "from gpuqs.engines.reference import Reference\n"
         "from made_up import lambdamart_like\n"
         "assert QsGpu().supports(lambdamart_like(3, 4, mslr_like(1, 1)[0])) is None\n"
+        "from gpuqs.devices import sources\n"
+        "from gpuqs.engines.gpu import kernels\n"
+        "for file, names in kernels.every_kernel().items():\n"
+        "    assert '__global__' in sources.source(file), file\n"
+        "    assert sources.source_folder().joinpath(file).is_file(), file\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCH, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

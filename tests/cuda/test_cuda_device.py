@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 import sys
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from made_up_device import made_up_device
 
 from gpuqs.devices import cuda
-from gpuqs.devices.cuda import CudaDevice, cuda_device, read_attribute
+from gpuqs.devices.cuda import CudaKernel, cuda_device, read_attribute
 from gpuqs.errors import DeviceError
 
 try:
@@ -18,22 +18,6 @@ try:
     HAS_GPU = True
 except DeviceError:
     HAS_GPU = False
-
-
-def made_up_device(cupy=None, capturing: bool = False) -> CudaDevice:
-    """A device without what it asks the driver for when it is made."""
-    device = object.__new__(CudaDevice)
-    device.index, device._captured = 0, []
-    stream = SimpleNamespace(is_capturing=lambda: capturing)
-    cuda = SimpleNamespace(
-        Device=lambda index: nullcontext(),
-        get_current_stream=lambda: stream,
-        runtime=SimpleNamespace(deviceSynchronize=lambda: None),
-    )
-    if cupy is not None:
-        cuda.get_allocator, cuda.using_allocator = cupy.cuda.get_allocator, cupy.cuda.using_allocator
-    device._cupy = SimpleNamespace(cuda=cuda)
-    return device
 
 
 @pytest.mark.parametrize("capturing", [True, False])
@@ -62,16 +46,44 @@ def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) 
         asked.append((type(function), int(function), threads, shared))
         return answer
 
-    driver = SimpleNamespace(CUfunction=bindings.CUfunction, cuOccupancyMaxActiveBlocksPerMultiprocessor=count)
-    monkeypatch.setattr(cuda, "_bindings", {"driver": driver}.__getitem__)
-    kernel = SimpleNamespace(kernel=SimpleNamespace(ptr=4096), name="update_scores<...>")
+    monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", count)
+    kernel = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096))
     answer: tuple = (bindings.CUresult.CUDA_SUCCESS, 12)
     assert made_up_device().resident_blocks(kernel, 256, 9000) == 12
     assert asked == [(bindings.CUfunction, 4096, 256, 9000)]
     answer = (bindings.CUresult.CUDA_ERROR_INVALID_VALUE, None)
     with pytest.raises(DeviceError, match=r"occupancy of update_scores.*CUDA_ERROR_INVALID_VALUE"):
         made_up_device().resident_blocks(kernel, 256, 9000)
-    assert callable(bindings.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+
+
+def test_a_kernel_may_have_more_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    kernel, bytes_of = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096)), {}
+    success, refused = bindings.CUresult.CUDA_SUCCESS, bindings.CUresult.CUDA_ERROR_INVALID_VALUE
+
+    def allow(function, attribute, value: int) -> tuple:
+        bytes_of[int(function), attribute.name] = value
+        return (success if value <= 100 << 10 else refused,)
+
+    monkeypatch.setattr(bindings, "cuFuncSetAttribute", allow)
+    monkeypatch.setattr(
+        bindings, "cuFuncGetAttribute", lambda kind, function: (success, bytes_of[int(function), kind.name])
+    )
+    kernel.max_dynamic_shared_size_bytes = 64 << 10
+    assert bytes_of == {(4096, "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"): 64 << 10}
+    assert kernel.max_dynamic_shared_size_bytes == 64 << 10
+    with pytest.raises(DeviceError, match="no 1,048,576 bytes of shared memory: CUDA_ERROR_INVALID_VALUE"):
+        kernel.max_dynamic_shared_size_bytes = 1 << 20
+
+
+def test_a_kernel_is_launched_as_cupys_are() -> None:
+    launched = []
+
+    def function(*arguments: object, **options: object) -> None:
+        launched.append((arguments, options))
+
+    CudaKernel("transpose<...>", function)((2, 3), (32, 8), (1,), shared_mem=64)
+    assert launched == [(((2, 3), (32, 8), (1,)), {"shared_mem": 64})]
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there is a GPU")

@@ -69,7 +69,8 @@ def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision
     else:
         bound = expected(forest, documents).bound
         assert np.abs(raw - want.astype(np.float64)).max() <= bound
-    np.testing.assert_array_equal(value, to_values(forest, raw, forest.n_trees))
+    # test_gpu_links.py states the bounds.
+    np.testing.assert_allclose(value, to_values(forest, raw), rtol=10 * np.finfo(raw.dtype).eps)
 
 
 @pytest.mark.parametrize("on_device", [True, False])

@@ -8,6 +8,9 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.forest import LINKS
+from gpuqs.links import CLASS_DECISIONS
+
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
 #: Documents per thread block that `update_scores` is made for.
@@ -66,16 +69,27 @@ def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLik
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
+def apply_link(real: npt.DTypeLike, link: str) -> str:
+    """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
+    return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
+
+
+def class_numbers(real: npt.DTypeLike, rule: str) -> str:
+    """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
+    return f"apply_link<{_c(real)}, i64, classes::{rule}>"
+
+
 @cache
 def every_kernel() -> dict[str, tuple[str, ...]]:
     """Every instantiation that the engine can ask for, by file."""
     integers = [name for name in _NAMES if not name.startswith("float")]
+    reals = ("float32", "float64")
     casts = [("float32", "float32"), ("float64", "float64"), ("float64", "float32")]
-    casts += list(product(integers, ("float32", "float64")))
+    casts += list(product(integers, reals))
     return {
         "transpose.cu": tuple(transpose(g, v, row) for (g, v), row in product(casts, (True, False))),
         "find_false_nodes.cu": tuple(
-            find_false_nodes(value, pivot) for value, pivot in product(("float32", "float64"), _PIVOTS)
+            find_false_nodes(value, pivot) for value, pivot in product(reals, _PIVOTS)
         ),
         "update_scores.cu": tuple(
             update_scores(form, pivot, leaf, documents)
@@ -94,5 +108,9 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
             finish_scores("float32", "float32", "float32"),
             finish_scores("int64", "float64", "float64"),
             finish_scores("int64", "float64", "float32"),
+        ),
+        "apply_link.cu": (
+            *(apply_link(real, link) for real, link in product(reals, LINKS)),
+            *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),
         ),
     }

@@ -29,7 +29,27 @@ RTX3090 = DeviceAttributes(
 
 
 class DeviceArray(np.ndarray):
-    """An array in the emulated device's memory: told from host arrays by its type."""
+    """An array in the emulated device's memory: told from host arrays by its type.
+
+    NumPy's functions of it do as CuPy's, which are compiled with ``-ftz=true``: float32 denormals count as zeros.
+    """
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        answer = _flushed(getattr(ufunc, method)(*map(_flushed, inputs), **options))
+        if out is not None:
+            np.copyto(out[0].view(np.ndarray), answer)
+            return out[0]
+        return answer.view(DeviceArray) if isinstance(answer, np.ndarray) else answer
+
+
+def _flushed(x: Any) -> Any:
+    """``x`` as a plain array, float32 denormals as zeros of their sign."""
+    if not isinstance(x, np.ndarray):
+        return x
+    plain = x.view(np.ndarray)
+    if plain.dtype != np.float32:
+        return plain
+    return np.where(np.abs(plain) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), plain), plain)
 
 
 class EmulatedStream:
@@ -57,6 +77,8 @@ class EmulatedDevice:
         Kernels to compile; all that there are by default.
     scratch_bytes : int
         Small, to see documents cut into chunks.
+    flush : bool
+        The kernels, too, take denormals for zeros.
     """
 
     def __init__(
@@ -66,16 +88,18 @@ class EmulatedDevice:
         only: set[tuple[str, str]] | None = None,
         scratch_bytes: int = 64 << 20,
         attributes: DeviceAttributes = RTX3090,
+        flush: bool = False,
     ) -> None:
-        self.key = ("emulated", order, sanitizer, attributes.name)
+        self.key = ("emulated", order, sanitizer, attributes.name, flush)
         self.attributes, self.scratch_bytes = attributes, scratch_bytes
         self.launched: list[tuple[str, str]] = []
-        self._only, self._order, self._sanitizer = only, order, sanitizer
+        self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
         self._kernels: dict[tuple[str, str], EmulatedKernel] = {}
         self._noise = np.random.default_rng(0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EmulatedDevice, (self._order, self._sanitizer, self._only, self.scratch_bytes, self.attributes)
+        arguments = (self._order, self._sanitizer, self._only, self.scratch_bytes, self.attributes, self._flush)
+        return EmulatedDevice, arguments
 
     def active(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -103,7 +127,8 @@ class EmulatedDevice:
                 names = [
                     n for n in every_kernel()[file] if not self._only or (file, n) in self._only
                 ]
-                module = EmulatedModule(folder.resolve() / file, names, self._order, 1, self._sanitizer)
+                source = folder.resolve() / file
+                module = EmulatedModule(source, names, self._order, 1, self._sanitizer, self._flush)
             self._kernels[file, name] = module.get_function(name)
         return self._kernels[file, name]
 

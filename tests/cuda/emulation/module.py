@@ -29,7 +29,7 @@ class Dim3(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("order", ctypes.c_int), ("seed", ctypes.c_uint)]
+    _fields_ = [("order", ctypes.c_int), ("seed", ctypes.c_uint), ("flush", ctypes.c_int)]
 
 
 class Launch(ctypes.Structure):
@@ -137,7 +137,7 @@ class EmulatedKernel:
             Dim3(*grid, *[1] * (3 - len(grid))),
             Dim3(*block, *[1] * (3 - len(block))),
             shared_mem,
-            Options(ORDERS.index(self.module.order), self.module.next_seed()),
+            Options(ORDERS.index(self.module.order), self.module.next_seed(), self.module.flush),
             ctypes.cast(error, ctypes.c_char_p),
         )
         if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
@@ -175,12 +175,20 @@ class EmulatedModule:
         Of the random order and of the noise in shared memory.
     sanitizer : {"", "thread", "address"}
         The process must have the sanitizer's library preloaded.
+    flush : bool
+        Denormals count as zeros: what a compiler's ``-ftz=true`` would do (to float32; here to float64, too).
     """
 
     def __init__(
-        self, source: Path, names: Sequence[str], order: str = "forward", seed: int = 0, sanitizer: str = ""
+        self,
+        source: Path,
+        names: Sequence[str],
+        order: str = "forward",
+        seed: int = 0,
+        sanitizer: str = "",
+        flush: bool = False,
     ) -> None:
-        self.order, self.seed = order, seed
+        self.order, self.seed, self.flush = order, seed, flush
         library = ctypes.CDLL(str(build(source, names, sanitizer)))
         self.call = library.emulation_call
         self.call.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
