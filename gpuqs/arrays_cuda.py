@@ -193,6 +193,11 @@ class CudaDevice:
     def _is_capturing(self) -> bool:
         return self._cupy.cuda.get_current_stream().is_capturing()
 
+    def _refuse_capture(self, what: str) -> None:
+        """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
+        if self._is_capturing():
+            raise DeviceError(f"{what} cannot be captured in a CUDA graph; make the same call once before the capture")
+
     def retain(self, used: Any) -> None:
         if self._is_capturing():
             self._captured.append(used)
@@ -201,6 +206,7 @@ class CudaDevice:
         return isinstance(array, self._cupy.ndarray)
 
     def upload(self, array: np.ndarray) -> Any:
+        self._refuse_capture("copying the model to the device")
         copy = self._cupy.asarray(np.ascontiguousarray(array))
         self._cupy.cuda.get_current_stream().synchronize()  # other streams may read it from now on
         return copy
@@ -211,6 +217,7 @@ class CudaDevice:
     def kernel(self, file: str, name: str) -> Any:
         found = self._kernels.get((file, name))
         if found is None:
+            self._refuse_capture(f"compiling {name}")
             module = self._cupy.RawModule(
                 code=gpu_kernels.source(file),
                 options=gpu_kernels.compile_options(self.attributes.threads_per_multiprocessor, name),
@@ -257,6 +264,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Any]]:
+        self._refuse_capture("scoring documents of the host")
         with self._lock.held():  # kept for the next call: CuPy's memory pool keeps memory by stream
             streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
         streams += [self._cupy.cuda.Stream(non_blocking=True) for _ in range(n - len(streams))]
@@ -268,6 +276,7 @@ class CudaDevice:
 
     def wait(self) -> None:
         with self.active():
+            self._refuse_capture("giving back a model that other streams may use")
             self._cupy.cuda.runtime.deviceSynchronize()
 
     @contextlib.contextmanager

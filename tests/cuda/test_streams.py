@@ -178,6 +178,14 @@ def test_memory_on_another_stream_than_its_own_is_refused(late: EmulatedDevice) 
         other.synchronize()
 
 
+def test_writes_past_the_end_of_memory_are_refused(late: EmulatedDevice) -> None:
+    array = late.empty(4, np.float64)
+    beyond = np.ndarray(5, np.float64, array.block.memory.guard.base, 0)
+    late.pool.run_later("a kernel", [array.block], lambda: np.copyto(beyond, 1.0))
+    with pytest.raises(StreamError, match="a kernel writes past the end"):
+        late.wait()
+
+
 def test_copies_that_no_bus_makes_are_refused(late: EmulatedDevice) -> None:
     there, pinned = late.empty((4, 2), np.float64), late.pinned((4, 2), np.float64)
     with pytest.raises(StreamError, match="not pinned"):
@@ -205,7 +213,7 @@ def test_what_waits_is_refused_while_work_is_captured(late: EmulatedDevice) -> N
         array = late.from_host(np.zeros(3))
         stream.begin_capture()
         array[...] = array + 1.0
-        for wait in (stream.synchronize, late.wait, lambda: to_host(array)):
+        for wait in (stream.synchronize, late.queues.synchronize, lambda: to_host(array)):
             with pytest.raises(StreamError, match="not permitted when stream is capturing"):
                 wait()
         graph = stream.end_capture()

@@ -17,6 +17,7 @@ from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
 from emulation.streams import Queues, Stream, StreamError
 from gpuqs.engines import gpu_kernels
 from gpuqs.engines.occupancy import DeviceAttributes
+from gpuqs.errors import DeviceError
 
 #: A GeForce RTX 3090, by its data sheet.
 RTX3090 = DeviceAttributes(
@@ -119,6 +120,10 @@ class EmulatedDevice:
         if not self.pool.active:
             raise StreamError("outside of active(): this would go to another device")
 
+    def _refuse_capture(self) -> None:
+        if self.queues.current.capturing:
+            raise DeviceError("make the same call once before the capture")
+
     def stream(self, blocking: bool = False) -> Stream:
         """A stream of a caller's own."""
         return Stream(self.queues, blocking)
@@ -132,7 +137,7 @@ class EmulatedDevice:
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         self.check_active()
-        self.queues.refuse_capture(self.queues.current)
+        self._refuse_capture()
         copy = empty(self.pool, array.shape, array.dtype)
         source, target = np.array(array, order="C"), copy.data
         self.pool.run_later("upload", [copy.block], lambda: np.copyto(target, source))
@@ -147,7 +152,7 @@ class EmulatedDevice:
     def kernel(self, file: str, name: str) -> QueuedKernel:
         self.launched.append((file, name))
         if (file, name) not in self._kernels:
-            self.queues.refuse_capture(self.queues.current)
+            self._refuse_capture()
             with as_file(gpu_kernels.source_folder()) as folder:
                 names = [
                     n for n in gpu_kernels.every_kernel()[file] if not self._only or (file, n) in self._only
@@ -181,6 +186,7 @@ class EmulatedDevice:
 
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Stream]]:
+        self._refuse_capture()
         streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
         streams += [self.stream() for _ in range(n - len(streams))]
         try:
@@ -189,6 +195,7 @@ class EmulatedDevice:
             self._idle += streams
 
     def wait(self) -> None:
+        self._refuse_capture()
         self.queues.synchronize()
 
     def stage(self, name: str) -> AbstractContextManager[Any]:

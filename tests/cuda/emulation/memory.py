@@ -10,12 +10,17 @@ import numpy.typing as npt
 
 from emulation.streams import Queues, Stream, StreamError
 
+#: Bytes after each piece of memory that nobody may write.
+GUARD = np.full(8192, 0x5A, np.uint8)
+
 
 class Memory:
     """Bytes, and how often they were given back: by the host, and by the stream's work."""
 
     def __init__(self, n_bytes: int) -> None:
-        self.bytes = np.empty(n_bytes, np.uint8)
+        whole = np.empty(n_bytes + len(GUARD), np.uint8)
+        self.bytes, self.guard = whole[:n_bytes], whole[n_bytes:]
+        self.guard[:] = GUARD
         self.returns = self.returns_run = 0
 
 
@@ -81,6 +86,9 @@ class Pool:
                 if memory.returns_run < returns:
                     raise StreamError(f"{what} runs when work of another stream may still use its memory")
             run()
+            for memory, _ in used:
+                if not np.array_equal(memory.guard, GUARD):
+                    raise StreamError(f"{what} writes past the end of memory")
 
         self.queues.current.queue(checked)
 
