@@ -1,4 +1,4 @@
-"""Plants one fault after another in a copy of gpuqs, and demands that the GPU tests fail: `make planted`.
+"""Plants a fault in a copy of gpuqs, and demands that tests fail.
 
 A fault that does not compile, or keeps Python from importing gpuqs, proves nothing: it counts as not caught.
 """
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,7 +19,7 @@ from importlib.resources import as_file
 from pathlib import Path
 from pkgutil import iter_modules
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 #: Editable installs find gpuqs by a hook of their own: it goes, so that the copy is found.
 SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
@@ -83,7 +82,7 @@ def run_tests(package: Path, tests: tuple[str, ...]) -> subprocess.CompletedProc
     run = f"import gpuqs, pytest, sys; assert gpuqs.__file__.startswith({str(package)!r}), gpuqs.__file__; "
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=short", "-rf"]
     command = [sys.executable, "-c", run + "sys.exit(pytest.main(sys.argv[1:]))", *options, *tests]
-    return subprocess.run(command, env=environment, cwd=HERE, capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=SECONDS)
 
 
 def try_fault(fault: Fault) -> Outcome:
@@ -112,34 +111,3 @@ def judge(done: subprocess.CompletedProcess[str]) -> Outcome:
     if done.returncode != 1 or failed is None:
         return Outcome(False, f"tests ended with {done.returncode}", output)
     return Outcome(True, failed[1], output)
-
-
-def passes(tests: tuple[str, ...]) -> bool:
-    """The control: the copy as it is passes these tests."""
-    with copied_package() as package:
-        done = run_tests(package, tests)
-    last = done.stdout.strip().splitlines()[-1:]
-    print(f"without a fault, {' '.join(tests)}: {''.join(last) or done.stderr[-500:]}", flush=True)
-    return done.returncode == 0
-
-
-def main(wanted: list[str]) -> int:
-    from fault_table import FAULTS
-
-    chosen = [fault for fault in FAULTS if not wanted or any(word in fault.what + fault.file for word in wanted)]
-    with ThreadPoolExecutor(2) as pool:
-        sound = all(list(pool.map(passes, dict.fromkeys(fault.tests for fault in chosen))))
-        print("\n| file | planted | caught by |\n|---|---|---|", flush=True)
-        n_caught = 0
-        for fault, outcome in zip(chosen, pool.map(try_fault, chosen), strict=True):
-            n_caught += outcome.caught
-            by = f"`{outcome.by}`" if "::" in outcome.by else outcome.by
-            print(
-                f"| `{fault.file}` | {fault.what} | {by if outcome.caught else f'**not caught**: {by}'} |", flush=True
-            )
-    print(f"\n{len(chosen)} planted, {n_caught} caught")
-    return 0 if sound and n_caught == len(chosen) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
