@@ -159,7 +159,12 @@ class Bench:
         with self.device.active():
             X = self.device.upload(self.X[np.arange(n) % len(self.X)])
             sums = self.device.empty((n, 1), placed.values.sum_dtype)
-        return lambda: placed.score(X, sums)
+
+        def score() -> None:
+            with self.device.active():
+                placed.score(X, sums)
+
+        return score
 
     def time(self, section: str, placed: Any, n: int, **about: Any) -> float:
         """Time scoring ``n`` documents on the device; microseconds a document."""

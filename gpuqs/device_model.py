@@ -78,7 +78,8 @@ class DeviceModel:
 
         Work on documents that lie on the device is queued on the current CuPy stream, and the
         call returns at once; the first call with a precision and range of trees copies the model,
-        and waits for that.
+        and waits for that. A call may be captured in a CUDA graph if the same call was made once
+        before; the memory that it uses then stays on the device for good.
 
         Parameters
         ----------
@@ -108,6 +109,8 @@ class DeviceModel:
         ------
         InputError
             ``X`` or ``out`` has the wrong shape or type, or lies on another device.
+        DeviceError
+            The call is captured in a CUDA graph, and something would have to be copied or compiled first.
         """
         output, trees = output_and_trees(
             self.forest,
@@ -162,7 +165,11 @@ class DeviceModel:
             self._classify(forest, documents, answer)
         else:
             self._score(forest, documents, answer[:, None] if answer.ndim == 1 else answer, output)
-        return out if out is not None else self.device.hand_back(answer, X)
+        if out is None:
+            return self.device.hand_back(answer, X)
+        for given in (X, out):  # what their libraries do next comes after this call's work
+            self.device.hand_back(answer, given)
+        return out
 
     def _predict_host(
         self, X: Any, output: str, out: np.ndarray | None, precision: str, trees: slice | None

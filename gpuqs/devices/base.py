@@ -67,6 +67,9 @@ class Stream(Protocol):
 class GpuDevice(Protocol):
     """One device: its memory, its kernels, its streams.
 
+    While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
+    `wait`) raises a DeviceError: a call is made once before it is captured.
+
     Attributes
     ----------
     key : hashable

@@ -215,6 +215,11 @@ class CudaDevice:
     def _is_capturing(self) -> bool:
         return self._cupy.cuda.get_current_stream().is_capturing()
 
+    def _refuse_capture(self, what: str) -> None:
+        """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
+        if self._is_capturing():
+            raise DeviceError(f"{what} cannot be captured in a CUDA graph; make the same call once before the capture")
+
     def retain(self, used: Any) -> None:
         if self._is_capturing():
             self._captured.append(used)
@@ -223,6 +228,7 @@ class CudaDevice:
         return isinstance(array, self._cupy.ndarray)
 
     def upload(self, array: np.ndarray) -> Any:
+        self._refuse_capture("copying the model to the device")
         copy = self._cupy.asarray(np.ascontiguousarray(array))
         self._cupy.cuda.get_current_stream().synchronize()  # other streams may read it from now on
         return copy
@@ -233,6 +239,7 @@ class CudaDevice:
     def kernel(self, file: str, name: str) -> CudaKernel:
         found = self._kernels.get((file, name))
         if found is None:
+            self._refuse_capture(f"compiling {name}")
             code = self._compile(file, name)
             module = self._cupy.cuda.Module()
             module.load(code.cubin)
@@ -288,6 +295,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Any]]:
+        self._refuse_capture("scoring documents of the host")
         with self._lock.held():  # kept for the next call: CuPy's memory pool keeps memory by stream
             streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
         streams += [self._cupy.cuda.Stream(non_blocking=True) for _ in range(n - len(streams))]
@@ -299,6 +307,7 @@ class CudaDevice:
 
     def wait(self) -> None:
         with self.active():
+            self._refuse_capture("giving back a model that other streams may use")
             self._cupy.cuda.runtime.deviceSynchronize()
 
     @contextlib.contextmanager

@@ -100,7 +100,7 @@ def check_outputs(device: EmulatedDevice, forest: Forest, *outputs: str) -> None
     for output in outputs:
         want = Model(forest).predict(DOCUMENTS, output, engine="reference")
         assert want.any()
-        np.testing.assert_allclose(np.array(model.predict(X, output)), want, rtol=1e-6, atol=0, err_msg=output)
+        np.testing.assert_allclose(device.to_host(model.predict(X, output)), want, rtol=1e-6, atol=0, err_msg=output)
 
 
 FINISHED = {

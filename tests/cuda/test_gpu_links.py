@@ -47,7 +47,8 @@ def probing_sums(real: type, n_outputs: int) -> np.ndarray:
 def on_device(device: EmulatedDevice, link: str, scale: float, divisor: float, sums: np.ndarray) -> np.ndarray:
     shape = (len(sums), 1 if link == "argmax" else sums.shape[1])
     out = device.empty(shape, sums.dtype)
-    apply_link(device, link, scale, divisor, device.from_host(sums), out)
+    with device.active():
+        apply_link(device, link, scale, divisor, device.from_host(sums), out)
     return device.to_host(out)
 
 
@@ -81,7 +82,8 @@ def test_values_may_lie_where_the_sums_lay(device: EmulatedDevice, real: type) -
     for link in set(LINKS) - {"argmax"}:
         want = on_device(device, link, 0.7, 3.0, sums)
         out = device.from_host(sums.copy())
-        apply_link(device, link, 0.7, 3.0, out, out)
+        with device.active():
+            apply_link(device, link, 0.7, 3.0, out, out)
         np.testing.assert_array_equal(device.to_host(out), want)
 
 
@@ -116,6 +118,7 @@ def test_classes_are_numpys(device: EmulatedDevice, fields: dict, real: type) ->
         want = class_numbers(forest, sums, forest.n_trees)
         scores = links.to_values(forest, sums) if links.decides_on_values(forest) else sums
     out = device.empty((len(sums), want.size // len(sums)), np.int64)
-    find_classes(device, links.class_decision(forest), device.from_host(scores), out)
+    with device.active():
+        find_classes(device, links.class_decision(forest), device.from_host(scores), out)
     np.testing.assert_array_equal(device.to_host(out).reshape(want.shape), want)
     assert len(np.unique(want)) == max(forest.n_outputs if want.ndim == 1 else 2, 2)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +123,10 @@ class EmulatedKernel:
         self.parameters = described.value.decode().split()
 
     def __call__(self, grid: tuple, block: tuple, args: Sequence, *, shared_mem: int = 0) -> None:
+        self.prepare(grid, block, args, shared_mem)()
+
+    def prepare(self, grid: tuple, block: tuple, args: Sequence, shared_mem: int) -> Callable[[], None]:
+        """A launch, checked now, to be run later; it keeps the arrays' memory."""
         if len(args) != len(self.parameters):
             raise EmulationError(f"{self.name}: {len(args)} arguments, it takes {len(self.parameters)}")
         if shared_mem > self.max_dynamic_shared_size_bytes:
@@ -132,16 +136,16 @@ class EmulatedKernel:
             raise EmulationError(f"{self.name}: invalid launch: grid {grid}, block {block}")
         values = [self._argument(i, a, p) for i, (a, p) in enumerate(zip(args, self.parameters, strict=True))]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        error = ctypes.create_string_buffer(1024)
-        how = Launch(
-            Dim3(*grid, *[1] * (3 - len(grid))),
-            Dim3(*block, *[1] * (3 - len(block))),
-            shared_mem,
-            Options(ORDERS.index(self.module.order), self.module.next_seed(), self.module.flush),
-            ctypes.cast(error, ctypes.c_char_p),
-        )
-        if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
-            raise EmulationError(f"{self.name}: {error.value.decode()}")
+        size = (Dim3(*grid, *[1] * (3 - len(grid))), Dim3(*block, *[1] * (3 - len(block))))
+
+        def run(kept: Sequence = (values, args)) -> None:
+            error = ctypes.create_string_buffer(1024)
+            options = Options(ORDERS.index(self.module.order), self.module.next_seed(), self.module.flush)
+            how = Launch(*size, shared_mem, options, ctypes.cast(error, ctypes.c_char_p))
+            if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
+                raise EmulationError(f"{self.name}: {error.value.decode()}")
+
+        return run
 
     def _argument(self, index: int, value: object, parameter: str):
         place = f"{self.name}: argument {index}"
