@@ -183,11 +183,27 @@ def test_documents_cut_into_chunks_give_the_same_bits() -> None:
     documents = probing_documents(rng, forest, 2100)
     whole, cut = EmulatedDevice(), EmulatedDevice(scratch_bytes=1)
     sums = [np.zeros((len(documents), 1)) for _ in range(2)]
-    for device, out in zip((whole, cut), sums, strict=True):
-        run(device, QsGpu().prepare(forest, "exact", device).forest.score, documents, out)
+    leaves = [np.zeros((len(documents), forest.n_trees), np.int32) for _ in range(2)]
+    for device, scored, found in zip((whole, cut), sums, leaves, strict=True):
+        placed = QsGpu().prepare(forest, "exact", device).forest
+        run(device, placed.score, documents, scored)
+        run(device, placed.leaves, documents, found)
     np.testing.assert_array_equal(*sums)
+    want = expected(forest, documents)
+    assert np.abs(sums[0] - want.exact).max() <= want.bound
+    for found in leaves:
+        np.testing.assert_array_equal(found, want.leaves)
     launches = [sum(file == "transpose.cu" for file, _ in d.launched) for d in (whole, cut)]
-    assert launches == [1, 3]
+    assert launches == [2, 6]
+
+
+@pytest.mark.parametrize(("n_tests", "pivot"), [(254, "u8"), (255, "u16")])
+def test_as_many_tests_as_a_pivot_counts(forward: EmulatedDevice, n_tests: int, pivot: str) -> None:
+    """The largest code is that of missing values: a value beyond all thresholds needs another."""
+    forest = forest_of_stumps(np.arange(float(n_tests)), np.random.default_rng(15))
+    documents = np.array([[-1.0], [n_tests - 1.5], [n_tests], [np.nan]])
+    check(forward, forest, documents, Settings(tree_block=n_tests))
+    assert ("find_false_nodes.cu", f"find_false_nodes<double, {pivot}>") in forward.launched
 
 
 def test_host_documents_in_double_buffers(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:

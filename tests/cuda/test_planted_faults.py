@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from importlib.resources import as_file
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
-from planted.campaign import Fault, copied_package, run_tests, try_fault
+from planted.campaign import Fault, copied_package, judge, run_tests, try_fault
 from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
 
@@ -42,16 +43,30 @@ def test_the_copy_passes_without_a_fault() -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("new", ["def broken(:", "import no_such_module", "no_such_name", "# nothing is wrong here"])
-def test_what_was_not_tested_is_not_caught(new: str) -> None:
-    old = "#: Share of the memory free at first use"
-    assert not try_fault(Fault("", "devices/cuda.py", old, f"{new}\n{old}", ("test_cuda_device.py",))).caught
+@pytest.mark.parametrize(
+    ("status", "output", "caught"),
+    [
+        (1, "E   AssertionError: Arrays are not equal\nFAILED test_queued_work.py::test_a[1] - AssertionError", True),
+        (-11, "Fatal Python error: Segmentation fault", True),
+        (0, "1 passed", False),
+        (1, "E   NameError: name 'a' is not defined\nFAILED test_queued_work.py::test_a - NameError", False),
+        (1, "E   EmulationError: the C++ compiler failed:\nFAILED test_emulated.py::test_a - EmulationError", False),
+        (2, "E   SyntaxError: invalid syntax", False),
+        (4, "ERROR: not found: test_queued_work.py::test_b", False),
+        (5, "no tests ran", False),
+    ],
+)
+def test_only_a_failed_test_or_a_crash_has_caught_a_fault(status: int, output: str, caught: bool) -> None:
+    outcome = judge(CompletedProcess([], status, output, ""))
+    assert outcome.caught == caught, outcome.by
 
 
 def test_every_fault_has_its_place() -> None:
     assert len(FAULTS) == len(STREAMS) + len(LAUNCHES) + len(KERNELS) >= 90
     with as_file(sources.source_folder()) as cuda:
         for fault in FAULTS.values():
-            folder, file = (cuda, fault.file[5:]) if fault.file.startswith("cuda/") else (gpuqs.__path__[0], fault.file)
+            folder, file = (
+                (cuda, fault.file[5:]) if fault.file.startswith("cuda/") else (Path(gpuqs.__file__).parent, fault.file)
+            )
             assert Path(folder, file).read_text().count(fault.old) == 1, fault.what
             assert fault.old != fault.new, fault.what

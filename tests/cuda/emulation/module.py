@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
+HEADER, SCHEDULER = HERE / "cuda_emulation.hpp", HERE / "scheduler.cpp"
 ORDERS = ("forward", "reverse", "random")
 SANITIZERS = ("", "thread", "address")
 
@@ -50,7 +52,7 @@ def _exports(source: Path, names: Sequence[str]) -> str:
         for n in names
     )
     return (
-        f'#include "cuda_emulation.hpp"\n#include "{source}"\n'
+        f'#include "cuda_emulation.hpp"\n#include "{source.name}"\n'
         'extern "C" int emulation_call(const char* name, char* describe, void** arguments, '
         f"const emulation::Launch* how) {{\n{rows}\n    return -1;\n}}\n"
     )
@@ -66,7 +68,6 @@ def build(source: Path, names: Sequence[str], sanitizer: str = "") -> Path:
     """Compile ``source`` with the kernels ``names``; the shared object, from a cache if it is there."""
     text = _exports(source, names)
     flags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
-    flags += [f"-I{HERE}", f"-I{source.parent}"]
     scheduler_flags, link = list(flags), ["-shared"]
     if sanitizer == "thread":
         flags.append("-fsanitize=thread")
@@ -76,24 +77,39 @@ def build(source: Path, names: Sequence[str], sanitizer: str = "") -> Path:
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
         scheduler_flags.append("-DWITH_ASAN")
         link.append("-fsanitize=address,undefined")
-    inputs = [source, *source.parent.glob("*.cuh"), HERE / "cuda_emulation.hpp", HERE / "scheduler.cpp"]
-    contents = [path.read_bytes() for path in sorted(inputs)]
-    key = hashlib.sha256(repr((text, contents, flags, scheduler_flags)).encode()).hexdigest()[:20]
-    target = _cache() / f"{source.stem}-{key}.so"
+    contents = [path.read_bytes() for path in (*_with_headers(source), HEADER, SCHEDULER)]
+    target = _cache() / f"{source.stem}-{_key(text, contents, flags, scheduler_flags)}.so"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    scheduler = _cache() / f"scheduler-{_key(HEADER.read_bytes(), SCHEDULER.read_bytes(), scheduler_flags)}.o"
+    if not scheduler.exists():
+        _make(scheduler, [*scheduler_flags, f"-I{HERE}", "-c", str(SCHEDULER)])
     with tempfile.TemporaryDirectory() as folder:
         exports = Path(folder, "exports.cpp")
         exports.write_text(text)
-        for flagset, file in ((flags, exports), (scheduler_flags, HERE / "scheduler.cpp")):
-            _compile([*flagset, "-c", str(file), "-o", f"{folder}/{file.stem}.o"])
-        made = Path(folder, target.name)
-        _compile([*link, f"{folder}/exports.o", f"{folder}/scheduler.o", "-o", str(made)])
-        staged = target.with_suffix(f".{os.getpid()}")
-        staged.write_bytes(made.read_bytes())
-        staged.replace(target)
+        _compile([*flags, f"-I{HERE}", f"-I{source.parent}", "-c", str(exports), "-o", f"{folder}/exports.o"])
+        _make(target, [*link, f"{folder}/exports.o", str(scheduler)])
     return target
+
+
+def _key(*what: object) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:20]
+
+
+def _with_headers(source: Path) -> list[Path]:
+    """The file, and those beside it that it includes."""
+    files = [source]
+    for path in files:
+        files += [source.parent / name for name in re.findall(r'^#include "([\w.]+)"', path.read_text(), re.MULTILINE)]
+    return list(dict.fromkeys(files))
+
+
+def _make(target: Path, arguments: list[str]) -> None:
+    """Let the compiler make a file that other processes find whole, or not at all."""
+    staged = target.with_suffix(f".{os.getpid()}")
+    _compile([*arguments, "-o", str(staged)])
+    staged.replace(target)
 
 
 def _compile(arguments: list[str]) -> None:

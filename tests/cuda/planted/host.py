@@ -7,7 +7,10 @@ from planted.campaign import Fault
 _QUEUED = ("test_queued_work.py",)
 _CUPY = ("test_cuda_device.py",)
 _CASES = ("test_emulated.py", "-k", "equals_reference")
-_ALL = ("test_emulated.py",)
+_CHUNKS = ("test_emulated.py::test_documents_cut_into_chunks_give_the_same_bits",)
+_LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
+_CODES = ("test_emulated.py::test_as_many_tests_as_a_pivot_counts",)
+_ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
 
 _HOST, _FOREST = "devices/pipeline.py", "engines/gpu/forest.py"
 
@@ -207,7 +210,7 @@ STREAMS = [
         _FOREST,
         "        with device.active():\n            self._upload",
         "        if device:\n            self._upload",
-        _ALL,
+        _LARGE,
     ),
     Fault(
         "an upload does not wait",
@@ -278,27 +281,27 @@ STREAMS = [
 ]
 
 LAUNCHES = [
-    Fault("every chunk's sums go to the first rows", _FOREST, "(sums[chunk],),", "(sums,),", _ALL),
+    Fault("every chunk's sums go to the first rows", _FOREST, "(sums[chunk],),", "(sums,),", _CHUNKS),
     Fault(
         "every chunk's leaves go to the first rows",
         _FOREST,
         "np.int32(self.n_trees), out[chunk])",
         "np.int32(self.n_trees), out)",
-        _QUEUED,
+        _CHUNKS,
     ),
     Fault(
         "a chunk's last document is left out",
         _FOREST,
         "min(start + step, documents.shape[0])",
         "min(start + step - 1, documents.shape[0])",
-        _ALL,
+        _CHUNKS,
     ),
     Fault(
         "every chunk transposes the first documents",
         _FOREST,
         "self._transpose(documents[chunk], values)",
         "self._transpose(documents[:n], values)",
-        _ALL,
+        _CHUNKS,
     ),
     Fault(
         "partial sums have room for one tree block",
@@ -328,7 +331,7 @@ LAUNCHES = [
         _TRANSPOSED.replace("-(-n // TILE)", "max(n // TILE, 1)"),
         _CASES,
     ),
-    Fault("no thread block for the last sums", _FOREST, "(-(-n // 256),)", "(max(n // 256, 1),)", _ALL),
+    Fault("no thread block for the last sums", _FOREST, "(-(-n // 256),)", "(max(n // 256, 1),)", _CHUNKS),
     Fault(
         "strides change places",
         _FOREST,
@@ -348,14 +351,14 @@ LAUNCHES = [
         _FOREST,
         "            kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block\n",
         "            pass\n",
-        _ALL,
+        _LARGE,
     ),
     Fault(
         "pivots have no code left for missing values",
         _FOREST,
         "if most < np.iinfo(t).max)",
         "if most <= np.iinfo(t).max)",
-        _ALL,
+        _CODES,
     ),
-    Fault("integers are rounded once", _FOREST, "documents = documents.astype(self.integer_dtype)", "pass", _ALL),
+    Fault("integers are rounded once", _FOREST, "documents = documents.astype(self.integer_dtype)", "pass", _ROUNDED),
 ]

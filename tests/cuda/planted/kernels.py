@@ -6,7 +6,8 @@ from planted.campaign import Fault
 
 _MODEL = ("test_device_model.py",)
 _CASES = ("test_emulated.py", "-k", "equals_reference")
-_ALL = ("test_emulated.py",)
+_PER_TREE = ("test_emulated.py::test_per_tree_values_are_the_exit_leaves",)
+_CATEGORIES = ("test_emulated.py::test_every_code_of_every_way_to_read_a_category",)
 _RACES = ("test_emulation.py", "-k", "real_kernels and thread")
 
 _LEAVES, _REDUCE = "cuda/leaf_indexes.cuh", "cuda/block_reduce.cuh"
@@ -138,7 +139,7 @@ KERNELS = [
         "outputs beyond the warps are left out", _OUTPUTS, "output += blockDim.x / WARP)", "output += 1 << 20)", _CASES
     ),
     Fault("vector leaves give their first value", _OUTPUTS, "(every_tree ? output : 0)", "0", _CASES),
-    Fault("vector leaves overlap", _EXITS, "table[leaf * width + k]", "table[leaf + k]", _ALL),
+    Fault("vector leaves overlap", _EXITS, "table[leaf * width + k]", "table[leaf + k]", _PER_TREE),
     Fault("no barrier between a tile's rows and columns", _TRANSPOSE, "    __syncthreads();\n", "", _CASES),
     Fault(
         "columns beyond the last are written",
@@ -163,14 +164,14 @@ KERNELS = [
         _TRANSPOSE,
         "code / 32 < reading.n_words &&",
         "code / 32 <= reading.n_words &&",
-        _ALL,
+        _CATEGORIES,
     ),
     Fault(
         "bits of a category's word are counted from the other end",
         _TRANSPOSE,
         ">> (code % 32) & 1",
         ">> (31 - code % 32) & 1",
-        _ALL,
+        _CATEGORIES,
     ),
     Fault(
         "documents are rounded to float32 on the way",
