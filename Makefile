@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
 CPP := $(shell find cpu_fallback cuda tests -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test gate lint sanitize sanitize-memory sanitize-threads fuzz clean
+.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
 	@echo "make test      set up, then run all tests"
+	@echo "make planted   plant faults in copies of the GPU code, and demand that the tests find each"
 	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
 	@echo "make lint      check style, of C++ and CUDA too, and the types of the public modules"
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
@@ -33,6 +34,9 @@ demo: $(VENV)/installed-cli
 
 test: $(VENV)/installed-test
 	$(BIN)/pytest -n auto --maxprocesses 4 $(TESTS)
+
+planted: $(VENV)/installed-test
+	cd tests/cuda && $(abspath $(BIN))/python -m planted $(FAULTS)
 
 gate: $(VENV)/installed-gate
 	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,11 +58,12 @@ def make_importable() -> bool:
             return True
     print(f"gpuqs's CPU engines do not build here; going on without them\n{built.stderr[-800:]}")
     for name, parts in (("gpuqs", ()), ("gpuqs.engines", ("engines",)), ("gpuqs.demo", ("demo",))):
-        package = types.ModuleType(name)
-        package.__path__ = [str(CHECKOUT.joinpath("gpuqs", *parts))]
-        package.__spec__ = importlib.util.spec_from_loader(name, None, is_package=True)
-        package.__spec__.submodule_search_locations = package.__path__
-        sys.modules[name] = package
+        folder = CHECKOUT.joinpath("gpuqs", *parts)
+        spec = importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        # Not run, for it imports the CPU engines; its loader finds submodules, and the device code beside it.
+        sys.modules[name] = importlib.util.module_from_spec(spec)
     return False
 
 
@@ -147,20 +147,24 @@ class Bench:
 
         return lambdamart_like(n_trees, n_leaves, self.X)
 
-    def place(self, forest: Any, **settings: Any) -> Any:
+    def place(self, forest: Any, precision: str = "exact", **settings: Any) -> Any:
         """The forest on the device, as `GpuForest`."""
-        from gpuqs.engines.gpu_forest import Settings
-        from gpuqs.engines.qs_gpu import QsGpu
+        from gpuqs.engines.gpu.forest import Settings
+        from gpuqs.engines.gpu.qs_gpu import QsGpu
 
-        engine = QsGpu(lambda: self.device, Settings(**settings))
-        return engine.prepare(forest, "exact").on(self.device)
+        return QsGpu(Settings(**settings)).prepare(forest, precision, self.device).forest
 
     def scoring(self, placed: Any, n: int) -> Callable[[], None]:
         """A call that scores ``n`` documents which lie on the device."""
         with self.device.active():
             X = self.device.upload(self.X[np.arange(n) % len(self.X)])
             sums = self.device.empty((n, 1), placed.values.sum_dtype)
-        return lambda: placed.score(X, sums)
+
+        def score() -> None:
+            with self.device.active():
+                placed.score(X, sums)
+
+        return score
 
     def time(self, section: str, placed: Any, n: int, **about: Any) -> float:
         """Time scoring ``n`` documents on the device; microseconds a document."""
@@ -180,22 +184,24 @@ class Bench:
 
 def check_correctness(bench: Bench) -> None:
     """Exit leaves and fixed-point sums equal to `reference`'s, scores within the stated bound; or an exit."""
-    from gpuqs.engines.qs_gpu import QsGpu
+    from gpuqs.devices.pipeline import run
     from gpuqs.engines.reference import Reference
 
-    reference, engine = Reference(), QsGpu(lambda: bench.device)
+    reference = Reference()
     for n_leaves in (2, 32, 64, 200):
         forest = bench.forest(60, n_leaves)
         X = bench.X[: bench.sizes.checked].copy()
         X[::7, ::5] = np.nan
         answers = {}
-        for name, runner in (("reference", reference), ("qs_gpu", engine)):
-            for precision, dtype in (("exact", np.float64), ("fast", np.int64)):
-                program = runner.prepare(forest, precision)
+        for precision, dtype in (("exact", np.float64), ("fast", np.int64)):
+            program, placed = reference.prepare(forest, precision), bench.place(forest, precision)
+            for name in ("reference", "qs_gpu"):
                 answers[name, precision] = np.zeros((len(X), 1), dtype)
-                runner.score(program, X, answers[name, precision], 1)
-            answers[name, "leaf"] = np.zeros((len(X), forest.n_trees), np.int32)
-            runner.leaves(program, X, answers[name, "leaf"], 1)
+                answers[name, "leaf"] = np.zeros((len(X), forest.n_trees), np.int32)
+            reference.score(program, X, answers["reference", precision], 1)
+            reference.leaves(program, X, answers["reference", "leaf"], 1)
+            run(bench.device, placed.score, X, answers["qs_gpu", precision])
+            run(bench.device, placed.leaves, X, answers["qs_gpu", "leaf"])
         error = np.abs(answers["reference", "exact"] - answers["qs_gpu", "exact"]).max()
         bound = forest.n_trees * np.spacing(forest.n_trees * np.abs(forest.leaf_value).max())
         same = all((answers["reference", k] == answers["qs_gpu", k]).all() for k in ("leaf", "fast"))
@@ -239,8 +245,7 @@ def time_cpu(bench: Bench, forest: Any, **about: Any) -> None:
 def time_batches(bench: Bench) -> None:
     n_trees, n_leaves = bench.sizes.trees[0], bench.sizes.leaves[-1]
     placed = bench.place(bench.forest(n_trees, n_leaves))
-    from gpuqs.engines.gpu_forest import GpuForest
-    from gpuqs.engines.gpu_host import stream_from_host
+    from gpuqs.devices.pipeline import run
 
     for n in bench.sizes.batches:
         if not bench.in_time(f"batch of {n}"):
@@ -248,11 +253,10 @@ def time_batches(bench: Bench) -> None:
         about = {"trees": n_trees, "leaves": n_leaves}
         bench.time("batch on the device", placed, n, **about)
         X, sums, times = bench.X[np.arange(n) % len(bench.X)], np.zeros((n, 1)), []
-        with bench.device.active():
-            for _ in range(bench.sizes.repeats + 1):
-                begin = time.perf_counter()
-                stream_from_host(placed, GpuForest.score, X, sums)
-                times.append(time.perf_counter() - begin)
+        for _ in range(bench.sizes.repeats + 1):
+            begin = time.perf_counter()
+            run(bench.device, placed.score, X, sums)
+            times.append(time.perf_counter() - begin)
         bench.note("batch on the host", times[1:], n, **about)
 
 
@@ -291,7 +295,7 @@ class Hardware:
 
 
 def hardware(device: Any) -> Hardware:
-    from gpuqs.arrays_cuda import read_attribute
+    from gpuqs.devices.cuda import read_attribute
 
     clock, memory_clock, bits = (
         read_attribute(device.index, name) for name in ("ClockRate", "MemoryClockRate", "GlobalMemoryBusWidth")
@@ -406,8 +410,8 @@ def main() -> None:
             subprocess.run([*pip, "--find-links", str(arguments.wheels), wheel], capture_output=True)
         sys.path.append(target)
 
-    from gpuqs.arrays_cuda import cuda_device
     from gpuqs.demo.mslr import mslr_like
+    from gpuqs.devices.cuda import cuda_device
     from gpuqs.errors import DeviceError
 
     try:

@@ -219,18 +219,18 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
         sys.path.append(folder)
     from made_up import lambdamart_like
 
-    from gpuqs.arrays_cuda import cuda_device
     from gpuqs.demo.mslr import mslr_like
-    from gpuqs.engines.gpu_forest import Settings
-    from gpuqs.engines.qs_gpu import QsGpu
+    from gpuqs.devices.cuda import cuda_device
+    from gpuqs.engines.gpu.forest import Settings
+    from gpuqs.engines.gpu.qs_gpu import QsGpu
 
     device, X = cuda_device(), mslr_like(200, 1)[0][:N_DOCUMENTS]
-    engine = QsGpu(lambda: device, Settings(tree_block=tree_block, threads=threads))
-    program = engine.prepare(lambdamart_like(trees, leaves, X), "exact")
-    documents, sums = device.upload(X), device.empty((len(X), 1), program.values.sum_dtype)
-    engine.score(program, documents, sums)
+    engine = QsGpu(Settings(tree_block=tree_block, threads=threads))
+    placed = engine.prepare(lambdamart_like(trees, leaves, X), "exact", device).forest
+    documents, sums = device.upload(X), device.empty((len(X), 1), placed.values.sum_dtype)
+    placed.score(documents, sums)
     with device.profiled():
-        engine.score(program, documents, sums)
+        placed.score(documents, sums)
 
 
 def draw_figure2(by_leaves: dict[int, dict[int, Counters]], n_documents: int, out: Path) -> None:

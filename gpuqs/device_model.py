@@ -8,15 +8,17 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gpuqs.arrays import Documents, as_documents
-from gpuqs.engines.gpu_device import GpuDevice
-from gpuqs.engines.gpu_forest import GpuForest
-from gpuqs.engines.qs_gpu import GpuProgram, QsGpu
+from gpuqs.devices.base import GpuDevice
+from gpuqs.devices.pipeline import run
+from gpuqs.engines.gpu.forest import GpuForest
+from gpuqs.engines.gpu.links import apply_link, find_classes
+from gpuqs.engines.gpu.qs_gpu import GpuProgram, QsGpu
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees
-from gpuqs.links import to_raw, to_values
-from gpuqs.outputs import Output, Precision, answer_form, check_options, class_labels, class_numbers
+from gpuqs.links import class_decision, decides_on_values, trees_averaged
+from gpuqs.outputs import Output, Precision, answer_form, check_options, class_labels
 
 #: Bytes of documents on the host that are converted at a time, where they must be.
 HOST_CHUNK_BYTES = 256 << 20
@@ -41,7 +43,7 @@ class DeviceModel:
 
     def __init__(self, forest: Forest, device: GpuDevice) -> None:
         self.forest, self.device = forest, device
-        self._engine = QsGpu(lambda: device)
+        self._engine = QsGpu()
         reason = self._engine.supports(forest)
         if reason is not None:
             raise UnsupportedModelError(
@@ -77,7 +79,8 @@ class DeviceModel:
 
         Work on documents that lie on the device is queued on the current CuPy stream, and the
         call returns at once; the first call with a precision and range of trees copies the model,
-        and waits for that.
+        and waits for that. A call may be captured in a CUDA graph if the same call was made once
+        before; the memory that it uses then stays on the device for good.
 
         Parameters
         ----------
@@ -107,6 +110,8 @@ class DeviceModel:
         ------
         InputError
             ``X`` or ``out`` has the wrong shape or type, or lies on another device.
+        DeviceError
+            The call is captured in a CUDA graph, and something would have to be copied or compiled first.
         """
         output, trees = output_and_trees(
             self.forest,
@@ -153,7 +158,7 @@ class DeviceModel:
                 raise InputError(
                     f"out must be a C-contiguous {dtype} array of shape {shape} on {self.device!r}"
                 )
-        forest = program.on(self.device)
+        forest = program.ready()
         if output == "leaf":
             forest.leaves(documents, answer)
         elif output == "per_tree":
@@ -162,7 +167,11 @@ class DeviceModel:
             self._classify(forest, documents, answer)
         else:
             self._score(forest, documents, answer[:, None] if answer.ndim == 1 else answer, output)
-        return out if out is not None else self.device.hand_back(answer, X)
+        if out is None:
+            return self.device.hand_back(answer, X)
+        for given in (X, out):  # what their libraries do next comes after this call's work
+            self.device.hand_back(answer, given)
+        return out
 
     def _predict_host(
         self, X: Any, output: str, out: np.ndarray | None, precision: str, trees: slice | None
@@ -188,17 +197,19 @@ class DeviceModel:
         rows = max(1, HOST_CHUNK_BYTES // (8 * max(width, 1)))
         for start in range(0, documents.n, rows):
             stop = min(start + rows, documents.n)
-            self._engine.run(program, step, documents.chunk(start, stop), table[start:stop])
+            run(self.device, lambda d, r: step(program.ready(), d, r), documents.chunk(start, stop), table[start:stop])
         return out
 
     def _score(self, forest: GpuForest, documents: Any, answer: Any, output: str) -> None:
         """Fill ``answer`` [D, K] with values or raw scores ([D, 1] with the values of "argmax")."""
-        if not answer.shape[0]:
-            return
-        sums = self._sums(forest, documents, answer)
-        scores = (to_values if output == "value" else to_raw)(self.forest, sums, forest.n_trees)
-        if scores is not answer:
-            answer[...] = scores
+        if answer.shape[0]:
+            self._apply_link(forest, self._sums(forest, documents, answer), answer, output)
+
+    def _apply_link(self, forest: GpuForest, sums: Any, out: Any, output: str) -> None:
+        whole, value = self.forest, output == "value"
+        averaged = whole.average if value else whole.average_raw
+        divisor = trees_averaged(whole, forest.n_trees) if averaged else 1.0
+        apply_link(self.device, whole.link if value else "identity", whole.link_scale, divisor, sums, out)
 
     def _sums(self, forest: GpuForest, documents: Any, answer: Any = None) -> Any:
         """Finished sums [D, K], in ``answer`` where it holds so many of their type."""
@@ -215,9 +226,14 @@ class DeviceModel:
     def _classify(self, forest: GpuForest, documents: Any, answer: Any) -> None:
         """Fill ``answer`` [D] with class labels."""
         if answer.shape[0]:
-            sums = self._sums(forest, documents)
+            scores = self._sums(forest, documents)
+            if decides_on_values(self.forest):
+                self._apply_link(forest, scores, scores, "value")
+            shape = answer.shape if answer.ndim == 2 else (answer.shape[0], 1)
+            numbers = self.device.empty(shape, np.int64)
+            find_classes(self.device, class_decision(self.forest), scores, numbers)
             self.device.retain(self._labels)
-            answer[...] = self._labels[class_numbers(self.forest, sums, forest.n_trees)]
+            answer[...] = self._labels[numbers.reshape(answer.shape)]
 
     @lazy
     def _labels(self) -> Any:
@@ -246,7 +262,7 @@ class DeviceModel:
             if program is None:
                 whole = self.forest.narrowed if narrow else self.forest
                 forest = whole if trees is None else whole.select(trees)
-                program = self._engine.prepare(forest, precision)
+                program = self._engine.prepare(forest, precision, self.device)
                 if len(self._programs) >= MAX_PROGRAMS:
                     self.device.wait()  # other streams may still read what is given back here
                     del self._programs[next(iter(self._programs))]

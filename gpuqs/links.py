@@ -1,10 +1,19 @@
-"""Links: raw scores to values, as the source libraries' objectives define them."""
+"""Links: raw scores to values, as the source libraries' objectives define them, and classes from these.
+
+``cuda/apply_link.cu`` does the same for documents on a GPU.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 
 from gpuqs.forest import Forest
+
+#: How class numbers follow from scores: the largest one's output, or whether one is above zero, zero or above, above
+#: one half.
+CLASS_DECISIONS: Final = ("argmax", "above_zero", "from_zero", "above_half")
 
 
 def to_values(forest: Forest, raw: np.ndarray, n_trees: int | None = None) -> np.ndarray:
@@ -22,11 +31,33 @@ def to_raw(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
     return _averaged(forest, sums, n_trees) if forest.average_raw else sums
 
 
+def trees_averaged(forest: Forest, n_trees: int) -> float:
+    """What sums of ``n_trees`` trees are divided by where they are averaged: the trees of one output; NaN for none."""
+    return (n_trees if forest.vector_leaves else n_trees / forest.n_outputs) or np.nan  # 0 / 0, without a warning
+
+
 def _averaged(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
-    # 0 / 0 is NaN, said without a warning.
-    n = (n_trees if forest.vector_leaves else n_trees / forest.n_outputs) or np.nan
-    averages: np.ndarray = sums / sums.dtype.type(n)
+    averages: np.ndarray = sums / sums.dtype.type(trees_averaged(forest, n_trees))
     return averages
+
+
+def multi_label(forest: Forest) -> bool:
+    """Whether the outputs are probabilities that do not exclude each other: a class for each."""
+    return forest.link in ("sigmoid", "hinge") and forest.n_outputs > 1
+
+
+def decides_on_values(forest: Forest) -> bool:
+    """Whether classes are decided on values, else on sums; the values of "argmax" are class numbers already."""
+    return forest.class_rule == "value" and forest.link != "argmax"
+
+
+def class_decision(forest: Forest) -> str:
+    """The one of `CLASS_DECISIONS` by which the source library tells classes."""
+    if forest.n_outputs > 1 and not multi_label(forest):
+        return "argmax"
+    if forest.class_rule == "raw_or_zero":
+        return "from_zero"
+    return "above_half" if decides_on_values(forest) else "above_zero"
 
 
 def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:

@@ -11,9 +11,10 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
-from gpuqs.arrays_cuda import cuda_device, device_of, is_on_device
 from gpuqs.costs import Choice, Explanation, predicted_microseconds
 from gpuqs.device_model import DeviceModel
+from gpuqs.devices.cuda import cuda_device, device_of
+from gpuqs.devices.foreign import is_on_device
 from gpuqs.engines import BITSLICE, ENGINES, QS_GPU, Engine, Program
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest

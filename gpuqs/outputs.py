@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
-from gpuqs.links import to_values
+from gpuqs.links import class_decision, decides_on_values, multi_label, to_values
 
 Output = Literal["value", "raw", "class", "leaf", "per_tree"]
 Precision = Literal["exact", "fast"]
@@ -43,7 +43,7 @@ def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tupl
         width = values.value.shape[1]
         return (n, n_trees) if width == 1 else (n, n_trees, width), values.value.dtype
     labels = class_labels(forest)
-    return (n, forest.n_outputs) if _multi_label(forest) else (n,), labels.dtype
+    return (n, forest.n_outputs) if multi_label(forest) else (n,), labels.dtype
 
 
 def class_labels(forest: Forest) -> np.ndarray:
@@ -56,17 +56,13 @@ def class_numbers(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
 
     Several probabilities that do not exclude each other (multi-label models) give a class each, [D, K].
     """
-    by_value = forest.class_rule == "value" and forest.link != "argmax"  # whose values are class numbers already
-    scores = to_values(forest, sums, n_trees) if by_value else sums
-    if forest.n_outputs > 1 and not _multi_label(forest):
+    scores = to_values(forest, sums, n_trees) if decides_on_values(forest) else sums
+    decision = class_decision(forest)
+    if decision == "argmax":
         numbers: np.ndarray = scores.argmax(axis=1)
         return numbers
-    second = scores >= 0 if forest.class_rule == "raw_or_zero" else scores > (0.5 if by_value else 0)
+    second = scores >= 0 if decision == "from_zero" else scores > (0.5 if decision == "above_half" else 0)
     return (second if forest.n_outputs > 1 else second[:, 0]).astype(np.int64)
-
-
-def _multi_label(forest: Forest) -> bool:
-    return forest.link in ("sigmoid", "hinge") and forest.n_outputs > 1
 
 
 def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from forests import probing_documents, random_forest
 
-from gpuqs.engines.gpu_device import GpuDevice
-from gpuqs.engines.gpu_forest import GpuForest, Settings
-from gpuqs.engines.qs_gpu import QsGpu
+from gpuqs.devices.base import GpuDevice
+from gpuqs.engines.gpu.forest import GpuForest, Settings
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.reference import Reference
 from gpuqs.forest import Forest
 
@@ -111,13 +111,13 @@ class Answers:
 
 def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: Settings) -> Answers:
     """Score documents that are moved to the device first, in both precisions, and find their exit leaves."""
-    engine = QsGpu(lambda: device, settings)
+    engine = QsGpu(settings)
     assert engine.supports(forest) is None
     sums = {}
     with device.active():
         on_device = device.from_host(documents)
         for precision in ("exact", "fast"):
-            program = engine.prepare(forest, precision)
+            program = engine.prepare(forest, precision, device)
             out = device.empty((len(documents), forest.n_outputs), program.values.sum_dtype)
             engine.score(program, on_device, out)
             sums[precision] = device.to_host(out)
@@ -140,8 +140,8 @@ def sums_in_device_order(
     device: GpuDevice, forest: Forest, leaf_ids: np.ndarray, settings: Settings
 ) -> np.ndarray:
     """The sums of the exit leaves' values, every addition in the order that the kernels promise."""
-    program = QsGpu(lambda: device, settings).prepare(forest, "exact")
-    placed: GpuForest = program.on(device)
+    program = QsGpu(settings).prepare(forest, "exact", device)
+    placed: GpuForest = program.forest
     values, (n, n_trees) = program.values, leaf_ids.shape
     per_tree = np.zeros((n, n_trees, values.value.shape[1]), values.sum_dtype)
     for tree in range(n_trees):

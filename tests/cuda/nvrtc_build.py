@@ -11,11 +11,12 @@ import sys
 import sysconfig
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gpuqs.engines import gpu_kernels
+from gpuqs.devices import nvrtc, sources
+from gpuqs.engines.gpu.kernels import every_kernel
+from gpuqs.errors import DeviceError
 
 #: Compute capabilities, and the threads that a multiprocessor of each holds.
 ARCHITECTURES = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
@@ -23,13 +24,13 @@ ARCHITECTURES = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 12
 
 @dataclass(frozen=True)
 class Facts:
-    """What one kernel's machine code takes and does."""
+    """What one kernel's machine code takes and does; ``flushing``: instructions of its PTX that flush denormals."""
 
     registers: int
     stack: int
     local: int
-    spills: int
     opcodes: dict[str, int]
+    flushing: list[str]
 
     def count(self, *prefixes: str) -> int:
         """Instructions whose opcode begins with one of ``prefixes``."""
@@ -43,11 +44,9 @@ class Facts:
 def why_not() -> str | None:
     """None where kernels can be compiled and disassembled here, else what is missing."""
     try:
-        from cuda.bindings import nvrtc
-
-        nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError) as error:
-        return f"NVRTC is missing ({error}): pip install cuda-bindings nvidia-cuda-nvrtc"
+        nvrtc.version()
+    except DeviceError as error:
+        return str(error)
     for tool in ("cuobjdump", "nvdisasm"):
         if not _tool(tool).exists():
             return f"{tool} is missing: pip install nvidia-cuda-{tool}"
@@ -58,49 +57,13 @@ def _tool(name: str) -> Path:
     return Path(sysconfig.get_path("platlib"), "nvidia", "cu13", "bin", name)
 
 
-def compile_cubin(
-    file: str, names: Sequence[str], architecture: int, options: Sequence[str]
-) -> tuple[bytes, dict[str, str], str]:
-    """Machine code, the kernels' names in it, and the compiler's log."""
-    from cuda.bindings import nvrtc
-
-    def checked(result: tuple) -> object:
-        if result[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise RuntimeError(f"NVRTC: {result[0].name}")
-        return result[1] if len(result) > 1 else None
-
-    program = checked(nvrtc.nvrtcCreateProgram(gpu_kernels.source(file).encode(), file.encode(), 0, [], []))
-    try:
-        for name in names:
-            checked(nvrtc.nvrtcAddNameExpression(program, name.encode()))
-        options = [*options, f"-arch=sm_{architecture}", "--ptxas-options=-v"]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        size = checked(nvrtc.nvrtcGetProgramLogSize(program))
-        log = bytes(size + 2)  # never the one byte that CPython shares
-        checked(nvrtc.nvrtcGetProgramLog(program, log))
-        text = log[:size].rstrip(b"\0").decode()
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise RuntimeError(f"{file} does not compile for sm_{architecture}:\n{text[:4000]}")
-        lowered = {
-            name: checked(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() for name in names
-        }
-        size = checked(nvrtc.nvrtcGetCUBINSize(program))
-        code = bytes(size + 2)
-        checked(nvrtc.nvrtcGetCUBIN(program, code))
-        return code[:size], lowered, text
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-
-
 def facts_of(file: str, architecture: int) -> dict[str, Facts]:
     """Facts about every kernel of a file; kept between runs."""
-    from cuda.bindings import nvrtc
-
-    names = gpu_kernels.every_kernel()[file]
     by_options: dict[tuple[str, ...], list[str]] = {}
-    for name in names:
-        by_options.setdefault(gpu_kernels.compile_options(ARCHITECTURES[architecture], name), []).append(name)
-    key = repr((gpu_kernels.source(file), by_options, architecture, nvrtc.nvrtcVersion()))
+    for name in every_kernel()[file]:
+        options = sources.compile_options(architecture, ARCHITECTURES[architecture], name)
+        by_options.setdefault(options, []).append(name)
+    key = repr((sources.source(file), by_options, nvrtc.version()))
     key += Path(__file__).read_text()
     digest = hashlib.sha256(key.encode()).hexdigest()[:20]
     user = os.getuid() if hasattr(os, "getuid") else "user"
@@ -108,9 +71,9 @@ def facts_of(file: str, architecture: int) -> dict[str, Facts]:
     if not kept.exists():
         facts: dict[str, dict] = {}
         for options, group in by_options.items():
-            code, lowered, log = compile_cubin(file, group, architecture, options)
-            by_symbol = _inspect(code, log)
-            facts |= {name: asdict(by_symbol[symbol]) for name, symbol in lowered.items()}
+            with nvrtc.Program(sources.source(file), file, group, options) as program:
+                by_symbol = inspect(program)
+                facts |= {name: asdict(by_symbol[program.symbol(name)]) for name in group}
         kept.parent.mkdir(parents=True, exist_ok=True)
         staged = kept.with_suffix(f".{os.getpid()}")
         staged.write_text(json.dumps(facts))
@@ -118,7 +81,8 @@ def facts_of(file: str, architecture: int) -> dict[str, Facts]:
     return {name: Facts(**facts) for name, facts in json.loads(kept.read_text()).items()}
 
 
-def _inspect(code: bytes, log: str) -> dict[str, Facts]:
+def inspect(program: nvrtc.Program) -> dict[str, Facts]:
+    """Facts about every kernel of a program, by symbol."""
     environment = dict(os.environ, PATH=f"{_tool('nvdisasm').parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
     def run(*command: str) -> str:
@@ -127,14 +91,14 @@ def _inspect(code: bytes, log: str) -> dict[str, Facts]:
 
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder, "kernels.cubin")
-        cubin.write_bytes(code)
+        cubin.write_bytes(program.read("CUBIN"))
         usage = run(str(_tool("cuobjdump")), "--dump-resource-usage", str(cubin))
         listing = run(str(_tool("nvdisasm")), "-c", str(cubin))
     opcodes = _count_opcodes(listing)
-    spills = _spilled_bytes(log)
+    flushing = _flushing(program.read("PTX").rstrip(b"\0").decode())
     pattern = r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)"
     return {
-        symbol: Facts(int(registers), int(stack), int(local), spills[symbol], dict(opcodes[symbol]))
+        symbol: Facts(int(registers), int(stack), int(local), dict(opcodes[symbol]), flushing[symbol])
         for symbol, registers, stack, local in re.findall(pattern, usage)
     }
 
@@ -154,22 +118,21 @@ def _count_opcodes(listing: str) -> dict[str, Counter[str]]:
     return counts
 
 
-def _spilled_bytes(log: str) -> dict[str, int]:
-    """Bytes that ptxas says it spilled, by kernel."""
-    spills: dict[str, int] = {}
+def _flushing(ptx: str) -> dict[str, list[str]]:
+    """Instructions that take denormals for zeros, by kernel."""
+    found: dict[str, list[str]] = {}
     symbol = ""
-    for line in log.splitlines():
-        entry = re.search(r"Compiling entry function '(\S+)'", line)
-        if entry:
+    for line in ptx.splitlines():
+        if entry := re.search(r"\.(?:entry|func) .*?(\w+)\(", line):
             symbol = entry[1]
-        found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)
-        if found:
-            spills[symbol] = int(found[1]) + int(found[2])
-    return spills
+            found[symbol] = []
+        if ".ftz" in line:
+            found[symbol].append(line.split()[0])
+    return found
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or gpu_kernels.every_kernel():
+    for chosen in sys.argv[1:] or every_kernel():
         for arch in ARCHITECTURES:
             for kernel, facts in facts_of(chosen, arch).items():
                 total = sum(facts.opcodes.values())

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from emulation.device import EmulatedDevice
 
-from gpuqs.arrays_cuda import cuda_device
-from gpuqs.engines.occupancy import resident_blocks
+from gpuqs.devices.cuda import cuda_device
+from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.errors import DeviceError
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -146,12 +146,17 @@ def test_the_gpu_engine_runs_from_a_checkout_that_cannot_be_built() -> None:
         "import gpu\n"
         "gpu.subprocess.run = lambda *a, **k: types.SimpleNamespace(returncode=1, stderr='no compiler')\n"
         "assert not gpu.make_importable()\n"
-        "from gpuqs.arrays_cuda import cuda_device\n"
+        "from gpuqs.devices.cuda import cuda_device\n"
         "from gpuqs.demo.mslr import mslr_like\n"
-        "from gpuqs.engines.qs_gpu import QsGpu\n"
+        "from gpuqs.engines.gpu.qs_gpu import QsGpu\n"
         "from gpuqs.engines.reference import Reference\n"
         "from made_up import lambdamart_like\n"
         "assert QsGpu().supports(lambdamart_like(3, 4, mslr_like(1, 1)[0])) is None\n"
+        "from gpuqs.devices import sources\n"
+        "from gpuqs.engines.gpu import kernels\n"
+        "for file, names in kernels.every_kernel().items():\n"
+        "    assert '__global__' in sources.source(file), file\n"
+        "    assert sources.source_folder().joinpath(file).is_file(), file\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCH, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

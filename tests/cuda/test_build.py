@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from pathlib import Path
 
 import nvrtc_build
 import pytest
+from made_up_device import made_up_device
 
-from gpuqs.engines.gpu_kernels import compile_options, every_kernel, register_budget, source
+from gpuqs.devices import nvrtc, sources
+from gpuqs.engines.gpu.kernels import every_kernel
 
 MISSING = nvrtc_build.why_not()
 if MISSING is not None and os.environ.get("GPUQS_GATE") == "required":
@@ -23,11 +27,11 @@ def test_machine_code(file: str, architecture: int) -> None:
     assert set(facts) == set(every_kernel()[file])
     for kernel, seen in facts.items():
         place = f"{kernel} on sm_{architecture}"
-        budget = register_budget(nvrtc_build.ARCHITECTURES[architecture], kernel)
+        budget = sources.register_budget(nvrtc_build.ARCHITECTURES[architecture], kernel)
         assert sum(seen.opcodes.values()) > 20, f"{place}: the disassembly was not read"
-        assert seen.spills == 0, f"{place} spills {seen.spills} bytes"
+        assert seen.flushing == [], f"{place} takes denormals for zeros"
         assert (seen.stack, seen.local) == (0, 0), f"{place} uses local memory"
-        assert seen.count("LDL", "STL") == 0, f"{place} uses local memory"
+        assert seen.count("LDL", "STL") == 0, f"{place} spills"
         assert seen.registers <= budget, f"{place} takes {seen.registers} registers"
         assert seen.count("RED", "ATOMG", "ATOM.") == 0, f"{place} has atomics on global memory"
         paper64 = "<u64, false, u" in kernel  # a 64-bit AND in shared memory is a loop on every device
@@ -42,7 +46,7 @@ def test_masks_are_one_native_instruction_each() -> None:
             assert seen.count("ATOMS.") == seen.count("ATOMS.AND"), kernel
 
 
-def test_the_gate_sees_what_it_must_fail_on() -> None:
+def test_the_gate_reads_listings() -> None:
     listing = """
 .text._Zbad:
         /*0000*/                   STL [R1], R2 ;
@@ -51,30 +55,58 @@ def test_the_gate_sees_what_it_must_fail_on() -> None:
 """
     opcodes = nvrtc_build._count_opcodes(listing)["_Zbad"]
     assert opcodes == {"STL": 1, "ATOMS.CAST.SPIN.64": 1, "UIADD3": 1}
-    facts = nvrtc_build.Facts(32, 0, 0, 0, dict(opcodes))
+    facts = nvrtc_build.Facts(32, 0, 0, dict(opcodes), [])
     assert (facts.count("LDL", "STL"), facts.spin_loops) == (1, 1)
-    log = (
-        "ptxas info    : Compiling entry function '_Zbad' for 'sm_90'\n"
-        "    8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads"
-    )
-    assert nvrtc_build._spilled_bytes(log) == {"_Zbad": 12}
+
+
+FAULTS = """
+extern "C" __global__ void adds(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1e-40f; }
+extern "C" __global__ void keeps(const float* x, float* y) {
+    float a[64], sum = 0;
+#pragma unroll
+    for (int i = 0; i < 64; ++i) a[i] = x[i * 32 + threadIdx.x];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sum = sum * a[i] + a[63 - i];
+    y[threadIdx.x] = sum;
+}
+"""
 
 
 @needs_nvrtc
-def test_cupy_compiles_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("cupy")
-    from cupy.cuda import compiler
+def test_the_gate_finds_planted_faults() -> None:
+    options = sources.compile_options(90, 2048, "adds")
 
-    if not hasattr(compiler, "_get_arch_for_options_for_nvrtc"):
-        pytest.skip("this CuPy asks for the architecture in another way")
-    # The one thing that CuPy needs a device for is its architecture.
-    monkeypatch.setattr(
-        compiler, "_get_arch_for_options_for_nvrtc", lambda arch=None: ("-arch=sm_90", "cubin")
-    )
-    for file, names in every_kernel().items():
-        options = compile_options(2048, names[0])
-        cubin, lowered = compiler.compile_using_nvrtc(
-            source(file), options, None, file, (names[0],), None, True
-        )
-        assert len(cubin) > 1000
-        assert set(lowered) == {names[0]}
+    def facts(name: str, *more: str) -> nvrtc_build.Facts:
+        with nvrtc.Program(FAULTS, "faults.cu", [name], [*options, *more]) as program:
+            return nvrtc_build.inspect(program)[program.symbol(name)]
+
+    assert facts("adds").flushing == []
+    assert facts("adds", "-ftz=true").flushing == ["add.rn.ftz.f32"]  # what CuPy appends
+    assert facts("keeps").count("STL") > 0 and facts("keeps").stack > 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("file", every_kernel())
+def test_the_gate_compiles_what_a_device_loads(
+    file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Options and PTX as they arrive at and leave NVRTC where a device asks for a kernel."""
+    bindings = import_module("cuda.bindings.nvrtc")
+    compile_program, arrived = bindings.nvrtcCompileProgram, []
+
+    def compile_and_read(program: object, n: int, options: list[bytes]) -> tuple:
+        answer = compile_program(program, n, options)
+        ptx = bytearray(bindings.nvrtcGetPTXSize(program)[1] + 1)
+        bindings.nvrtcGetPTX(program, ptx)
+        arrived.append((tuple(option.decode() for option in options[:n]), ptx.rstrip(b"\0").decode()))
+        return answer
+
+    monkeypatch.setattr(bindings, "nvrtcCompileProgram", compile_and_read)
+    monkeypatch.setenv("GPUQS_CACHE_DIR", str(tmp_path))
+    name = every_kernel()[file][-1]
+    kernel = made_up_device().kernel(file, name)
+    assert kernel.name == name
+    ((options, ptx),) = arrived
+    assert options == sources.compile_options(86, 1536, name)
+    assert list(nvrtc_build._flushing(ptx).values()) == [[]]

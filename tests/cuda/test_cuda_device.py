@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from emulation.streams import Queues, Stream
+from made_up_device import made_up_device
 
-from gpuqs import arrays_cuda
-from gpuqs.arrays_cuda import CudaDevice, cuda_device, read_attribute
+from gpuqs.devices import cuda
+from gpuqs.devices.cuda import CudaDevice, CudaKernel, cuda_device, read_attribute
 from gpuqs.errors import DeviceError
+from gpuqs.forks import Lock
 
 try:
     cuda_device()
     HAS_GPU = True
 except DeviceError:
     HAS_GPU = False
-
-
-def made_up_device(cupy=None, capturing: bool = False) -> CudaDevice:
-    """A device without what it asks the driver for when it is made."""
-    device = object.__new__(CudaDevice)
-    device.index, device._captured = 0, []
-    stream = SimpleNamespace(is_capturing=lambda: capturing)
-    cuda = SimpleNamespace(
-        Device=lambda index: nullcontext(),
-        get_current_stream=lambda: stream,
-        runtime=SimpleNamespace(deviceSynchronize=lambda: None),
-    )
-    if cupy is not None:
-        cuda.get_allocator, cuda.using_allocator = cupy.cuda.get_allocator, cupy.cuda.using_allocator
-    device._cupy = SimpleNamespace(cuda=cuda)
-    return device
 
 
 @pytest.mark.parametrize("capturing", [True, False])
@@ -62,16 +51,44 @@ def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) 
         asked.append((type(function), int(function), threads, shared))
         return answer
 
-    driver = SimpleNamespace(CUfunction=bindings.CUfunction, cuOccupancyMaxActiveBlocksPerMultiprocessor=count)
-    monkeypatch.setattr(arrays_cuda, "_bindings", {"driver": driver}.__getitem__)
-    kernel = SimpleNamespace(kernel=SimpleNamespace(ptr=4096), name="update_scores<...>")
+    monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", count)
+    kernel = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096))
     answer: tuple = (bindings.CUresult.CUDA_SUCCESS, 12)
     assert made_up_device().resident_blocks(kernel, 256, 9000) == 12
     assert asked == [(bindings.CUfunction, 4096, 256, 9000)]
     answer = (bindings.CUresult.CUDA_ERROR_INVALID_VALUE, None)
     with pytest.raises(DeviceError, match=r"occupancy of update_scores.*CUDA_ERROR_INVALID_VALUE"):
         made_up_device().resident_blocks(kernel, 256, 9000)
-    assert callable(bindings.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+
+
+def test_a_kernel_may_have_more_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    kernel, bytes_of = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096)), {}
+    success, refused = bindings.CUresult.CUDA_SUCCESS, bindings.CUresult.CUDA_ERROR_INVALID_VALUE
+
+    def allow(function, attribute, value: int) -> tuple:
+        bytes_of[int(function), attribute.name] = value
+        return (success if value <= 100 << 10 else refused,)
+
+    monkeypatch.setattr(bindings, "cuFuncSetAttribute", allow)
+    monkeypatch.setattr(
+        bindings, "cuFuncGetAttribute", lambda kind, function: (success, bytes_of[int(function), kind.name])
+    )
+    kernel.max_dynamic_shared_size_bytes = 64 << 10
+    assert bytes_of == {(4096, "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"): 64 << 10}
+    assert kernel.max_dynamic_shared_size_bytes == 64 << 10
+    with pytest.raises(DeviceError, match="no 1,048,576 bytes of shared memory: CUDA_ERROR_INVALID_VALUE"):
+        kernel.max_dynamic_shared_size_bytes = 1 << 20
+
+
+def test_a_kernel_is_launched_as_cupys_are() -> None:
+    launched = []
+
+    def function(*arguments: object, **options: object) -> None:
+        launched.append((arguments, options))
+
+    CudaKernel("transpose<...>", function)((2, 3), (32, 8), (1,), shared_mem=64)
+    assert launched == [(((2, 3), (32, 8), (1,)), {"shared_mem": 64})]
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there is a GPU")
@@ -91,7 +108,141 @@ def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pickled_device_is_looked_for_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
     pickled = pickle.dumps(made_up_device())
-    monkeypatch.setattr(arrays_cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
-    monkeypatch.setattr(arrays_cuda, "_count_devices", lambda cupy: 0)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
+    monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 0)
     with pytest.raises(DeviceError, match="no device cuda:0: this process sees 0"):
         pickle.loads(pickled)
+
+
+class EmulatedCupy:
+    """What `CudaDevice` calls of CuPy for streams, memory and copies, on the emulation's lazy streams."""
+
+    class Stream:
+        """A CuPy stream: as the emulation's, by number."""
+
+        def __init__(self, cupy: EmulatedCupy, stream: Stream) -> None:
+            self.cupy, self.stream, self.ptr = cupy, stream, len(cupy.streams)
+            cupy.streams.append(stream)
+
+        def __enter__(self) -> None:
+            self.stream.__enter__()
+
+        def __exit__(self, *exception: object) -> None:
+            self.stream.__exit__()
+
+        def synchronize(self) -> None:
+            self.stream.synchronize()
+
+        def is_capturing(self) -> bool:
+            return self.stream.capturing
+
+    class ndarray:
+        """Memory with an address."""
+
+        def __init__(self, values: np.ndarray) -> None:
+            self.values, self.data = values, SimpleNamespace(ptr=values.ctypes.data)
+
+    def __init__(self, schedule: str) -> None:
+        self.queues = Queues(schedule)
+        self.streams: list[Stream] = []
+        default = self.Stream(self, self.queues.default)
+        self.numbered = [default]
+        self.runtime = SimpleNamespace(
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyAsync=self._copy,
+            deviceSynchronize=self.queues.synchronize,
+        )
+        self.cuda = SimpleNamespace(
+            Device=lambda index: nullcontext(),
+            Stream=self._stream,
+            get_current_stream=lambda: next(s for s in self.numbered if s.stream is self.queues.current),
+            get_allocator=lambda: None,
+            using_allocator=lambda allocator: nullcontext(),
+            runtime=self.runtime,
+        )
+        self.on_device: list[EmulatedCupy.ndarray] = []
+
+    def _stream(self, non_blocking: bool = False) -> EmulatedCupy.Stream:
+        self.numbered.append(self.Stream(self, Stream(self.queues, not non_blocking)))
+        return self.numbered[-1]
+
+    def asarray(self, array: np.ndarray) -> EmulatedCupy.ndarray:
+        copy = self.empty(array)
+        self.queues.current.queue(lambda: np.copyto(copy.values, array))
+        return copy
+
+    def empty(self, like: np.ndarray) -> EmulatedCupy.ndarray:
+        self.on_device.append(self.ndarray(np.full_like(like, 111, order="C")))
+        return self.on_device[-1]
+
+    def _copy(self, target: int, source: int, n_bytes: int, kind: int, stream: int) -> None:
+        there = [array.data.ptr for array in self.on_device]
+        assert (target in there, source in there) == ((True, False) if kind == 1 else (False, True))
+        self.streams[stream].queue(lambda: ctypes.memmove(target, source, n_bytes))
+
+
+def lazy_device(schedule: str = "late") -> tuple[CudaDevice, EmulatedCupy]:
+    device, cupy = made_up_device(), EmulatedCupy(schedule)
+    device._cupy, device._idle, device._lock, device._kernels = cupy, [], Lock(), {}
+    return device, cupy
+
+
+def test_an_upload_is_complete_when_it_returns() -> None:
+    device, cupy = lazy_device()
+    for values in (np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3).T):
+        with cupy.cuda.Stream(non_blocking=True):
+            copy = device.upload(values)
+        np.testing.assert_array_equal(copy.values, values)
+
+
+def test_copies_are_queued_on_the_current_stream() -> None:
+    device, cupy = lazy_device()
+    here, back = np.arange(5.0), np.zeros(5)
+    there = cupy.empty(here)
+    with device.lend_streams(2) as (first, second):
+        with first:
+            device.copy_in(there, here)
+            device.copy_out(back, there)
+        second.synchronize()
+        assert (back == 0).all() and (there.values == 111).all()
+        first.synchronize()
+    np.testing.assert_array_equal(back, here)
+
+
+def test_lent_streams_are_the_callers_own_and_stand_aside_from_the_default_one() -> None:
+    device, _ = lazy_device()
+    with device.lend_streams(2) as ours, device.lend_streams(1) as theirs:
+        assert len({stream.ptr for stream in (*ours, *theirs)}) == 3
+        assert not any(stream.stream.blocking for stream in (*ours, *theirs))
+    with device.lend_streams(2) as again, device.lend_streams(2) as more:
+        lent = {stream.ptr for stream in (*again, *more)}
+        assert len(lent) == 4 and {stream.ptr for stream in (*ours, *theirs)} < lent
+
+
+def test_waiting_for_the_device_waits_for_every_stream() -> None:
+    device, cupy = lazy_device()
+    notes: list[int] = []
+    for stream in (cupy.cuda.Stream(), cupy.cuda.Stream(non_blocking=True)):
+        stream.stream.queue(lambda: notes.append(1))
+    device.wait()
+    assert notes == [1, 1]
+
+
+def test_what_waits_is_refused_while_work_is_captured() -> None:
+    device, cupy = lazy_device()
+    device._kernels["finish_scores.cu", "add_tree_blocks<double>"] = known = object()
+    with cupy.cuda.Stream(non_blocking=True):
+        stream = cupy.cuda.get_current_stream()
+        stream.stream.begin_capture()
+        assert device.kernel("finish_scores.cu", "add_tree_blocks<double>") is known
+        for call in (
+            lambda: device.upload(np.zeros(3)),
+            lambda: device.kernel("finish_scores.cu", "add_tree_blocks<float>"),
+            lambda: device.lend_streams(1).__enter__(),
+            device.wait,
+        ):
+            with pytest.raises(DeviceError, match="cannot be captured in a CUDA graph; make the same call once before"):
+                call()
+        stream.stream.end_capture()
+        np.testing.assert_array_equal(device.upload(np.zeros(3)).values, np.zeros(3))

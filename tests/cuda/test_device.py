@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 from gpu_conformance import CASES, Case, check, expected
+from test_denormals import CHECKS
+from test_gpu_links import on_device, probing_sums
 
-from gpuqs.arrays_cuda import CudaDevice, cuda_device
 from gpuqs.device_model import DeviceModel
-from gpuqs.engines.gpu_forest import Settings
-from gpuqs.engines.occupancy import resident_blocks
-from gpuqs.engines.qs_gpu import QsGpu
+from gpuqs.devices.cuda import CudaDevice, cuda_device
+from gpuqs.engines.gpu.forest import Settings
+from gpuqs.engines.gpu.occupancy import resident_blocks
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
+from gpuqs.forest import LINKS
 
 try:
     DEVICE: CudaDevice | None = cuda_device()
@@ -90,6 +93,21 @@ def test_the_device_and_the_emulation_give_the_same_bits(device: TestedDevice) -
     np.testing.assert_array_equal(ours.exact, theirs.exact)
 
 
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("link", LINKS)
+def test_links_give_the_bits_of_the_emulation(device: TestedDevice, link: str, real: type) -> None:
+    emulation = pytest.importorskip("emulation.device")
+    sums = probing_sums(real, 5)
+    with device.active():
+        ours = on_device(device, link, 0.7, 3.0, sums)
+    np.testing.assert_array_equal(ours, on_device(emulation.EmulatedDevice(), link, 0.7, 3.0, sums))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_denormals_are_numbers(device: TestedDevice, name: str) -> None:
+    CHECKS[name](device)
+
+
 ON_DEVICE = {
     "torch": lambda torch, X: torch.from_numpy(X).cuda(),
     "jax": lambda jax, X: jax.device_put(X, jax.devices("gpu")[0]),
@@ -114,9 +132,9 @@ def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice, cup
 def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) -> None:
     forest, _ = case.make()
     with device.active():
-        placed = QsGpu(lambda: device, case.settings).prepare(forest, "exact").on(device)
+        placed = QsGpu(case.settings).prepare(forest, "exact", device).forest
         kernel, threads, shared = placed.scoring_kernel()
-        registers, static = kernel.num_regs, kernel.shared_size_bytes
+        registers, static = kernel.attribute("NUM_REGS"), kernel.attribute("SHARED_SIZE_BYTES")
     by_driver = device.resident_blocks(kernel, threads, shared)
     assert by_driver == resident_blocks(device.attributes, threads, registers, shared + static)
 
@@ -157,7 +175,7 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     failed: list[int] = []
 
     def work(index: int) -> None:
-        engine, program = QsGpu(lambda: device), model._program("fast", None)
+        engine, program = QsGpu(), model._program("fast", None)
         with cupy.cuda.Stream(non_blocking=True) as stream:
             X = cupy.asarray(batches[index])
             sums = [device.empty((500, 1), np.int64) for _ in range(20)]

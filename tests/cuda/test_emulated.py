@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from dataclasses import replace
 
@@ -16,9 +15,10 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from strategies import Drawn, forests
 
-from gpuqs.engines.gpu_forest import Settings
-from gpuqs.engines.gpu_kernels import every_kernel
-from gpuqs.engines.qs_gpu import QsGpu
+from gpuqs.devices.pipeline import run
+from gpuqs.engines.gpu.forest import Settings
+from gpuqs.engines.gpu.kernels import every_kernel
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 
@@ -89,11 +89,10 @@ def test_shared_memory_beyond_48_kib(forward: EmulatedDevice) -> None:
     rng = np.random.default_rng(4)
     forest = random_forest(rng, n_trees=13000, max_leaves=2, n_features=3, shape="complete")
     documents = probing_documents(rng, forest, 2)
-    engine = QsGpu(lambda: forward, Settings(tree_block=13000))
-    program = engine.prepare(forest, "exact")
-    assert program.on(forward).max_slots * 4 > 48 << 10
+    placed = QsGpu(Settings(tree_block=13000)).prepare(forest, "exact", forward).forest
+    assert placed.max_slots * 4 > 48 << 10
     sums = np.zeros((2, 1))
-    engine.score(program, documents, sums)
+    run(forward, placed.score, documents, sums)
     want = expected(forest, documents)
     assert np.abs(sums - want.exact).max() <= want.bound
 
@@ -172,11 +171,10 @@ def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
 
 
 def test_what_no_launch_holds_is_refused(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.engines.gpu_forest.MAX_GRID", 10)
+    monkeypatch.setattr("gpuqs.engines.gpu.forest.MAX_GRID", 10)
     forest, _ = CASES[0].make()
-    program = QsGpu(lambda: forward, Settings(tree_block=1)).prepare(forest, "exact")
     with pytest.raises(DeviceError, match="20 tree blocks, more than the 10 of one launch"):
-        program.on(forward)
+        QsGpu(Settings(tree_block=1)).prepare(forest, "exact", forward)
 
 
 def test_documents_cut_into_chunks_give_the_same_bits() -> None:
@@ -184,25 +182,39 @@ def test_documents_cut_into_chunks_give_the_same_bits() -> None:
     forest = random_forest(rng, max_leaves=20)
     documents = probing_documents(rng, forest, 2100)
     whole, cut = EmulatedDevice(), EmulatedDevice(scratch_bytes=1)
-    engines = [QsGpu(lambda d=d: d) for d in (whole, cut)]
-    sums = [np.zeros((len(documents), 1)) for _ in engines]
-    for engine, out in zip(engines, sums, strict=True):
-        engine.score(engine.prepare(forest, "exact"), documents, out)
+    sums = [np.zeros((len(documents), 1)) for _ in range(2)]
+    leaves = [np.zeros((len(documents), forest.n_trees), np.int32) for _ in range(2)]
+    for device, scored, found in zip((whole, cut), sums, leaves, strict=True):
+        placed = QsGpu().prepare(forest, "exact", device).forest
+        run(device, placed.score, documents, scored)
+        run(device, placed.leaves, documents, found)
     np.testing.assert_array_equal(*sums)
+    want = expected(forest, documents)
+    assert np.abs(sums[0] - want.exact).max() <= want.bound
+    for found in leaves:
+        np.testing.assert_array_equal(found, want.leaves)
     launches = [sum(file == "transpose.cu" for file, _ in d.launched) for d in (whole, cut)]
-    assert launches == [1, 3]
+    assert launches == [2, 6]
+
+
+@pytest.mark.parametrize(("n_tests", "pivot"), [(254, "u8"), (255, "u16")])
+def test_as_many_tests_as_a_pivot_counts(forward: EmulatedDevice, n_tests: int, pivot: str) -> None:
+    """The largest code is that of missing values: a value beyond all thresholds needs another."""
+    forest = forest_of_stumps(np.arange(float(n_tests)), np.random.default_rng(15))
+    documents = np.array([[-1.0], [n_tests - 1.5], [n_tests], [np.nan]])
+    check(forward, forest, documents, Settings(tree_block=n_tests))
+    assert ("find_false_nodes.cu", f"find_false_nodes<double, {pivot}>") in forward.launched
 
 
 def test_host_documents_in_double_buffers(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.engines.gpu_host.BUFFER_BYTES", 8 * 8 * 10)
+    monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 10)
     rng = np.random.default_rng(8)
     forest = random_forest(rng, n_features=8)
     documents = probing_documents(rng, forest, 57)
-    engine = QsGpu(lambda: forward)
-    program = engine.prepare(forest, "fast")
+    program = QsGpu().prepare(forest, "fast", forward)
     sums, leaves = np.zeros((57, 1), np.int64), np.zeros((57, forest.n_trees), np.int32)
-    engine.score(program, documents, sums)
-    engine.leaves(program, documents, leaves)
+    run(forward, program.forest.score, documents, sums)
+    run(forward, program.forest.leaves, documents, leaves)
     want = expected(forest, documents)
     np.testing.assert_array_equal(sums, want.fast)
     np.testing.assert_array_equal(leaves, want.leaves)
@@ -210,23 +222,12 @@ def test_host_documents_in_double_buffers(forward: EmulatedDevice, monkeypatch: 
 
 def test_per_tree_values_are_the_exit_leaves(forward: EmulatedDevice) -> None:
     forest, documents = Case("", {"n_outputs": 2, "vector_leaves": True}).make()
-    engine = QsGpu(lambda: forward)
-    program = engine.prepare(forest, "exact")
+    program = QsGpu().prepare(forest, "exact", forward)
     out = np.zeros((len(documents), forest.n_trees, 2))
-    engine.per_tree(program, documents, out)
+    run(forward, program.forest.per_tree, documents, out)
     leaves = expected(forest, documents).leaves
     by_id = forest.leaf_offsets[:-1] + leaves  # random_forest numbers leaves by position in the forest
     np.testing.assert_array_equal(out, forest.leaf_value[by_id])
-
-
-def test_a_program_pickles_without_its_device_memory(forward: EmulatedDevice) -> None:
-    forest, documents = CASES[0].make()
-    engine = QsGpu(lambda: forward)
-    program = engine.prepare(forest, "exact")
-    sums = [np.zeros((len(documents), 1)) for _ in range(2)]
-    engine.score(program, documents, sums[0])
-    engine.score(pickle.loads(pickle.dumps(program)), documents, sums[1])
-    np.testing.assert_array_equal(*sums)
 
 
 def test_every_instantiation_is_named_once() -> None:
@@ -237,7 +238,7 @@ def test_every_instantiation_is_named_once() -> None:
 def test_what_it_cannot_hold_is_said() -> None:
     rng = np.random.default_rng(9)
     wide = random_forest(rng, max_leaves=65, shape="complete", n_trees=1)
-    assert "65 leaves" in QsGpu(settings=Settings(form="mask64")).supports(wide)
+    assert "65 leaves" in QsGpu(Settings(form="mask64")).supports(wide)
     chain = random_forest(rng, max_leaves=6000, shape="chain", n_trees=1)
     assert QsGpu().supports(chain) is None
     left_chain = replace(chain, left=chain.right, right=chain.left)

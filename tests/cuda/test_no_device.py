@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpuqs import arrays_cuda
-from gpuqs.arrays_cuda import cuda_device, is_on_device
+from gpuqs.devices import cuda
+from gpuqs.devices.cuda import cuda_device
+from gpuqs.devices.foreign import is_on_device
 from gpuqs.errors import DeviceError
 
 
@@ -40,7 +41,7 @@ class FakeRuntime:
 
 def with_runtime(monkeypatch: pytest.MonkeyPatch, runtime: FakeRuntime) -> None:
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
-    monkeypatch.setattr(arrays_cuda, "_import_cupy", lambda: cupy)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: cupy)
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +75,7 @@ def test_device_names(monkeypatch: pytest.MonkeyPatch, name: object) -> None:
 
 def test_importing_gpuqs_imports_no_gpu_library(tmp_path: Path) -> None:
     code = (
-        "import sys, gpuqs, gpuqs.arrays_cuda, gpuqs.engines.qs_gpu; print({'cupy', 'cuda'} & {*sys.modules})"
+        "import sys, gpuqs, gpuqs.devices.cuda, gpuqs.engines.gpu.qs_gpu; print({'cupy', 'cuda'} & {*sys.modules})"
     )
     # Not from the checkout, whose gpuqs has no compiled modules.
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuqs.engines.occupancy import (
-    DeviceAttributes,
+from gpuqs.devices.base import DeviceAttributes
+from gpuqs.engines.gpu.occupancy import (
     blocks_by_shared,
     choose_plan,
     largest_shared,

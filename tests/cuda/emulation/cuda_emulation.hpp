@@ -32,6 +32,7 @@ void* shared_memory();
 struct Options {
     int order;  // 0 forward, 1 reverse, 2 random
     unsigned seed;
+    int flush;  // 1: denormals count as zeros, as with -ftz=true (which does so to float32 alone)
 };
 
 struct Launch {
@@ -131,6 +132,7 @@ inline int max(int a, int b) { return a < b ? b : a; }
 inline int __clz(int value) { return value ? __builtin_clz(static_cast<unsigned>(value)) : 32; }
 inline int __clzll(long long value) { return value ? __builtin_clzll(static_cast<unsigned long long>(value)) : 64; }
 inline float __int_as_float(int bits) { return emulation::from_bits<float>(static_cast<unsigned>(bits)); }
+inline long long __double_as_longlong(double value) { return static_cast<long long>(emulation::to_bits(value)); }
 inline double __longlong_as_double(long long bits) { return emulation::from_bits<double>(static_cast<uint64_t>(bits)); }
 
 template <class T>

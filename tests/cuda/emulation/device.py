@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from importlib.resources import as_file
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from emulation.module import EmulatedKernel, EmulatedModule
-from gpuqs.engines import gpu_kernels
-from gpuqs.engines.occupancy import DeviceAttributes
+from emulation.memory import DeviceArray, PinnedArray, Pool, empty, to_host
+from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
+from emulation.streams import Queues, Stream, StreamError
+from gpuqs.devices.base import DeviceAttributes
+from gpuqs.devices.sources import source_folder
+from gpuqs.engines.gpu.kernels import every_kernel
+from gpuqs.errors import DeviceError
 
 #: A GeForce RTX 3090, by its data sheet.
 RTX3090 = DeviceAttributes(
@@ -27,25 +35,46 @@ RTX3090 = DeviceAttributes(
 )
 
 
-class DeviceArray(np.ndarray):
-    """An array in the emulated device's memory: told from host arrays by its type."""
+#: Tells emulated devices apart.
+_NUMBERS = itertools.count()
 
 
-class EmulatedStream:
-    """Work is done when it is queued."""
+@dataclass
+class ForeignArray:
+    """Device memory as another library sees it, whose work goes to a stream of its own."""
 
-    def __enter__(self) -> EmulatedStream:
-        return self
+    array: DeviceArray
+    stream: Stream
 
-    def __exit__(self, *exception: object) -> None:
-        return None
 
-    def synchronize(self) -> None:
-        return None
+@dataclass
+class QueuedKernel:
+    """A kernel whose launches are queued on the current stream."""
+
+    device: EmulatedDevice
+    kernel: EmulatedKernel
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        return self.kernel.max_dynamic_shared_size_bytes
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, n: int) -> None:
+        self.kernel.max_dynamic_shared_size_bytes = n
+
+    def __call__(self, grid: tuple, block: tuple, args: Sequence, *, shared_mem: int = 0) -> None:
+        self.device.check_active()
+        for index, value in enumerate(args):
+            if isinstance(value, np.ndarray):
+                raise EmulationError(f"{self.kernel.name}: argument {index} is an array of the host")
+        arrays = [value for value in args if isinstance(value, DeviceArray)]
+        values = [value.data if isinstance(value, DeviceArray) else value for value in args]
+        launch = self.kernel.prepare(grid, block, values, shared_mem)
+        self.device.pool.run_later(self.kernel.name, [array.block for array in arrays], launch)
 
 
 class EmulatedDevice:
-    """A device whose kernels run on the CPU.
+    """A device whose kernels run on the CPU, when somebody waits for them.
 
     Parameters
     ----------
@@ -56,6 +85,12 @@ class EmulatedDevice:
         Kernels to compile; all that there are by default.
     scratch_bytes : int
         Small, to see documents cut into chunks.
+    flush : bool
+        The kernels, too, take denormals for zeros.
+    schedule : str
+        One of `emulation.streams.SCHEDULES`: when the work of streams runs.
+    seed : int
+        Of the random schedule.
     """
 
     def __init__(
@@ -65,74 +100,150 @@ class EmulatedDevice:
         only: set[tuple[str, str]] | None = None,
         scratch_bytes: int = 64 << 20,
         attributes: DeviceAttributes = RTX3090,
+        flush: bool = False,
+        schedule: str = "late",
+        seed: int = 0,
     ) -> None:
-        self.key = ("emulated", order, sanitizer, attributes.name)
+        self._made_by = (order, sanitizer, only, scratch_bytes, attributes, flush, schedule, seed)
+        self.key = ("emulated", next(_NUMBERS))
         self.attributes, self.scratch_bytes = attributes, scratch_bytes
+        self.queues = Queues(schedule, seed)
+        self.pool = Pool(self.queues)
         self.launched: list[tuple[str, str]] = []
-        self._only, self._order, self._sanitizer = only, order, sanitizer
+        self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
         self._kernels: dict[tuple[str, str], EmulatedKernel] = {}
-        self._noise = np.random.default_rng(0)
+        self._idle: list[Stream] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EmulatedDevice, (self._order, self._sanitizer, self._only, self.scratch_bytes, self.attributes)
+        return EmulatedDevice, self._made_by
 
-    def active(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        self.pool.active += 1
+        try:
+            yield
+        finally:
+            self.pool.active -= 1
+
+    def check_active(self) -> None:
+        if not self.pool.active:
+            raise StreamError("outside of active(): this would go to another device")
+
+    def _refuse_capture(self) -> None:
+        if self.queues.current.capturing:
+            raise DeviceError("make the same call once before the capture")
+
+    def stream(self, blocking: bool = False) -> Stream:
+        """A stream of a caller's own."""
+        return Stream(self.queues, blocking)
 
     def retain(self, used: Any) -> None:
-        return None
+        if self.queues.current.capturing:
+            self.pool.captured.append(used)
 
     def holds(self, array: Any) -> bool:
         return isinstance(array, DeviceArray)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
-        copy = np.array(array, order="C").view(DeviceArray)
-        copy.setflags(write=False)
-        return copy
+        self.check_active()
+        self._refuse_capture()
+        copy = empty(self.pool, array.shape, array.dtype)
+        source, target = np.array(array, order="C"), copy.data
+        self.pool.run_later("upload", [copy.block], lambda: np.copyto(target, source))
+        self.queues.current.synchronize()
+        view = target.view()
+        view.setflags(write=False)
+        return DeviceArray(copy.block, view)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
-        array = np.empty(shape, dtype)
-        array.reshape(-1).view(np.uint8)[:] = self._noise.integers(0, 256, array.nbytes, np.uint8)
-        return array.view(DeviceArray)
+        return empty(self.pool, shape, dtype)
 
-    def kernel(self, file: str, name: str) -> EmulatedKernel:
+    def kernel(self, file: str, name: str) -> QueuedKernel:
         self.launched.append((file, name))
         if (file, name) not in self._kernels:
-            with as_file(gpu_kernels.source_folder()) as folder:
+            self._refuse_capture()
+            with as_file(source_folder()) as folder:
                 names = [
-                    n for n in gpu_kernels.every_kernel()[file] if not self._only or (file, n) in self._only
+                    n for n in every_kernel()[file] if not self._only or (file, n) in self._only
                 ]
-                module = EmulatedModule(folder.resolve() / file, names, self._order, 1, self._sanitizer)
+                source = folder.resolve() / file
+                module = EmulatedModule(source, names, self._order, 1, self._sanitizer, self._flush)
             self._kernels[file, name] = module.get_function(name)
-        return self._kernels[file, name]
+        return QueuedKernel(self, self._kernels[file, name])
 
     def from_host(self, array: np.ndarray) -> DeviceArray:
         """The array as device memory, strides and all."""
-        return array.view(DeviceArray)
+        if not array.size:
+            return empty(self.pool, array.shape, array.dtype)
+        reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+        before = -sum(r for r in reach if r < 0)
+        block = self.pool.lend(before + sum(r for r in reach if r > 0) + array.itemsize, self.queues.current)
+        data = np.ndarray(array.shape, array.dtype, block.memory.bytes, before, array.strides)
+        values = array.copy()
+        self.pool.run_later("from_host", [block], lambda: np.copyto(data, values))
+        self.queues.current.synchronize()
+        return DeviceArray(block, data)
 
     def to_host(self, array: DeviceArray) -> np.ndarray:
-        return np.array(array)
+        return to_host(array)
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-        return np.empty(shape, dtype)
+        n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        block = self.pool.lend(n_bytes, None)
+        array = block.memory.bytes.view(dtype).reshape(shape).view(PinnedArray)
+        array.block = block
+        return array
 
-    def lend_streams(self, n: int) -> AbstractContextManager[list[EmulatedStream]]:
-        return nullcontext([EmulatedStream() for _ in range(n)])
+    @contextlib.contextmanager
+    def lend_streams(self, n: int) -> Iterator[list[Stream]]:
+        self._refuse_capture()
+        streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
+        streams += [self.stream() for _ in range(n - len(streams))]
+        try:
+            yield streams
+        finally:
+            self._idle += streams
 
     def wait(self) -> None:
-        return None
+        self._refuse_capture()
+        self.queues.synchronize()
 
     def stage(self, name: str) -> AbstractContextManager[Any]:
         return nullcontext()
 
     def copy_in(self, target: DeviceArray, source: np.ndarray) -> None:
-        target[...] = source
+        self._copy(target, source, target.data, source)
 
     def copy_out(self, target: np.ndarray, source: DeviceArray) -> None:
-        target[...] = source
+        self._copy(source, target, target, source.data)
+
+    def _copy(self, there: DeviceArray, here: np.ndarray, target: np.ndarray, source: np.ndarray) -> None:
+        if not isinstance(here, PinnedArray) or here.block is None:
+            raise StreamError("a queued copy of memory that is not pinned")
+        if (target.dtype, target.shape) != (source.dtype, source.shape):
+            raise StreamError(f"a copy of {source.dtype} {source.shape} to {target.dtype} {target.shape}")
+        if not (target.flags.c_contiguous and source.flags.c_contiguous):
+            raise StreamError("a copy of bytes that do not lie side by side")
+        into, what = (_bytes_of(array) for array in (target, source))
+        self.pool.run_later("copy", [there.block, here.block], lambda: np.copyto(into, what))
 
     def adopt(self, X: Any) -> DeviceArray | None:
+        if isinstance(X, ForeignArray):
+            self.queues.current.wait_for(X.stream)
+            return X.array
         return X if isinstance(X, DeviceArray) else None
 
-    def hand_back(self, array: DeviceArray, X: Any) -> DeviceArray:
+    def hand_back(self, array: DeviceArray, X: Any) -> DeviceArray | ForeignArray:
+        if not isinstance(X, ForeignArray):
+            return array
+        X.stream.wait_for(self.queues.current)
+        return ForeignArray(array, X.stream)
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    """The array's memory; pinned memory that queued work names so may still be given back."""
+    if not isinstance(array, PinnedArray):
         return array
+    memory = array.block.memory.bytes
+    offset = array.ctypes.data - memory.ctypes.data
+    return np.ndarray(array.shape, array.dtype, memory, offset)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 HERE = Path(__file__).parent
+HEADER, SCHEDULER = HERE / "cuda_emulation.hpp", HERE / "scheduler.cpp"
 ORDERS = ("forward", "reverse", "random")
 SANITIZERS = ("", "thread", "address")
 
@@ -29,7 +31,7 @@ class Dim3(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("order", ctypes.c_int), ("seed", ctypes.c_uint)]
+    _fields_ = [("order", ctypes.c_int), ("seed", ctypes.c_uint), ("flush", ctypes.c_int)]
 
 
 class Launch(ctypes.Structure):
@@ -50,7 +52,7 @@ def _exports(source: Path, names: Sequence[str]) -> str:
         for n in names
     )
     return (
-        f'#include "cuda_emulation.hpp"\n#include "{source}"\n'
+        f'#include "cuda_emulation.hpp"\n#include "{source.name}"\n'
         'extern "C" int emulation_call(const char* name, char* describe, void** arguments, '
         f"const emulation::Launch* how) {{\n{rows}\n    return -1;\n}}\n"
     )
@@ -66,7 +68,6 @@ def build(source: Path, names: Sequence[str], sanitizer: str = "") -> Path:
     """Compile ``source`` with the kernels ``names``; the shared object, from a cache if it is there."""
     text = _exports(source, names)
     flags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
-    flags += [f"-I{HERE}", f"-I{source.parent}"]
     scheduler_flags, link = list(flags), ["-shared"]
     if sanitizer == "thread":
         flags.append("-fsanitize=thread")
@@ -76,24 +77,39 @@ def build(source: Path, names: Sequence[str], sanitizer: str = "") -> Path:
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
         scheduler_flags.append("-DWITH_ASAN")
         link.append("-fsanitize=address,undefined")
-    inputs = [source, *source.parent.glob("*.cuh"), HERE / "cuda_emulation.hpp", HERE / "scheduler.cpp"]
-    contents = [path.read_bytes() for path in sorted(inputs)]
-    key = hashlib.sha256(repr((text, contents, flags, scheduler_flags)).encode()).hexdigest()[:20]
-    target = _cache() / f"{source.stem}-{key}.so"
+    contents = [path.read_bytes() for path in (*_with_headers(source), HEADER, SCHEDULER)]
+    target = _cache() / f"{source.stem}-{_key(text, contents, flags, scheduler_flags)}.so"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    scheduler = _cache() / f"scheduler-{_key(HEADER.read_bytes(), SCHEDULER.read_bytes(), scheduler_flags)}.o"
+    if not scheduler.exists():
+        _make(scheduler, [*scheduler_flags, f"-I{HERE}", "-c", str(SCHEDULER)])
     with tempfile.TemporaryDirectory() as folder:
         exports = Path(folder, "exports.cpp")
         exports.write_text(text)
-        for flagset, file in ((flags, exports), (scheduler_flags, HERE / "scheduler.cpp")):
-            _compile([*flagset, "-c", str(file), "-o", f"{folder}/{file.stem}.o"])
-        made = Path(folder, target.name)
-        _compile([*link, f"{folder}/exports.o", f"{folder}/scheduler.o", "-o", str(made)])
-        staged = target.with_suffix(f".{os.getpid()}")
-        staged.write_bytes(made.read_bytes())
-        staged.replace(target)
+        _compile([*flags, f"-I{HERE}", f"-I{source.parent}", "-c", str(exports), "-o", f"{folder}/exports.o"])
+        _make(target, [*link, f"{folder}/exports.o", str(scheduler)])
     return target
+
+
+def _key(*what: object) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:20]
+
+
+def _with_headers(source: Path) -> list[Path]:
+    """The file, and those beside it that it includes."""
+    files = [source]
+    for path in files:
+        files += [source.parent / name for name in re.findall(r'^#include "([\w.]+)"', path.read_text(), re.MULTILINE)]
+    return list(dict.fromkeys(files))
+
+
+def _make(target: Path, arguments: list[str]) -> None:
+    """Let the compiler make a file that other processes find whole, or not at all."""
+    staged = target.with_suffix(f".{os.getpid()}")
+    _compile([*arguments, "-o", str(staged)])
+    staged.replace(target)
 
 
 def _compile(arguments: list[str]) -> None:
@@ -123,6 +139,10 @@ class EmulatedKernel:
         self.parameters = described.value.decode().split()
 
     def __call__(self, grid: tuple, block: tuple, args: Sequence, *, shared_mem: int = 0) -> None:
+        self.prepare(grid, block, args, shared_mem)()
+
+    def prepare(self, grid: tuple, block: tuple, args: Sequence, shared_mem: int) -> Callable[[], None]:
+        """A launch, checked now, to be run later; it keeps the arrays' memory."""
         if len(args) != len(self.parameters):
             raise EmulationError(f"{self.name}: {len(args)} arguments, it takes {len(self.parameters)}")
         if shared_mem > self.max_dynamic_shared_size_bytes:
@@ -132,16 +152,16 @@ class EmulatedKernel:
             raise EmulationError(f"{self.name}: invalid launch: grid {grid}, block {block}")
         values = [self._argument(i, a, p) for i, (a, p) in enumerate(zip(args, self.parameters, strict=True))]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        error = ctypes.create_string_buffer(1024)
-        how = Launch(
-            Dim3(*grid, *[1] * (3 - len(grid))),
-            Dim3(*block, *[1] * (3 - len(block))),
-            shared_mem,
-            Options(ORDERS.index(self.module.order), self.module.next_seed()),
-            ctypes.cast(error, ctypes.c_char_p),
-        )
-        if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
-            raise EmulationError(f"{self.name}: {error.value.decode()}")
+        size = (Dim3(*grid, *[1] * (3 - len(grid))), Dim3(*block, *[1] * (3 - len(block))))
+
+        def run(kept: Sequence = (values, args)) -> None:
+            error = ctypes.create_string_buffer(1024)
+            options = Options(ORDERS.index(self.module.order), self.module.next_seed(), self.module.flush)
+            how = Launch(*size, shared_mem, options, ctypes.cast(error, ctypes.c_char_p))
+            if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
+                raise EmulationError(f"{self.name}: {error.value.decode()}")
+
+        return run
 
     def _argument(self, index: int, value: object, parameter: str):
         place = f"{self.name}: argument {index}"
@@ -175,12 +195,20 @@ class EmulatedModule:
         Of the random order and of the noise in shared memory.
     sanitizer : {"", "thread", "address"}
         The process must have the sanitizer's library preloaded.
+    flush : bool
+        Denormals count as zeros: what a compiler's ``-ftz=true`` would do (to float32; here to float64, too).
     """
 
     def __init__(
-        self, source: Path, names: Sequence[str], order: str = "forward", seed: int = 0, sanitizer: str = ""
+        self,
+        source: Path,
+        names: Sequence[str],
+        order: str = "forward",
+        seed: int = 0,
+        sanitizer: str = "",
+        flush: bool = False,
     ) -> None:
-        self.order, self.seed = order, seed
+        self.order, self.seed, self.flush = order, seed, flush
         library = ctypes.CDLL(str(build(source, names, sanitizer)))
         self.call = library.emulation_call
         self.call.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]

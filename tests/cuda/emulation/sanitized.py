@@ -42,6 +42,7 @@ def run_kernels(sanitizer: str) -> None:
     from gpu_conformance import CASES, check
 
     from emulation.device import EmulatedDevice
+    from gpuqs.engines.gpu.links import apply_link
 
     wanted = (
         "paper's 32",
@@ -61,6 +62,9 @@ def run_kernels(sanitizer: str) -> None:
             forest, documents = case.make()
             # Few documents: fibers that ThreadSanitizer knows are slow to make.
             check(device, forest, documents[:3], case.settings)
+        sums = device.from_host(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
+        for link, width in (("softmax", 4), ("argmax", 1)):
+            apply_link(device, link, 1.0, 3.0, sums, device.empty((3, width), np.float32))
         return device
 
     run(EmulatedDevice("random", sanitizer, set(run(EmulatedDevice("random")).launched)))

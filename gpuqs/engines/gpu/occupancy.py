@@ -12,46 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuqs.devices.base import DeviceAttributes
+
 #: Threads of one warp.
 WARP = 32
 #: Bytes that a block reduction keeps for each warp and document.
 SUM_BYTES = 8
-
-
-@dataclass(frozen=True)
-class DeviceAttributes:
-    """What a CUDA device offers; the fields of ``cudaDeviceProp`` of the same meaning.
-
-    Parameters
-    ----------
-    name : str
-    compute_capability : (int, int)
-    multiprocessors : int
-    threads_per_multiprocessor, blocks_per_multiprocessor, registers_per_multiprocessor : int
-    shared_per_multiprocessor : int
-        Bytes of shared memory.
-    shared_per_block : int
-        Bytes that one thread block may have, after opting in.
-    shared_reserved : int
-        Bytes that the system takes of each block's.
-    l2_bytes : int
-    """
-
-    name: str
-    compute_capability: tuple[int, int]
-    multiprocessors: int
-    threads_per_multiprocessor: int
-    blocks_per_multiprocessor: int
-    shared_per_multiprocessor: int
-    shared_per_block: int
-    shared_reserved: int
-    l2_bytes: int
-    registers_per_multiprocessor: int = 65536
-
-    @property
-    def shared_granularity(self) -> int:
-        """Shared memory is given to blocks in multiples of so many bytes."""
-        return 128 if self.compute_capability[0] >= 8 else 256
 
 
 def _up(value: int, multiple: int) -> int:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.engines.gpu_device import GpuDevice, Stream
-from gpuqs.engines.gpu_forest import GpuForest
+from gpuqs.devices.base import GpuDevice, Stream
 
 #: Bytes of documents in one pinned buffer: enough for a copy to run at the bus's full speed.
 BUFFER_BYTES = 16 << 20
@@ -55,30 +54,38 @@ class _Lane:
             self.device.copy_out(self.pinned_out[:n], self.results[:n])
 
 
-def stream_from_host(
-    forest: GpuForest, step: Callable[..., None], documents: npt.NDArray[Any], out: np.ndarray
-) -> None:
-    """Run ``step(forest, documents, out)`` on the device for arrays on the host; waits for the results.
+def run(device: GpuDevice, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
+    """Run ``fill(documents, out)`` on the device; both lie there, or both on the host.
 
     Parameters
     ----------
-    documents : float32, float64 or integer [D, n_features]
-        Any strides.
-    out : ndarray
-        As ``step`` fills it.
+    documents : array [D, n_features]
+        On the host: float32, float64 or integers, any strides.
+    out : array [D, ...]
+        As ``fill`` fills it; on the host it is filled when this returns.
     """
+    with device.active():
+        if device.holds(documents):
+            fill(documents, out)
+        else:
+            _stream_from_host(device, fill, documents, out)
+
+
+def _stream_from_host(
+    device: GpuDevice, fill: Callable[[Any, Any], None], documents: npt.NDArray[Any], out: npt.NDArray[Any]
+) -> None:
     n, width = documents.shape
     if n == 0:
         return
     rows = min(n, max(1, BUFFER_BYTES // max(width * documents.itemsize, 1)))
     n_lanes = min(N_LANES, -(-n // rows))
-    with forest.device.lend_streams(n_lanes) as streams:
-        lanes = [_Lane(forest.device, stream, rows, documents, out) for stream in streams]
+    with device.lend_streams(n_lanes) as streams:
+        lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]
         try:
             for index, start in enumerate(range(0, n, rows)):
                 lane = lanes[index % n_lanes]
                 lane.collect(out)
-                lane.start(documents, slice(start, min(start + rows, n)), lambda d, r: step(forest, d, r))
+                lane.start(documents, slice(start, min(start + rows, n)), fill)
             for lane in lanes:
                 lane.collect(out)
         finally:

@@ -1,4 +1,4 @@
-"""CUDA devices through CuPy: memory, kernels, streams, and the arrays of other libraries that lie there.
+"""CUDA devices through CuPy: memory, kernels, streams.
 
 This module imports without CuPy; `cuda_device` is where a missing package, driver or device is told.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.engines import gpu_kernels
-from gpuqs.engines.occupancy import DeviceAttributes
+from gpuqs.devices import foreign, nvrtc, sources
+from gpuqs.devices.base import DeviceAttributes
+from gpuqs.devices.bindings import bindings, checked
+from gpuqs.devices.kernel_cache import MachineCode, cached
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
@@ -24,8 +25,6 @@ SCRATCH_SHARE, SCRATCH_BYTES = 4, 1 << 30
 
 #: CUDA's error codes (``cudaError_t``) that say why there is no device.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100
-#: DLPack's device types (``DLDeviceType``) of CUDA memory: plain and managed.
-_DLPACK_CUDA = (2, 13)
 
 
 def cuda_device(device: int | str | None = None) -> CudaDevice:
@@ -106,31 +105,12 @@ def _count_devices(cupy: Any) -> int:
         ) from error
 
 
-def _bindings(name: str) -> Any:
-    """A module of cuda-python: "runtime" or "driver"."""
-    try:
-        return import_module(f"cuda.bindings.{name}")
-    except ImportError as error:
-        raise DeviceError(
-            f"GPU scoring needs cuda-python, which cannot be imported ({error}); install it with "
-            "pip install 'gpuqs[cuda13]' (or 'gpuqs[cuda12]' for an older driver)"
-        ) from error
-
-
-def _checked(result: tuple[Any, ...], what: str) -> Any:
-    """The value of a call into cuda-python, whose first result is its status."""
-    status, *values = result
-    if status != 0:
-        raise DeviceError(f"{what}: {status.name}; look at nvidia-smi")
-    return values[0] if values else None
-
-
 def read_attribute(index: int, attribute: str) -> int:
     """What a device says of itself; ``attribute`` as in CUDA's ``cudaDevAttr...``."""
-    runtime = _bindings("runtime")
+    runtime = bindings("runtime")
     kind = getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}")
     told = runtime.cudaDeviceGetAttribute(kind, index)
-    return int(_checked(told, f"cuda:{index} does not tell its {attribute}"))
+    return int(checked(told, f"cuda:{index} does not tell its {attribute}"))
 
 
 def _read_attributes(index: int, name: str) -> DeviceAttributes:
@@ -151,8 +131,50 @@ def _read_attributes(index: int, name: str) -> DeviceAttributes:
     )
 
 
+class CudaKernel:
+    """A kernel that is loaded, as `gpuqs.devices.base.Kernel`.
+
+    Parameters
+    ----------
+    name : str
+    function : cupy.cuda.Function
+    """
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.name = name
+        self._function = function
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
+    ) -> None:
+        self._function(grid, block, args, shared_mem=shared_mem)
+
+    @property
+    def handle(self) -> Any:
+        """The kernel as the driver's own type."""
+        return bindings("driver").CUfunction(self._function.ptr)
+
+    def attribute(self, name: str) -> int:
+        """What the driver says of it; ``name`` as in CUDA's ``CU_FUNC_ATTRIBUTE_...``."""
+        driver = bindings("driver")
+        kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        told = driver.cuFuncGetAttribute(kind, self.handle)
+        return int(checked(told, f"the driver does not tell {name} of {self.name}"))
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        return self.attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES")
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, n_bytes: int) -> None:
+        driver = bindings("driver")
+        kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        allowed = driver.cuFuncSetAttribute(self.handle, kind, n_bytes)
+        checked(allowed, f"{self.name} gets no {n_bytes:,} bytes of shared memory")
+
+
 class CudaDevice:
-    """One GPU, as `gpuqs.engines.gpu_device.GpuDevice`; made by `cuda_device`."""
+    """One GPU, as `gpuqs.devices.base.GpuDevice`; made by `cuda_device`."""
 
     def __init__(self, index: int) -> None:
         self._cupy = cupy = _import_cupy()
@@ -162,7 +184,7 @@ class CudaDevice:
         with self.active():
             free, _ = cupy.cuda.runtime.memGetInfo()
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
-        self._kernels: dict[tuple[str, str], Any] = {}
+        self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._idle: list[Any] = []
         self._lock = Lock()
         self._captured: list[Any] = []
@@ -193,6 +215,11 @@ class CudaDevice:
     def _is_capturing(self) -> bool:
         return self._cupy.cuda.get_current_stream().is_capturing()
 
+    def _refuse_capture(self, what: str) -> None:
+        """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
+        if self._is_capturing():
+            raise DeviceError(f"{what} cannot be captured in a CUDA graph; make the same call once before the capture")
+
     def retain(self, used: Any) -> None:
         if self._is_capturing():
             self._captured.append(used)
@@ -201,6 +228,7 @@ class CudaDevice:
         return isinstance(array, self._cupy.ndarray)
 
     def upload(self, array: np.ndarray) -> Any:
+        self._refuse_capture("copying the model to the device")
         copy = self._cupy.asarray(np.ascontiguousarray(array))
         self._cupy.cuda.get_current_stream().synchronize()  # other streams may read it from now on
         return copy
@@ -208,47 +236,57 @@ class CudaDevice:
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
         return self._cupy.empty(shape, dtype)
 
-    def kernel(self, file: str, name: str) -> Any:
+    def kernel(self, file: str, name: str) -> CudaKernel:
         found = self._kernels.get((file, name))
         if found is None:
-            module = self._cupy.RawModule(
-                code=gpu_kernels.source(file),
-                options=gpu_kernels.compile_options(self.attributes.threads_per_multiprocessor, name),
-                name_expressions=(name,),
-            )
-            found = self._kernels[file, name] = module.get_function(name)
+            self._refuse_capture(f"compiling {name}")
+            code = self._compile(file, name)
+            module = self._cupy.cuda.Module()
+            module.load(code.cubin)
+            found = self._kernels[file, name] = CudaKernel(name, module.get_function(code.symbol))
         return found
 
-    def resident_blocks(self, kernel: Any, threads: int, shared: int) -> int:
+    def _compile(self, file: str, name: str) -> MachineCode:
+        """The kernel's machine code: from the disk, or from NVRTC with options of our own (see `nvrtc`)."""
+        architecture = nvrtc.architecture(self.attributes.compute_capability)
+        source = sources.source(file)
+        options = sources.compile_options(architecture, self.attributes.threads_per_multiprocessor, name)
+
+        def compile_kernel() -> MachineCode:
+            with nvrtc.Program(source, file, [name], options) as program:
+                return MachineCode(program.symbol(name), program.read("CUBIN"))
+
+        return cached((nvrtc.version(), options, name, source), compile_kernel)
+
+    def resident_blocks(self, kernel: CudaKernel, threads: int, shared: int) -> int:
         """Thread blocks of a kernel that the driver lets run at once on one multiprocessor.
 
         Parameters
         ----------
-        kernel : cupy.RawKernel
+        kernel : CudaKernel
             One of `kernel`'s.
         threads : int
             Threads per block.
         shared : int
             Bytes of dynamic shared memory per block.
         """
-        driver = _bindings("driver")
+        driver = bindings("driver")
         with self.active():
-            function = driver.CUfunction(kernel.kernel.ptr)
-            counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared)
-        return _checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}")
+            counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel.handle, threads, shared)
+        return checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}")
 
     @contextlib.contextmanager
     def profiled(self) -> Iterator[None]:
         """What is queued inside is what a profiler sees that records on request; waits for it."""
-        runtime = _bindings("runtime")
+        runtime = bindings("runtime")
         with self.active():
             self.wait()
-            _checked(runtime.cudaProfilerStart(), "the profiler does not start")
+            checked(runtime.cudaProfilerStart(), "the profiler does not start")
             try:
                 yield
                 self.wait()
             finally:
-                _checked(runtime.cudaProfilerStop(), "the profiler does not stop")
+                checked(runtime.cudaProfilerStop(), "the profiler does not stop")
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         import cupyx
@@ -257,6 +295,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Any]]:
+        self._refuse_capture("scoring documents of the host")
         with self._lock.held():  # kept for the next call: CuPy's memory pool keeps memory by stream
             streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
         streams += [self._cupy.cuda.Stream(non_blocking=True) for _ in range(n - len(streams))]
@@ -268,6 +307,7 @@ class CudaDevice:
 
     def wait(self) -> None:
         with self.active():
+            self._refuse_capture("giving back a model that other streams may use")
             self._cupy.cuda.runtime.deviceSynchronize()
 
     @contextlib.contextmanager
@@ -294,15 +334,9 @@ class CudaDevice:
         self._cupy.cuda.runtime.memcpyAsync(target, source, n_bytes, kind, stream.ptr)
 
     def adopt(self, X: Any) -> Any:
-        cupy = self._cupy
-        if isinstance(X, cupy.ndarray):
-            array = X
-        elif is_on_device(X):
-            with self.active():
-                array = cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
-        else:
-            return None
-        if array.device.id != self.index:
+        with self.active():
+            array = foreign.adopt(self._cupy, X)
+        if array is not None and array.device.id != self.index:
             raise InputError(
                 f"X lies on cuda:{array.device.id}, the model on cuda:{self.index}; "
                 f"use model.to('cuda:{array.device.id}')"
@@ -310,34 +344,11 @@ class CudaDevice:
         return array
 
     def hand_back(self, array: Any, X: Any) -> Any:
-        library = type(X).__module__.partition(".")[0]
-        if library == "torch":
-            import torch
-
-            return torch.from_dlpack(array)
-        if library in ("jax", "jaxlib"):
-            import jax
-
-            return jax.dlpack.from_dlpack(array)
-        if library == "numba":
-            from numba import cuda
-
-            return cuda.as_cuda_array(array)
-        return array
-
-
-def is_on_device(X: Any) -> bool:
-    """Whether an array of any library lies in CUDA memory; CuPy need not be there."""
-    if isinstance(X, np.ndarray):
-        return False
-    if hasattr(X, "__cuda_array_interface__"):
-        return True
-    place = getattr(X, "__dlpack_device__", None)
-    return place is not None and place()[0] in _DLPACK_CUDA
+        return foreign.hand_back(array, X)
 
 
 def device_of(X: Any) -> CudaDevice:
-    """The device that an array for which `is_on_device` holds lies on.
+    """The device that an array for which `foreign.is_on_device` holds lies on.
 
     Raises
     ------

@@ -1,18 +1,53 @@
-"""What GPU engines need of a device; CuPy's is `gpuqs.arrays_cuda.CudaDevice`."""
+"""What GPU engines need of a device; CuPy's is `gpuqs.devices.cuda.CudaDevice`."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.engines.occupancy import DeviceAttributes
+
+@dataclass(frozen=True)
+class DeviceAttributes:
+    """What a CUDA device offers; the fields of ``cudaDeviceProp`` of the same meaning.
+
+    Parameters
+    ----------
+    name : str
+    compute_capability : (int, int)
+    multiprocessors : int
+    threads_per_multiprocessor, blocks_per_multiprocessor, registers_per_multiprocessor : int
+    shared_per_multiprocessor : int
+        Bytes of shared memory.
+    shared_per_block : int
+        Bytes that one thread block may have, after opting in.
+    shared_reserved : int
+        Bytes that the system takes of each block's.
+    l2_bytes : int
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    blocks_per_multiprocessor: int
+    shared_per_multiprocessor: int
+    shared_per_block: int
+    shared_reserved: int
+    l2_bytes: int
+    registers_per_multiprocessor: int = 65536
+
+    @property
+    def shared_granularity(self) -> int:
+        """Shared memory is given to blocks in multiples of so many bytes."""
+        return 128 if self.compute_capability[0] >= 8 else 256
 
 
 class Kernel(Protocol):
-    """A kernel in the call form of `cupy.RawKernel`."""
+    """A kernel; called as a `cupy.RawKernel` is."""
 
     max_dynamic_shared_size_bytes: int
 
@@ -31,6 +66,9 @@ class Stream(Protocol):
 
 class GpuDevice(Protocol):
     """One device: its memory, its kernels, its streams.
+
+    While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
+    `wait`) raises a DeviceError: a call is made once before it is captured.
 
     Attributes
     ----------
@@ -65,7 +103,7 @@ class GpuDevice(Protocol):
         """Uninitialised memory, given back for the current stream's later work once unreferenced."""
 
     def kernel(self, file: str, name: str) -> Kernel:
-        """The instantiation ``name`` of a kernel in ``file``; compiled at first use."""
+        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk."""
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         """Host memory that the device can copy from and to while the CPU goes on."""

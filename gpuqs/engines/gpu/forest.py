@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.engines import gpu_kernels
-from gpuqs.engines.gpu_device import GpuDevice, Kernel
-from gpuqs.engines.occupancy import SUM_BYTES, choose_plan, shared_bytes, threads_per_block
+from gpuqs.devices.base import GpuDevice, Kernel
+from gpuqs.engines.gpu import kernels
+from gpuqs.engines.gpu.occupancy import SUM_BYTES, choose_plan, shared_bytes, threads_per_block
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges, LeafValues
@@ -65,11 +65,11 @@ class Settings:
     documents_per_block: int = 1
 
     def __post_init__(self) -> None:
-        if self.form not in (None, *gpu_kernels.FORMS):
-            raise ValueError(f"form must be one of {', '.join(gpu_kernels.FORMS)}, not {self.form!r}")
-        if self.documents_per_block not in gpu_kernels.DOCUMENTS_PER_BLOCK:
+        if self.form not in (None, *kernels.FORMS):
+            raise ValueError(f"form must be one of {', '.join(kernels.FORMS)}, not {self.form!r}")
+        if self.documents_per_block not in kernels.DOCUMENTS_PER_BLOCK:
             raise ValueError(
-                f"documents_per_block must be one of {gpu_kernels.DOCUMENTS_PER_BLOCK}, "
+                f"documents_per_block must be one of {kernels.DOCUMENTS_PER_BLOCK}, "
                 f"not {self.documents_per_block}"
             )
         if self.documents_per_block > 1 and self.form not in (None, "words"):
@@ -119,10 +119,10 @@ class GpuForest:
 
     @property
     def _word_bytes(self) -> int:
-        return gpu_kernels.FORMS[self.form][2] // 8
+        return kernels.FORMS[self.form][2] // 8
 
     def _lay_out(self, forest: Forest, ranges: LeafRanges) -> WordLayout:
-        bits = gpu_kernels.FORMS[self.form][2]
+        bits = kernels.FORMS[self.form][2]
         words = words_per_tree(forest, bits)
         n_tuples = count_tuples(forest, ranges, bits)
         plan = choose_plan(
@@ -199,7 +199,7 @@ class GpuForest:
                 with self.device.stage("update_scores"):
                     self._update(pivots, n, partial)
             self._per_element(
-                gpu_kernels.add_tree_blocks(self.values.sum_dtype),
+                kernels.add_tree_blocks(self.values.sum_dtype),
                 n * self.n_outputs,
                 (
                     partial,
@@ -217,7 +217,7 @@ class GpuForest:
         n = scores.shape[0] * self.n_outputs
         real = np.float64 if values.step else values.sum_dtype
         self._per_element(
-            gpu_kernels.finish_scores(values.sum_dtype, real, values.score_dtype),
+            kernels.finish_scores(values.sum_dtype, real, values.score_dtype),
             n,
             (sums, np.int64(n), np.int32(self.n_outputs), np.float64(values.step or 1.0), self.add_last),
             (scores,),
@@ -267,7 +267,7 @@ class GpuForest:
         by_row = abs(column) <= abs(row)
         given = np.dtype(np.uint8) if documents.dtype == bool else documents.dtype
         n = documents.shape[0]
-        self.device.kernel("transpose.cu", gpu_kernels.transpose(given, values.dtype, by_row))(
+        self.device.kernel("transpose.cu", kernels.transpose(given, values.dtype, by_row))(
             (-(-n // TILE), -(-self.n_columns // TILE)),
             (TILE, 8),
             (
@@ -283,7 +283,7 @@ class GpuForest:
         )
 
     def _find(self, values: Any, n: int, value: np.dtype, pivots: Any) -> None:
-        self.device.kernel("find_false_nodes.cu", gpu_kernels.find_false_nodes(value, self.pivot_dtype))(
+        self.device.kernel("find_false_nodes.cu", kernels.find_false_nodes(value, self.pivot_dtype))(
             (-(-n // TILE), -(-self.n_columns // TILE), self.n_blocks),
             (TILE, 8),
             (
@@ -306,10 +306,10 @@ class GpuForest:
         """File and name of the kernel that sums leaf values, documents and shared memory of its blocks."""
         leaf = self.values.value.dtype
         if self.n_outputs > 1:
-            name = gpu_kernels.update_outputs(self.form, self.pivot_dtype, leaf)
+            name = kernels.update_outputs(self.form, self.pivot_dtype, leaf)
             return "update_outputs.cu", name, 1, self.max_slots * self._word_bytes
         together = self.settings.documents_per_block
-        name = gpu_kernels.update_scores(self.form, self.pivot_dtype, leaf, together)
+        name = kernels.update_scores(self.form, self.pivot_dtype, leaf, together)
         shared = shared_bytes(self.max_slots, self._word_bytes, together, self.threads)
         return "update_scores.cu", name, together, shared
 
@@ -322,7 +322,7 @@ class GpuForest:
         self._launch(file, name, n, together, shared, pivots, (self.leaf_value, *of_outputs, partial))
 
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
-        name = gpu_kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype)
+        name = kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype)
         for chunk, pivots in self._pivots(documents):
             if not self.n_blocks:
                 continue

@@ -1,27 +1,20 @@
-"""The device code: where its sources lie, and the names of its kernels' instantiations."""
+"""The names of the kernels' instantiations."""
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from gpuqs.forest import LINKS
+from gpuqs.links import CLASS_DECISIONS
 
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
 #: Documents per thread block that `update_scores` is made for.
 DOCUMENTS_PER_BLOCK = (1, 2, 4)
-#: Registers a thread that scores several documents needs not to spill.
-SEVERAL_DOCUMENTS_REGISTERS = 48
-#: And one that keeps several loads under way.
-TRANSPOSE_REGISTERS = 40
 #: Leaf value -> the type that sums are made in.
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
 
@@ -42,42 +35,6 @@ _PIVOTS = ("uint8", "uint16", "uint32")
 
 def _c(dtype: npt.DTypeLike) -> str:
     return _NAMES[np.dtype(dtype).name]
-
-
-def source_folder() -> Traversable:
-    """The folder of the .cu files: in the installed package, or beside it in a checkout."""
-    package = files("gpuqs")
-    installed = package / "cuda"
-    return installed if installed.is_dir() else package / ".." / "cuda"
-
-
-@cache
-def source(file: str) -> str:
-    """The text of a .cu file with its own headers put in, so that caches keyed by it see every change."""
-    seen: set[str] = set()
-
-    def expand(name: str) -> str:
-        if name in seen:
-            return ""
-        seen.add(name)
-        text = (source_folder() / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-        return re.sub(r'^#include "([\w.]+)"\n', lambda m: expand(m[1]), text, flags=re.MULTILINE)
-
-    return expand(file)
-
-
-def register_budget(threads_per_multiprocessor: int, name: str) -> int:
-    """Registers a thread may take, so that a multiprocessor's 65,536 do for all its threads."""
-    filled = 65536 // threads_per_multiprocessor // 8 * 8
-    if name.startswith("update_scores") and not name.endswith(" 1>"):
-        return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
-    return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
-
-
-def compile_options(threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:
-    """NVRTC's options for a kernel; without -fmad=false, sums would differ in the last bit from the CPU's."""
-    budget = register_budget(threads_per_multiprocessor, name)
-    return "--std=c++17", "--fmad=false", f"--maxrregcount={budget}"
 
 
 def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
@@ -112,16 +69,27 @@ def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLik
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
+def apply_link(real: npt.DTypeLike, link: str) -> str:
+    """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
+    return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
+
+
+def class_numbers(real: npt.DTypeLike, rule: str) -> str:
+    """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
+    return f"apply_link<{_c(real)}, i64, classes::{rule}>"
+
+
 @cache
 def every_kernel() -> dict[str, tuple[str, ...]]:
     """Every instantiation that the engine can ask for, by file."""
     integers = [name for name in _NAMES if not name.startswith("float")]
+    reals = ("float32", "float64")
     casts = [("float32", "float32"), ("float64", "float64"), ("float64", "float32")]
-    casts += list(product(integers, ("float32", "float64")))
+    casts += list(product(integers, reals))
     return {
         "transpose.cu": tuple(transpose(g, v, row) for (g, v), row in product(casts, (True, False))),
         "find_false_nodes.cu": tuple(
-            find_false_nodes(value, pivot) for value, pivot in product(("float32", "float64"), _PIVOTS)
+            find_false_nodes(value, pivot) for value, pivot in product(reals, _PIVOTS)
         ),
         "update_scores.cu": tuple(
             update_scores(form, pivot, leaf, documents)
@@ -140,5 +108,9 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
             finish_scores("float32", "float32", "float32"),
             finish_scores("int64", "float64", "float64"),
             finish_scores("int64", "float64", "float32"),
+        ),
+        "apply_link.cu": (
+            *(apply_link(real, link) for real, link in product(reals, LINKS)),
+            *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),
         ),
     }

@@ -1,0 +1,145 @@
+// apply_link: sums -> raw scores, values, or class numbers: what follows from one document's sums alone.
+//
+//   parallel_thread foreach document:
+//       foreach output: raw[output] <- sums[document][output] / divisor
+//       out[document] <- link(raw)
+#include "elementary.cuh"
+
+// The raw scores of one document.
+template <class Real>
+struct Raw {
+    const Real* sums;
+    Real divisor;  // the trees that sums are averaged over, or 1
+    int n;
+    __device__ Real operator[](int output) const { return sums[output] / divisor; }
+    // The first of the largest scores; the first NaN, where there is one.
+    __device__ int largest() const {
+        int best = 0;
+        for (int k = 1; k < n && (*this)[best] == (*this)[best]; ++k)
+            if (!((*this)[k] <= (*this)[best])) best = k;
+        return best;
+    }
+};
+
+// gpuqs.forest.LINKS by name, operation by operation as gpuqs/links.py. `out` may be where the sums lie, unless it
+// is narrower than they are.
+namespace links {
+
+// A link that turns each score into a value: Link::of.
+template <class Link>
+struct each {
+    template <class Real, class Out>
+    static __device__ void apply(const Raw<Real>& raw, Real scale, Out* out) {
+        for (int k = 0; k < raw.n; ++k) out[k] = static_cast<Out>(Link::of(raw[k], scale));
+    }
+};
+
+struct identity : each<identity> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return x;
+    }
+};
+struct sigmoid : each<sigmoid> {
+    template <class Real>
+    static __device__ Real of(Real x, Real scale) {
+        return 1 / (1 + exp_of(-scale * x));
+    }
+};
+using ova_sigmoid = sigmoid;
+struct exp : each<exp> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return exp_of(x);
+    }
+};
+struct exp2 : each<exp2> {
+    template <class Real>
+    static __device__ Real of(Real x, Real scale) {
+        return exp2_of(scale * x);
+    }
+};
+struct isolation : each<isolation> {
+    template <class Real>
+    static __device__ Real of(Real x, Real scale) {
+        return -exp2_of(-scale * x);
+    }
+};
+struct log1p_exp : each<log1p_exp> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return log1p_of(exp_of(x));
+    }
+};
+struct sqrt_signed : each<sqrt_signed> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        const Real sign = x > 0 ? Real(1) : x < 0 ? Real(-1) : x == 0 ? Real(0) : x;
+        return sign * x * x;
+    }
+};
+struct hinge : each<hinge> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return x > 0 ? Real(1) : Real(0);
+    }
+};
+
+struct mean_variance {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        for (int k = 0; k < raw.n; ++k) out[k] = raw[k];
+        if (raw.n > 1) out[1] = exp_of(2 * out[1]);
+    }
+};
+
+struct softmax {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        const Real top = raw[raw.largest()];
+        Real total = 0;
+        for (int k = 0; k < raw.n; ++k) {
+            out[k] = exp_of(raw[k] - top);
+            total += out[k];
+        }
+        for (int k = 0; k < raw.n; ++k) out[k] /= total;
+    }
+};
+
+struct argmax {
+    template <class Real, class Out>
+    static __device__ void apply(const Raw<Real>& raw, Real, Out* out) {
+        *out = static_cast<Out>(raw.largest());
+    }
+};
+
+}  // namespace links
+
+// How gpuqs.outputs.class_numbers decides between two classes.
+namespace classes {
+
+using above_zero = links::hinge;
+struct from_zero : links::each<from_zero> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return x >= 0 ? Real(1) : Real(0);
+    }
+};
+struct above_half : links::each<above_half> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return x > Real(0.5) ? Real(1) : Real(0);
+    }
+};
+using argmax = links::argmax;
+
+}  // namespace classes
+
+// Launch: any number of threads, at least one a document; `width` values a document go out.
+template <class Real, class Out, class Link>
+__global__ void
+apply_link(const Real* sums, i64 n_documents, int n_outputs, Real divisor, Real scale, int width, Out* out) {
+    const i64 document = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (document >= n_documents) return;
+    Link::apply(Raw<Real>{sums + document * n_outputs, divisor, n_outputs}, scale, out + document * width);
+}

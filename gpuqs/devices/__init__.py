@@ -1,0 +1,1 @@
+"""What gpuqs runs on, and how code gets there."""

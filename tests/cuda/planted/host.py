@@ -1,0 +1,364 @@
+"""Faults of the host code: streams, copies, memory, launches."""
+
+from __future__ import annotations
+
+from planted.campaign import Fault
+
+_QUEUED = ("test_queued_work.py",)
+_CUPY = ("test_cuda_device.py",)
+_CASES = ("test_emulated.py", "-k", "equals_reference")
+_CHUNKS = ("test_emulated.py::test_documents_cut_into_chunks_give_the_same_bits",)
+_LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
+_CODES = ("test_emulated.py::test_as_many_tests_as_a_pivot_counts",)
+_ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
+
+_HOST, _FOREST = "devices/pipeline.py", "engines/gpu/forest.py"
+
+_IN_STREAM = """        with self.stream:
+            self.device.copy_in(self.documents[:n], self.pinned_in[:n])
+            run(self.documents[:n], self.results[:n])
+            self.device.copy_out(self.pinned_out[:n], self.results[:n])
+"""
+_LANES = "        lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]\n"
+_LAST = """            for lane in lanes:
+                lane.collect(out)
+        finally:"""
+_TRANSPOSED = """            (-(-n // TILE), -(-self.n_columns // TILE)),
+            (TILE, 8),
+            (
+                documents.view"""
+
+STREAMS = [
+    Fault(
+        "results are taken without a wait",
+        _HOST,
+        "        self.stream.synchronize()\n        out[",
+        "        out[",
+        _QUEUED,
+    ),
+    Fault(
+        "a lane takes its next chunk while the last is under way",
+        _HOST,
+        "                lane.collect(out)\n                lane.start(",
+        "                lane.start(",
+        _QUEUED,
+    ),
+    Fault(
+        "documents are copied in on the default stream",
+        _HOST,
+        _IN_STREAM,
+        _IN_STREAM.replace(
+            "        with self.stream:\n            self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n",
+            "        self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n        with self.stream:\n",
+        ),
+        _QUEUED,
+    ),
+    Fault(
+        "scores are copied out on the default stream",
+        _HOST,
+        "            self.device.copy_out(",
+        "        self.device.copy_out(",
+        _QUEUED,
+    ),
+    Fault(
+        "scoring runs on the default stream",
+        _HOST,
+        _IN_STREAM,
+        _IN_STREAM.replace("            run(", "        run(").replace(
+            "            self.device.copy_out", "        with self.stream:\n            self.device.copy_out"
+        ),
+        _QUEUED,
+    ),
+    Fault(
+        "both lanes fill one pinned buffer",
+        _HOST,
+        _LANES,
+        _LANES + "        lanes[-1].pinned_in = lanes[0].pinned_in\n",
+        _QUEUED,
+    ),
+    Fault(
+        "both lanes drain into one pinned buffer",
+        _HOST,
+        _LANES,
+        _LANES + "        lanes[-1].pinned_out = lanes[0].pinned_out\n",
+        _QUEUED,
+    ),
+    Fault(
+        "both lanes copy to one buffer on the device",
+        _HOST,
+        _LANES,
+        _LANES + "        lanes[-1].documents = lanes[0].documents\n",
+        _QUEUED,
+    ),
+    Fault(
+        "both lanes score into one buffer on the device",
+        _HOST,
+        _LANES,
+        _LANES + "        lanes[-1].results = lanes[0].results\n",
+        _QUEUED,
+    ),
+    Fault(
+        "the lanes' memory is the default stream's",
+        _HOST,
+        "        with self.stream:\n            self.documents",
+        "        if True:\n            self.documents",
+        _QUEUED,
+    ),
+    Fault("the last chunks are not collected", _HOST, _LAST, "        finally:", _QUEUED),
+    Fault(
+        "an interrupt does not wait for the copies under way",
+        _HOST,
+        "            for lane in lanes:\n                lane.stream.synchronize()",
+        "            pass",
+        _QUEUED,
+    ),
+    Fault(
+        "the copy in is missing",
+        _HOST,
+        "            self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n",
+        "",
+        _QUEUED,
+    ),
+    Fault(
+        "the copy out is missing",
+        _HOST,
+        "            self.device.copy_out(self.pinned_out[:n], self.results[:n])\n",
+        "",
+        _QUEUED,
+    ),
+    Fault(
+        "the copy out comes before scoring",
+        _HOST,
+        _IN_STREAM,
+        _IN_STREAM.replace("            run(self.documents[:n], self.results[:n])\n", "")
+        + "            run(self.documents[:n], self.results[:n])\n",
+        _QUEUED,
+    ),
+    Fault(
+        "the wrong end of the pinned buffer is copied in",
+        _HOST,
+        "self.pinned_in[:n])\n",
+        "self.pinned_in[-n:])\n",
+        _QUEUED,
+    ),
+    Fault(
+        "the wrong end of the results is taken",
+        _HOST,
+        "self.pinned_out[: self.under_way.stop - self.under_way.start]",
+        "self.pinned_out[self.under_way.start - self.under_way.stop :]",
+        _QUEUED,
+    ),
+    Fault(
+        "memory that is not pinned is copied from",
+        _HOST,
+        "self.pinned_in = device.pinned((rows, width), dtype)",
+        "self.pinned_in = np.empty((rows, width), dtype)",
+        _QUEUED,
+    ),
+    Fault(
+        "the last chunk is one document short",
+        _HOST,
+        "slice(start, min(start + rows, n))",
+        "slice(start, min(start + rows, n - 1))",
+        _QUEUED,
+    ),
+    Fault("one document between chunks is left out", _HOST, "range(0, n, rows)", "range(0, n, rows + 1)", _QUEUED),
+    Fault(
+        "a program gives way while it is in use",
+        "device_model.py",
+        "                    self.device.wait()  # other streams may still read what is given back here\n",
+        "",
+        _QUEUED,
+    ),
+    Fault(
+        "an `out` of another library is not ordered back",
+        "device_model.py",
+        "        for given in (X, out):",
+        "        for given in (X,):",
+        _QUEUED,
+    ),
+    Fault(
+        "an X of another library is not ordered back where `out` is given",
+        "device_model.py",
+        "        for given in (X, out):",
+        "        for given in (out,):",
+        _QUEUED,
+    ),
+    Fault(
+        "chunks of the host's documents go to the wrong rows",
+        "device_model.py",
+        "table[start:stop])",
+        "table[: stop - start])",
+        _QUEUED,
+    ),
+    Fault(
+        "a graph's forest is not kept",
+        "engines/gpu/qs_gpu.py",
+        "        self.forest.device.retain(self.forest)\n",
+        "",
+        _QUEUED,
+    ),
+    Fault(
+        "a graph's class labels are not kept",
+        "device_model.py",
+        "            self.device.retain(self._labels)\n",
+        "",
+        _QUEUED,
+    ),
+    Fault(
+        "a forest is copied to whatever device is the current one",
+        _FOREST,
+        "        with device.active():\n            self._upload",
+        "        if device:\n            self._upload",
+        _LARGE,
+    ),
+    Fault(
+        "an upload does not wait",
+        "devices/cuda.py",
+        "        self._cupy.cuda.get_current_stream().synchronize()  # other streams may read it from now on\n",
+        "",
+        _CUPY,
+    ),
+    Fault(
+        "a copy goes to the default stream", "devices/cuda.py", "n_bytes, kind, stream.ptr)", "n_bytes, kind, 0)", _CUPY
+    ),
+    Fault(
+        "a copy in is declared a copy out",
+        "devices/cuda.py",
+        "source.nbytes, self._cupy.cuda.runtime.memcpyHostToDevice",
+        "source.nbytes, self._cupy.cuda.runtime.memcpyDeviceToHost",
+        _CUPY,
+    ),
+    Fault(
+        "a copy out takes one byte an element",
+        "devices/cuda.py",
+        "source.data.ptr, target.nbytes",
+        "source.data.ptr, target.size",
+        _CUPY,
+    ),
+    Fault(
+        "lent streams wait for the default stream",
+        "devices/cuda.py",
+        "Stream(non_blocking=True)",
+        "Stream(non_blocking=False)",
+        _CUPY,
+    ),
+    Fault(
+        "two callers are lent one stream",
+        "devices/cuda.py",
+        "[self._idle.pop() for _ in range(min(n, len(self._idle)))]",
+        "self._idle[:n]",
+        _CUPY,
+    ),
+    Fault(
+        "an upload is captured",
+        "devices/cuda.py",
+        '        self._refuse_capture("copying the model to the device")\n',
+        "",
+        _CUPY,
+    ),
+    Fault(
+        "a wait is captured",
+        "devices/cuda.py",
+        '            self._refuse_capture("giving back a model that other streams may use")\n',
+        "",
+        _CUPY,
+    ),
+    Fault(
+        "a kernel is compiled while work is captured",
+        "devices/cuda.py",
+        '            self._refuse_capture(f"compiling {name}")\n',
+        "",
+        _CUPY,
+    ),
+    Fault(
+        "documents of the host are scored while work is captured",
+        "devices/cuda.py",
+        '        self._refuse_capture("scoring documents of the host")\n',
+        "",
+        _CUPY,
+    ),
+]
+
+LAUNCHES = [
+    Fault("every chunk's sums go to the first rows", _FOREST, "(sums[chunk],),", "(sums,),", _CHUNKS),
+    Fault(
+        "every chunk's leaves go to the first rows",
+        _FOREST,
+        "np.int32(self.n_trees), out[chunk])",
+        "np.int32(self.n_trees), out)",
+        _CHUNKS,
+    ),
+    Fault(
+        "a chunk's last document is left out",
+        _FOREST,
+        "min(start + step, documents.shape[0])",
+        "min(start + step - 1, documents.shape[0])",
+        _CHUNKS,
+    ),
+    Fault(
+        "every chunk transposes the first documents",
+        _FOREST,
+        "self._transpose(documents[chunk], values)",
+        "self._transpose(documents[:n], values)",
+        _CHUNKS,
+    ),
+    Fault(
+        "partial sums have room for one tree block",
+        _FOREST,
+        "(max(self.n_blocks, 1), n, self.n_outputs)",
+        "(1, n, self.n_outputs)",
+        _CASES,
+    ),
+    Fault(
+        "pivots have room for one tree block",
+        _FOREST,
+        "(max(self.n_blocks, 1), n, max(self.n_columns, 1))",
+        "(1, n, max(self.n_columns, 1))",
+        _CASES,
+    ),
+    Fault(
+        "no thread block for the last group of documents",
+        _FOREST,
+        "(-(-n // together), self.n_blocks)",
+        "(max(n // together, 1), self.n_blocks)",
+        _CASES,
+    ),
+    Fault(
+        "no thread block for the last tile of documents",
+        _FOREST,
+        _TRANSPOSED,
+        _TRANSPOSED.replace("-(-n // TILE)", "max(n // TILE, 1)"),
+        _CASES,
+    ),
+    Fault("no thread block for the last sums", _FOREST, "(-(-n // 256),)", "(max(n // 256, 1),)", _CHUNKS),
+    Fault(
+        "strides change places",
+        _FOREST,
+        "np.int64(row),\n                np.int64(column),",
+        "np.int64(column),\n                np.int64(row),",
+        _CASES,
+    ),
+    Fault(
+        "a tile in shared memory has no padding",
+        _FOREST,
+        "shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize",
+        "shared_mem=TILE * TILE * self.pivot_dtype.itemsize",
+        _CASES,
+    ),
+    Fault(
+        "large shared memory is not asked for",
+        _FOREST,
+        "            kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block\n",
+        "            pass\n",
+        _LARGE,
+    ),
+    Fault(
+        "pivots have no code left for missing values",
+        _FOREST,
+        "if most < np.iinfo(t).max)",
+        "if most <= np.iinfo(t).max)",
+        _CODES,
+    ),
+    Fault("integers are rounded once", _FOREST, "documents = documents.astype(self.integer_dtype)", "pass", _ROUNDED),
+]

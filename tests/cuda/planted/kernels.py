@@ -1,0 +1,223 @@
+"""Faults of the kernels: barriers, atomics, tails, indices, orders of sums."""
+
+from __future__ import annotations
+
+from planted.campaign import Fault
+
+_MODEL = ("test_device_model.py",)
+_CASES = ("test_emulated.py", "-k", "equals_reference")
+_PER_TREE = ("test_emulated.py::test_per_tree_values_are_the_exit_leaves",)
+_CATEGORIES = ("test_emulated.py::test_every_code_of_every_way_to_read_a_category",)
+_RACES = ("test_emulation.py", "-k", "real_kernels and thread")
+
+_LEAVES, _REDUCE = "cuda/leaf_indexes.cuh", "cuda/block_reduce.cuh"
+_TRANSPOSE, _FIND, _FINISH = "cuda/transpose.cu", "cuda/find_false_nodes.cu", "cuda/finish_scores.cu"
+_SCORES, _OUTPUTS, _EXITS = "cuda/update_scores.cu", "cuda/update_outputs.cu", "cuda/exit_leaves.cu"
+
+KERNELS = [
+    Fault(
+        "no barrier after leafindexes are set to ones",
+        _LEAVES,
+        "~static_cast<Word>(0);\n    __syncthreads();",
+        "~static_cast<Word>(0);",
+        _CASES,
+    ),
+    Fault("no barrier after the masks", _LEAVES, "    }\n    __syncthreads();\n}", "    }\n}", _CASES),
+    Fault(
+        "leafindexes of the first document alone are set to ones",
+        _LEAVES,
+        "i < DOCUMENTS * n_slots",
+        "i < n_slots",
+        _CASES,
+    ),
+    Fault(
+        "a plain store for atomicAnd",
+        _LEAVES,
+        "if (DOCUMENTS == 1 || i < pivot[d]) atomicAnd(leafindexes + d * n_slots + slot, mask);",
+        "if (DOCUMENTS == 1 || i < pivot[d]) leafindexes[d * n_slots + slot] &= mask;",
+        _RACES,
+    ),
+    Fault(
+        "a plain store for atomicAnd, of missing values",
+        _LEAVES,
+        "atomicAnd(leafindexes + d * n_slots + missing.slot[i], missing.mask[i]);",
+        "leafindexes[d * n_slots + missing.slot[i]] &= missing.mask[i];",
+        _RACES,
+    ),
+    Fault("the test at the pivot clears, too", _LEAVES, "i = lane; i < last;", "i = lane; i <= last;", _CASES),
+    Fault(
+        "several documents share the last one's pivot",
+        _LEAVES,
+        "if (DOCUMENTS == 1 || i < pivot[d]) atomicAnd",
+        "atomicAnd",
+        _CASES,
+    ),
+    Fault("missing values are pivots like others", _LEAVES, "if (p == missing_pivot<Pivot>())", "if (false)", _CASES),
+    Fault(
+        "documents beyond the last are read",
+        _LEAVES,
+        "            if (DOCUMENTS > 1 && first_document + d >= n_documents) continue;\n",
+        "",
+        _RACES,
+    ),
+    Fault(
+        "tuples of the first tree block are read for all",
+        _LEAVES,
+        "tests.offsets + static_cast<i64>(blockIdx.y) * (n_columns + 1)",
+        "tests.offsets",
+        _CASES,
+    ),
+    Fault(
+        "an exit leaf is looked for in two words at most",
+        _LEAVES,
+        "    while (*words == 0) {",
+        "    if (*words == 0) {",
+        _CASES,
+    ),
+    Fault(
+        "no barrier before warps' sums are added",
+        _REDUCE,
+        "    __syncthreads();\n    if (threadIdx.x != 0)",
+        "    if (threadIdx.x != 0)",
+        _CASES,
+    ),
+    Fault(
+        "lanes are added in another order",
+        _REDUCE,
+        "for (int offset = 1; offset < WARP; offset <<= 1)",
+        "for (int offset = WARP / 2; offset > 0; offset >>= 1)",
+        _CASES,
+    ),
+    Fault(
+        "the first warp is added twice", _REDUCE, "int warp = 1; warp < n_warps", "int warp = 0; warp < n_warps", _CASES
+    ),
+    Fault(
+        "warps are added in reverse",
+        _REDUCE,
+        "for (int warp = 1; warp < n_warps; ++warp)",
+        "for (int warp = n_warps - 1; warp > 0; --warp)",
+        _CASES,
+    ),
+    Fault("half of the lanes in a shuffle's mask", _REDUCE, "0xffffffffu", "0x0000ffffu", _CASES),
+    Fault(
+        "warps' sums of several documents share a place",
+        _REDUCE,
+        "scratch[k * n_warps + threadIdx.x / WARP] = value[k];",
+        "scratch[threadIdx.x / WARP] = value[k];",
+        _CASES,
+    ),
+    Fault(
+        "warps' sums lie over the leafindexes",
+        _SCORES,
+        "shared + DOCUMENTS * (blockDim.x / WARP) * sizeof(u64)",
+        "shared + sizeof(u64)",
+        _RACES,
+    ),
+    Fault(
+        "sums of documents beyond the last are written",
+        _SCORES,
+        "        if (first_document + d < n_documents)\n",
+        "",
+        _CASES,
+    ),
+    Fault(
+        "every tree is taken for one word",
+        _SCORES,
+        "MANY ? trees.slot_offsets[tree] - first_slot : tree - first_tree",
+        "tree - first_tree",
+        _CASES,
+    ),
+    Fault(
+        "trees beyond the threads are left out",
+        _SCORES,
+        "tree < end_tree; tree += blockDim.x)",
+        "tree < end_tree; tree += 1 << 20)",
+        _CASES,
+    ),
+    Fault("every lane writes its output's sum", _OUTPUTS, "        if (threadIdx.x % WARP == 0)\n", "", _CASES),
+    Fault(
+        "outputs beyond the warps are left out", _OUTPUTS, "output += blockDim.x / WARP)", "output += 1 << 20)", _CASES
+    ),
+    Fault("vector leaves give their first value", _OUTPUTS, "(every_tree ? output : 0)", "0", _CASES),
+    Fault("vector leaves overlap", _EXITS, "table[leaf * width + k]", "table[leaf + k]", _PER_TREE),
+    Fault("no barrier between a tile's rows and columns", _TRANSPOSE, "    __syncthreads();\n", "", _CASES),
+    Fault(
+        "columns beyond the last are written",
+        _TRANSPOSE,
+        "document < n_documents && out_column < n_columns",
+        "document < n_documents",
+        _CASES,
+    ),
+    Fault(
+        "a tile is read without its padding",
+        _TRANSPOSE,
+        "tile[threadIdx.x * (TILE + 1) + row]",
+        "tile[threadIdx.x * TILE + row]",
+        _CASES,
+    ),
+    Fault(
+        "all negative numbers are zeros that are missing", _TRANSPOSE, "x >= -limit && x <= limit", "x <= limit", _CASES
+    ),
+    Fault("small denormals alone are zeros that are missing", _TRANSPOSE, "= 1e-35f", "= 1e-36f", _CASES),
+    Fault(
+        "a word beyond a category set is read",
+        _TRANSPOSE,
+        "code / 32 < reading.n_words &&",
+        "code / 32 <= reading.n_words &&",
+        _CATEGORIES,
+    ),
+    Fault(
+        "bits of a category's word are counted from the other end",
+        _TRANSPOSE,
+        ">> (code % 32) & 1",
+        ">> (31 - code % 32) & 1",
+        _CATEGORIES,
+    ),
+    Fault(
+        "documents are rounded to float32 on the way",
+        _TRANSPOSE,
+        "static_cast<Value>(*reinterpret_cast<const Input*>(at))",
+        "static_cast<Value>(static_cast<float>(*reinterpret_cast<const Input*>(at)))",
+        _CASES,
+    ),
+    Fault(
+        "a value on a threshold fails its test",
+        _FIND,
+        "threshold[low + half] < x",
+        "threshold[low + half] <= x",
+        _CASES,
+    ),
+    Fault("a search stops one short", _FIND, "low + half + 1 : low", "low + half : low", _CASES),
+    Fault(
+        "NaN is a number",
+        _FIND,
+        "x == x ? static_cast<Pivot>(low) : missing_pivot<Pivot>()",
+        "static_cast<Pivot>(low)",
+        _CASES,
+    ),
+    Fault("no barrier between columns and documents", _FIND, "    __syncthreads();\n", "", _CASES),
+    Fault(
+        "pivots of columns beyond the last are written",
+        _FIND,
+        "out_document < n_documents && column < n_columns",
+        "out_document < n_documents",
+        _CASES,
+    ),
+    Fault(
+        "thresholds of the first tree block are searched for all",
+        _FIND,
+        "test_offsets + static_cast<i64>(blockIdx.z) * (n_columns + 1)",
+        "test_offsets",
+        _CASES,
+    ),
+    Fault("sums beyond the last are written", _FINISH, "    if (i >= n) return;\n    Sum sum", "    Sum sum", _CASES),
+    Fault(
+        "tree blocks are added in reverse",
+        _FINISH,
+        "for (int block = 0; block < n_blocks; ++block)",
+        "for (int block = n_blocks - 1; block >= 0; --block)",
+        _CASES,
+    ),
+    Fault("the first output's start is every output's", _FINISH, "start[i % n_outputs]", "start[0]", _CASES),
+    Fault("the first output's base score is added to all", _FINISH, "add_last[i % n_outputs]", "add_last[0]", _MODEL),
+]

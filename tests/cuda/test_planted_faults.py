@@ -1,0 +1,72 @@
+"""A few of the planted faults, each in a copy of gpuqs; `make planted` tries all."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import as_file
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from planted.campaign import Fault, copied_package, judge, run_tests, try_fault
+from planted.host import LAUNCHES, STREAMS
+from planted.kernels import KERNELS
+
+import gpuqs
+from gpuqs.devices import sources
+
+FAULTS = {fault.what: fault for fault in (*STREAMS, *LAUNCHES, *KERNELS)}
+QUICK = {
+    "results are taken without a wait": "test_host_documents_in_double_buffers",
+    "an `out` of another library is not ordered back": "test_other_libraries_work_comes_before_and_after",
+    "an upload does not wait": "test_an_upload_is_complete_when_it_returns",
+    "no barrier between columns and documents": "test_equals_reference_in_every_thread_order",
+}
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+def quick(fault: Fault, test: str) -> Fault:
+    """The fault, with the one test that is to see it."""
+    return Fault(fault.what, fault.file, fault.old, fault.new, (f"{fault.tests[0]}::{test}",))
+
+
+@needs_compiler
+@pytest.mark.parametrize("what", QUICK)
+def test_a_fault_is_caught(what: str) -> None:
+    outcome = try_fault(quick(FAULTS[what], QUICK[what]))
+    assert outcome.caught and QUICK[what] in outcome.by, outcome.by + outcome.output[-3000:]
+
+
+def test_the_copy_passes_without_a_fault() -> None:
+    with copied_package() as package:
+        done = run_tests(package, ("test_cuda_device.py",))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "caught"),
+    [
+        (1, "E   AssertionError: Arrays are not equal\nFAILED test_queued_work.py::test_a[1] - AssertionError", True),
+        (-11, "Fatal Python error: Segmentation fault", True),
+        (0, "1 passed", False),
+        (1, "E   NameError: name 'a' is not defined\nFAILED test_queued_work.py::test_a - NameError", False),
+        (1, "E   EmulationError: the C++ compiler failed:\nFAILED test_emulated.py::test_a - EmulationError", False),
+        (2, "E   SyntaxError: invalid syntax", False),
+        (4, "ERROR: not found: test_queued_work.py::test_b", False),
+        (5, "no tests ran", False),
+    ],
+)
+def test_only_a_failed_test_or_a_crash_has_caught_a_fault(status: int, output: str, caught: bool) -> None:
+    outcome = judge(CompletedProcess([], status, output, ""))
+    assert outcome.caught == caught, outcome.by
+
+
+def test_every_fault_has_its_place() -> None:
+    assert len(FAULTS) == len(STREAMS) + len(LAUNCHES) + len(KERNELS) >= 90
+    with as_file(sources.source_folder()) as cuda:
+        for fault in FAULTS.values():
+            folder, file = (
+                (cuda, fault.file[5:]) if fault.file.startswith("cuda/") else (Path(gpuqs.__file__).parent, fault.file)
+            )
+            assert Path(folder, file).read_text().count(fault.old) == 1, fault.what
+            assert fault.old != fault.new, fault.what

@@ -1,0 +1,204 @@
+"""The host code's waits, streams and buffers: right answers in every order that CUDA may run queued work in."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+
+import numpy as np
+import pytest
+from emulation.device import EmulatedDevice, ForeignArray
+from emulation.memory import to_host
+from emulation.streams import SCHEDULES
+from forests import probing_documents, random_forest
+from gpu_conformance import expected
+
+from gpuqs.device_model import MAX_PROGRAMS, DeviceModel
+from gpuqs.devices.pipeline import run
+from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.errors import DeviceError
+from gpuqs.forest import Forest
+from gpuqs.model import Model
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+ORDERS = [(schedule, seed) for schedule in SCHEDULES for seed in range(3 if schedule == "random" else 1)]
+
+
+@pytest.fixture(params=ORDERS, ids=str)
+def device(request: pytest.FixtureRequest) -> EmulatedDevice:
+    schedule, seed = request.param
+    return EmulatedDevice(schedule=schedule, seed=seed)
+
+
+def make(n: int = 33, **fields: object) -> tuple[Forest, np.ndarray]:
+    rng = np.random.default_rng(30)
+    forest = random_forest(rng, **{"n_features": 8, "n_trees": 6, "max_leaves": 12, **fields})
+    return forest, probing_documents(rng, forest, n)
+
+
+@pytest.mark.parametrize("rows", [5, 17, 33])
+def test_host_documents_in_double_buffers(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * rows)
+    forest, documents = make()
+    placed = QsGpu().prepare(forest, "fast", device).forest
+    want = expected(forest, documents)
+    sums, leaves = np.zeros((33, 1), np.int64), np.zeros((33, forest.n_trees), np.int32)
+    for out, fill, right in ((sums, placed.score, want.fast), (leaves, placed.leaves, want.leaves)):
+        run(device, fill, documents, out)
+        np.testing.assert_array_equal(out, right)
+    device.wait()  # nothing is left that uses what was given back
+
+
+def test_an_interrupt_waits_for_the_copies_under_way(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 5)
+    forest, documents = make()
+    placed = QsGpu().prepare(forest, "fast", device).forest
+    n_calls = 0
+
+    def fill(chunk: object, out: object) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 4:
+            raise KeyboardInterrupt
+        placed.score(chunk, out)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(device, fill, documents, np.zeros((33, 1), np.int64))
+    gc.collect()
+    device.wait()
+
+
+def test_host_documents_in_many_calls_share_streams_and_memory(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuqs.device_model.HOST_CHUNK_BYTES", 8 * 8 * 20)
+    monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 7)
+    forest, documents = make(link="sigmoid", n_outputs=2)
+    model = DeviceModel(forest, device)
+    want = expected(forest, documents)
+    for rows in (slice(None), slice(3, 30), slice(None)):
+        np.testing.assert_array_equal(model.predict(documents[rows], "leaf"), want.leaves[rows])
+        raw = model.predict(documents[rows], "raw", precision="fast")
+        np.testing.assert_array_equal(raw, Model(forest).predict(documents[rows], "raw", precision="fast"))
+    device.wait()
+
+
+@pytest.mark.parametrize("output", ["value", "leaf", "class", "per_tree"])
+def test_calls_on_several_streams(device: EmulatedDevice, output: str) -> None:
+    forest, documents = make(link="sigmoid")
+    device.scratch_bytes = 1  # chunks: scratch goes from one to the next
+    model = DeviceModel(forest, device)
+    batches = [documents[i : i + 9] for i in range(0, 32, 8)]
+    want = [DeviceModel(forest, EmulatedDevice()).predict(batch, output) for batch in batches]
+    streams, answers = [device.stream(blocking=i == 3) for i in range(4)], []
+    for stream, batch in zip(streams, batches, strict=True):
+        with stream:
+            X = device.from_host(batch)
+            answers.append(model.predict(X, output))
+            del X  # its memory is its stream's
+    for stream, answer, right in zip(streams, answers, want, strict=True):
+        with stream:
+            np.testing.assert_array_equal(to_host(answer), right)
+
+
+def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice) -> None:
+    forest, documents = make(n_trees=MAX_PROGRAMS + 4)
+    model = DeviceModel(forest, device)
+    want = expected(forest, documents).leaves
+    scoring, other = device.stream(), device.stream()
+    with scoring:
+        X = device.from_host(documents)
+        first = model.predict(X, "leaf", trees=slice(0, 2))
+    with other:
+        Y = device.from_host(documents)
+        for start in range(1, MAX_PROGRAMS + 2):
+            model.predict(Y, "leaf", trees=slice(start, start + 2))
+        gc.collect()
+    with scoring:
+        np.testing.assert_array_equal(to_host(first), want[:, :2])
+
+
+@pytest.mark.parametrize("given", ["neither", "X", "out", "both"])
+def test_other_libraries_work_comes_before_and_after(device: EmulatedDevice, given: str) -> None:
+    """X is written just before the call and overwritten just after it, on its library's own stream."""
+    forest, documents = make()
+    model, theirs, ours = DeviceModel(forest, device), device.stream(), device.stream()
+    want = expected(forest, documents).leaves
+    with ours:
+        model.predict(device.from_host(documents), "leaf")
+        X, out = device.from_host(np.zeros_like(documents)), device.empty(want.shape, np.int32)
+    with theirs:
+        fresh, later = (device.from_host(values) for values in (documents, np.full_like(documents, 7.0)))
+    foreign_X, foreign_out = given in ("X", "both"), given in ("out", "both")
+    with theirs if foreign_X else ours:
+        X[...] = fresh
+    with ours:
+        answer = ForeignArray(out, theirs) if foreign_out else out
+        assert model.predict(ForeignArray(X, theirs) if foreign_X else X, "leaf", out=answer) is answer
+    with theirs if foreign_X else ours:
+        X[...] = later
+    with theirs if foreign_out else ours:
+        np.testing.assert_array_equal(to_host(out), want)
+
+
+def test_an_answer_in_another_librarys_stream(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    model, theirs = DeviceModel(forest, device), device.stream()
+    with theirs:
+        X = ForeignArray(device.from_host(documents), theirs)
+    with device.stream():
+        answer = model.predict(X, "leaf")
+    with theirs:
+        np.testing.assert_array_equal(to_host(answer.array), expected(forest, documents).leaves)
+
+
+ASKED = [{"output": "value"}, {"output": "leaf"}, {"output": "class"}, {"output": "per_tree"}]
+
+
+@pytest.mark.parametrize("asked", [*ASKED, {"output": "raw", "precision": "fast"}], ids=str)
+def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, asked: dict) -> None:
+    forest, documents = make(link="sigmoid")
+    first, second = documents[:20], documents[-20:]
+    wanted = [DeviceModel(forest, EmulatedDevice()).predict(batch, **asked) for batch in (second, first)]
+    model = DeviceModel(forest, device)
+    with device.stream() as stream:
+        X = device.from_host(first)
+        out = model.predict(X, **asked)
+        stream.synchronize()
+        stream.begin_capture()
+        model.predict(X, **asked, out=out)
+        graph = stream.end_capture()
+        for start in range(MAX_PROGRAMS + 1):  # the program gives way, and goes with the model: not for the graph
+            model.predict(X, "leaf", trees=slice(start % 6, 6), precision=("exact", "fast")[start // 6])
+        del model
+        gc.collect()
+        for batch, want in zip((second, first), wanted, strict=True):
+            X[...] = device.from_host(batch)
+            graph.launch(stream)
+            np.testing.assert_array_equal(to_host(out), want)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_a_call_that_was_not_made_before_is_not_captured(asked: dict) -> None:
+    device = EmulatedDevice()
+    forest, documents = make(link="sigmoid", n_trees=MAX_PROGRAMS + 2)
+    model = DeviceModel(forest, device)
+    with device.stream() as stream:
+        X = device.from_host(documents)
+        stream.begin_capture()
+        with pytest.raises(DeviceError, match="once before the capture"):
+            model.predict(X, **asked)
+        stream.end_capture()
+        want = to_host(model.predict(X, **asked))
+        for start in range(MAX_PROGRAMS - 1):
+            model.predict(X, "leaf", trees=slice(start, start + 1))
+        stream.begin_capture()
+        for new in ({**asked, "trees": slice(1, 9)}, {"output": "value", "precision": "fast"}):
+            with pytest.raises(DeviceError, match="once before the capture"):
+                model.predict(X, **new)
+        with pytest.raises(DeviceError, match="once before the capture"):
+            model.predict(documents, **asked)
+        stream.end_capture()
+        assert len(model._programs) == MAX_PROGRAMS
+        np.testing.assert_array_equal(to_host(model.predict(X, **asked)), want)

@@ -1,0 +1,103 @@
+"""Imports run one way: a module imports from rooms below its own, and no two modules import each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "gpuqs"
+
+#: The rooms, lowest first; what stands in one line knows nothing of its neighbours.
+LEVELS = [
+    {"cpu_fallback", "errors"},
+    {"forks", "files", "text_hashes"},
+    {"schema"},
+    {"forest"},
+    {"layout", "formats", "links", "ranking", "arrays"},
+    {"devices", "outputs", "readers"},
+    {"engines", "keywords"},
+    {"programs", "costs"},
+    {"device_model"},
+    {"model"},
+    {"gpuqs"},
+    {"verify", "sklearn", "demo"},
+    {"cli"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+
+
+def name_of(path: Path) -> str:
+    parts = ("gpuqs", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in PACKAGE.rglob("*.py") if "cpu_fallback" not in path.parts}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def imports(tree: ast.AST, when_called: bool = True) -> Iterator[str]:
+    """Names of what is imported, but for types alone; with or without what functions import when they are called."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from imports(ast.Module(node.orelse, []), when_called)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name their modules in full"
+            for alias in node.names:
+                of_module = f"{node.module}.{alias.name}" in (*MODULES, "gpuqs.cpu_fallback")
+                yield f"{node.module}.{alias.name}" if of_module else str(node.module)
+        elif when_called or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from imports(node, when_called)
+
+
+def ours(module: str, source: str | None = None, when_called: bool = True) -> set[str]:
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8") if source is None else source)
+    return {name for name in imports(tree, when_called) if name.split(".")[0] == "gpuqs"} - {module}
+
+
+def upward(module: str, source: str | None = None) -> list[str]:
+    here = room_of(module)
+    return [
+        name
+        for name in sorted(ours(module, source))
+        if room_of(name) != here and LEVEL[room_of(name)] >= LEVEL[here]
+    ]
+
+
+def test_every_room_has_its_level() -> None:
+    assert {room_of(module) for module in MODULES} == LEVEL.keys() - {"cpu_fallback"}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_no_import_goes_up(module: str) -> None:
+    assert upward(module) == []
+
+
+def test_no_circle() -> None:
+    graph = {module: ours(module, when_called=False) & MODULES.keys() for module in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(f"circular imports: {' -> '.join(circle.args[1])}")
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "seen"),
+    [
+        ("gpuqs.forest", "from gpuqs import engines", ["gpuqs.engines"]),
+        ("gpuqs.engines.walk", "def f():\n    from gpuqs.model import Model", ["gpuqs.model"]),
+        ("gpuqs.layout.ranks", "import gpuqs.engines.base", ["gpuqs.engines.base"]),
+        ("gpuqs.forest", "if TYPE_CHECKING:\n    import gpuqs.model", []),
+        ("gpuqs.model", "from gpuqs.forest import Forest", []),
+    ],
+)
+def test_upward_imports_are_seen(module: str, source: str, seen: list[str]) -> None:
+    assert upward(module, source) == seen
