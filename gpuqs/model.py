@@ -189,7 +189,8 @@ class Model:
             NumPy array (float32, float64 or integers; C or F order, any strides), nested list,
             pandas frame or Arrow table (columns by name), scipy.sparse matrix or array (an absent entry
             is what the source library takes it for: missing for XGBoost and Treelite, else 0); never
-            copied beyond one chunk. Or what `encode` made of one. Or an array on a GPU (CuPy, PyTorch,
+            copied beyond one chunk. Arrays hold category codes, but for CatBoost whole numbers that are
+            categories themselves. Or what `encode` made of one. Or an array on a GPU (CuPy, PyTorch,
             JAX, Numba): it is scored there and the answer comes back as the same library's array.
         output : {"value", "raw", "class", "leaf", "per_tree"}
             "value": what the source library's ``predict`` gives (probabilities and the like).

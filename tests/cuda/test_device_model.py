@@ -13,6 +13,7 @@ from emulation.memory import DeviceArray, to_host
 from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
+from gpuqs.arrays import coded_rows
 from gpuqs.device_model import MAX_PROGRAMS, DeviceModel
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import InputError
@@ -243,6 +244,27 @@ def test_wrong_input_is_refused(device: EmulatedDevice) -> None:
         model.predict(documents, precision="half")
     with pytest.raises(ValueError, match="precision='exact'"):
         model.predict(documents, "per_tree", precision="fast")
+
+
+def test_categories_by_value_are_coded_on_the_host(device: EmulatedDevice) -> None:
+    n_features = make()[0].n_features
+    schema = Schema(categories=(("7", 7), *[None] * (n_features - 1)), library="CatBoost")
+    forest, _ = make(schema=schema)
+    model = DeviceModel(forest, device).warm_up()
+    rows = np.full((3, n_features), 7)
+    coded = rows.astype(np.float32)
+    coded[:, 0] = 0
+    np.testing.assert_array_equal(model.predict(rows, "leaf"), model.predict(coded_rows(coded), "leaf"))
+    with pytest.raises(InputError, match="on a GPU, but the model's categories are coded on the host"):
+        model.predict(device.from_host(rows))
+
+
+def test_an_average_of_no_trees(device: EmulatedDevice) -> None:
+    forest, documents = make(average=True)
+    for X in (documents, device.from_host(documents)):
+        model = DeviceModel(forest, device)
+        assert np.isnan(np.array(model.predict(X, trees=slice(0, 0)))).all()
+        assert np.isfinite(np.array(model.predict(X, "raw", trees=slice(0, 0)))).all()
 
 
 def test_the_model_is_copied_to_the_device_once(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
