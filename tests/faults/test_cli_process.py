@@ -21,8 +21,11 @@ MAIN = "from gpuqs.cli import main; main()"
 OLD = b"older scores"
 N = 20_000
 
-#: A process that reads without end fails soon.
-LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32)); "
+#: A process that reads, or copies, without end fails soon.
+LIMITED = (
+    "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32)); "
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 26, 1 << 26)); "
+)
 
 
 @pytest.fixture(scope="module")

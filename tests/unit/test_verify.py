@@ -442,7 +442,7 @@ def test_the_command_without_rows(model_file: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--engine", "warp"], "Error: engine 'warp' is not one of auto, all, "),
+        (["--engine", "warp"], "--engine: 'warp' is not one of auto, all, "),
         (["--rows", "-1"], "-1 is not in the range x>=0"),
         (["no such file"], "does not exist"),
     ],
