@@ -56,6 +56,7 @@ CASES = [
     Case("classes", {"n_outputs": 3, "n_trees": 21, "max_leaves": 40}, Settings(tree_block=8)),
     Case("more classes than warps", {"n_outputs": 40, "n_trees": 80}, Settings(threads=64)),
     Case("more trees than threads", {"n_trees": 150, "max_leaves": 8}, Settings(threads=64), n_documents=9),
+    Case("trees in every warp", {"n_trees": 150, "max_leaves": 8}, Settings(threads=128), n_documents=3),
     Case("many trees a class", {"n_outputs": 2, "n_trees": 150, "max_leaves": 8}, n_documents=9),
     Case("vector leaves", {"n_outputs": 3, "vector_leaves": True, "max_leaves": 40}, Settings(tree_block=9)),
     Case("vector leaves, 64-bit", {"n_outputs": 2, "vector_leaves": True}, Settings(form="mask64")),

@@ -61,7 +61,8 @@ def test_every_section_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(gpu, "hardware", lambda device: gpu.Hardware(1e9, 1e12))
     monkeypatch.setattr(gpu, "occupancy", computed_occupancy)
     bench = make_bench()
-    gpu.run(bench)
+    with bench.device.active():  # as the command does
+        gpu.run(bench)
     sections = {row["section"] for row in bench.rows}
     assert sections >= {"sizes", "documents a block", "paper's form", "stage", "floor", "grid",
                         "batch on the device", "batch on the host", "policy over best"}  # fmt: skip

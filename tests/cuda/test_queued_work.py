@@ -107,6 +107,8 @@ def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice) -> None:
     model = DeviceModel(forest, device)
     want = expected(forest, documents).leaves
     scoring, other = device.stream(), device.stream()
+    with other:  # the model's memory is this stream's
+        model.warm_up(trees=slice(0, 2))
     with scoring:
         X = device.from_host(documents)
         first = model.predict(X, "leaf", trees=slice(0, 2))
