@@ -314,23 +314,23 @@ void start_fiber(unsigned i, dim3 block) {
 // While it lives, denormals count as zeros if the launch says so.
 #if defined(__x86_64__)
 constexpr unsigned DENORMALS_ARE_ZEROS = 0x0040, FLUSH_TO_ZERO = 0x8000;
-struct Rounding {
+struct Flushing {
     unsigned before = _mm_getcsr();
-    Rounding() {
+    Flushing() {
         if (launch_.options.flush) _mm_setcsr(before | DENORMALS_ARE_ZEROS | FLUSH_TO_ZERO);
     }
-    ~Rounding() { _mm_setcsr(before); }
+    ~Flushing() { _mm_setcsr(before); }
 };
 #else
-struct Rounding {
-    Rounding() {
+struct Flushing {
+    Flushing() {
         if (launch_.options.flush) fail("only x86-64 is told here to flush denormals");
     }
 };
 #endif
 
 void run_block(dim3 block) {
-    const Rounding rounding;
+    const Flushing flushing;
     make_shared();
     n_done = 0;
     ready.clear();
