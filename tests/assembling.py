@@ -9,6 +9,9 @@ from pathlib import Path
 
 import capstone
 
+from gpuqs.layout.bitslice import BitsliceLayout
+from gpuqs.layout.programs import NodePrograms
+
 KERNELS = Path(__file__).parents[1] / "cpu_fallback"
 SOURCES = (Path(__file__).parent / "unit" / "assemble.cpp", KERNELS / "jit" / "tree_programs.cpp")
 DISASSEMBLER = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
@@ -37,6 +40,20 @@ def assemble(program: Path, lines: Iterable[str]) -> list[bytes | str]:
     answers = done.stdout.splitlines()
     assert len(answers) == len(lines)
     return [answer if answer.startswith("error: ") else bytes.fromhex(answer) for answer in answers]
+
+
+def trees_line(layout: BitsliceLayout) -> str:
+    """All trees as the batch that `assemble.cpp` reads."""
+    programs = layout.programs
+    assert isinstance(programs, NodePrograms)
+    numbers = [1 if layout.tree_leaves.max() <= 256 else 2, len(layout.tree_leaves)]
+    for t, n_leaves in enumerate(layout.tree_leaves):
+        levels = layout.levels[layout.level_offsets[t] : layout.level_offsets[t + 1]]
+        numbers += [n_leaves, len(levels), *levels]
+        if not len(levels):
+            nodes = programs.nodes[programs.node_offsets[t] : programs.node_offsets[t + 1]]
+            numbers += [field for node in nodes for field in node.tolist()]
+    return " ".join(map(str, numbers))
 
 
 def disassemble(code: bytes) -> list[str]:

@@ -184,8 +184,10 @@ def too_large() -> list[tuple[str, str]]:
         for operation, kinds in OPERATIONS.items():
             usual: list[object] = [i + 1 if kind == "r" else ("planes", 1) for i, kind in enumerate(kinds)]
             for place, kind in enumerate(kinds):
-                bad = (-1, own, own + 1, 64) if kind == "r" else tuple(
-                    (base, word) for base in BASES for word in ((1 << 31) // word_bytes, (1 << 32) - 1)
+                bad = (
+                    (-1, own, own + 1, 64)
+                    if kind == "r"
+                    else tuple((base, word) for base in BASES for word in ((1 << 31) // word_bytes, (1 << 32) - 1))
                 )
                 says = "no register" if kind == "r" else "a displacement does not hold word"
                 for value in bad:

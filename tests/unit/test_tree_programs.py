@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembling import WIDTHS, assemble, build_assembler, disassemble
+from assembling import WIDTHS, assemble, build_assembler, disassemble, trees_line
 from forests import random_forest
 
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.bitslice import BitsliceLayout, build_bitslice
-from gpuqs.layout.programs import NodePrograms
 from gpuqs.layout.ranks import build_ranks
 
 N_DOCUMENTS = 64
@@ -36,20 +35,6 @@ def assembler(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lay_out(forest: Forest) -> BitsliceLayout:
     return build_bitslice(forest, build_ranks(forest), 1 << 20, 1 << 20, compiled=True)
-
-
-def trees_line(layout: BitsliceLayout) -> str:
-    """All trees as the batch that `assemble.cpp` reads."""
-    programs = layout.programs
-    assert isinstance(programs, NodePrograms)
-    numbers = [1 if layout.tree_leaves.max() <= 256 else 2, len(layout.tree_leaves)]
-    for t, n_leaves in enumerate(layout.tree_leaves):
-        levels = layout.levels[layout.level_offsets[t] : layout.level_offsets[t + 1]]
-        numbers += [n_leaves, len(levels), *levels]
-        if not len(levels):
-            nodes = programs.nodes[programs.node_offsets[t] : programs.node_offsets[t + 1]]
-            numbers += [field for node in nodes for field in node.tolist()]
-    return " ".join(map(str, numbers))
 
 
 class Processor:
