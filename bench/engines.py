@@ -119,7 +119,8 @@ def stages(path: Path, X: np.ndarray, rounds: int) -> dict[str, dict[str, dict[s
         os.environ["GPUQS_ISA"] = isa
         for precision in ("exact", "fast"):
             program = ENGINES["bitslice"].prepare(model.forest, precision)
-            seconds = [program.scorer.time_stages(program.bound, X) for _ in range(rounds)]
+            sums = np.empty((len(X), program.values.n_outputs), program.values.sum_dtype)
+            seconds = [program.scorer.time_stages(program.bound, X, sums) for _ in range(rounds)]
             out[f"{isa} {precision}"] = {
                 stage: float(np.median([each[stage] for each in seconds])) / len(X) * 1e9 for stage in seconds[0]
             }

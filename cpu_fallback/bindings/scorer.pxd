@@ -218,5 +218,8 @@ cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
         CBitslice(const Kernels&, const BitsliceModel&) except +
 
     int64_t coded_bytes(const CBitslice&, int64_t n)
-    void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, double* seconds) except +
     void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +
+
+
+cdef extern from "driver/time_stages.hpp" namespace "gpuqs" nogil:
+    void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, void* sums, cbool started, double* seconds) except +

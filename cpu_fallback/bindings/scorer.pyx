@@ -210,14 +210,14 @@ cdef class Scorer:
 
     def score(self, Values values, documents, sums, int n_threads, bint started=False):
         """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`; started: add to what it holds."""
-        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False, started)
+        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False, started, NULL)
 
     def leaves(self, Values values, documents, out, int n_threads):
         """Fill `out`, int32 C order [documents, trees], with the source library's leaf numbers."""
-        self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True, False)
+        self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True, False, NULL)
 
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves,
-              bint started):
+              bint started, double* seconds):
         cdef Py_buffer read, write
         cdef Documents docs
         coded = isinstance(documents, Coded)
@@ -233,7 +233,10 @@ cdef class Scorer:
                 if write.ndim != 2 or write.shape[0] != docs.n or write.shape[1] != width or write.format[0] != kind:
                     raise ValueError(f"the output must be [{docs.n}, {width}] of format {chr(kind)!r}")
                 with nogil:
-                    if leaves:
+                    if seconds != NULL:
+                        c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, write.buf,
+                                      started, seconds)
+                    elif leaves:
                         c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
                     else:
                         c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads, started)
@@ -401,16 +404,8 @@ cdef class Bitslice(Scorer):
         coded.c.planes = planes
         return coded
 
-    def time_stages(self, Values values, documents):
-        """Seconds that one thread spends on documents (float32 or float64 [n, features]), by stage."""
-        cdef Py_buffer read
-        cdef Documents docs
+    def time_stages(self, Values values, documents, sums, bint started=False):
+        """`score` with one thread; returns the seconds of each stage."""
         cdef double[4] seconds
-        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
-        try:
-            docs = self._documents(&read)
-            with nogil:
-                c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, seconds)
-        finally:
-            PyBuffer_Release(&read)
+        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, 1, False, started, seconds)
         return dict(zip(("rank coding", "predicates", "programs", "values"), seconds))

@@ -2,7 +2,6 @@
 #include "driver/scorer.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -222,36 +221,6 @@ void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* p
     const int64_t bytes = static_cast<int64_t>(engine.loaded_bytes(blocks.stride));
     for_document_blocks(engine, part, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int rows) {
         engine.load(part, first, rows, blocks.stride, planes + first / blocks.size * bytes, thread.scratch.get());
-    });
-}
-
-void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values,
-                 double seconds[4]) {
-    using Clock = std::chrono::steady_clock;
-    Blocks blocks = blocks_of(engine, documents, 1);
-    blocks.together = 1;
-    engine.make_ready(blocks.stride);
-    std::fill_n(seconds, 4, 0.0);
-    for_document_blocks(engine, documents, blocks, sizeof(double) * values.n_outputs, 1, [&](Thread& thread, int64_t first, int n) {
-        auto since = Clock::now();
-        const auto stage = [&](int number) {
-            const auto now = Clock::now();
-            seconds[number] += std::chrono::duration<double>(now - since).count();
-            since = now;
-        };
-        std::memset(thread.sums.get(), 0, sizeof(double) * values.n_outputs * blocks.stride);
-        engine.load(documents, first, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
-        stage(0);
-        for (int b = 0; b < engine.n_tree_blocks(); b++) {
-            const int tree = engine.first_tree(b);
-            engine.find_predicates(b, blocks.stride, thread.loaded.get(), thread.scratch.get());
-            stage(1);
-            engine.run_programs(b, blocks.stride, thread.scratch.get(), thread.leaf.get());
-            stage(2);
-            kernels.add_values(values, tree, engine.first_tree(b + 1) - tree, engine.leaf_bytes(), thread.leaf.get(), blocks.stride,
-                               blocks.stride, thread.sums.get());
-            stage(3);
-        }
     });
 }
 

@@ -62,7 +62,4 @@ int64_t coded_bytes(const Bitslice&, int64_t n);
 // Codes a part of n documents. `planes` is the place of its first block; parts are whole blocks, but for the last.
 void encode(const Bitslice&, const Documents& part, int64_t n, uint8_t* planes, int n_threads);
 
-// Seconds that one thread spends on the documents, by stage: rank coding, predicates, programs (with exit leaves), values.
-void time_stages(const Bitslice&, const Kernels&, const Documents&, const LeafValues&, double seconds[4]);
-
 }  // namespace gpuqs

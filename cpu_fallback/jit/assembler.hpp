@@ -1,10 +1,14 @@
 // The x86-64 instructions that tree programs are made of, as bytes: logic on words in vector registers and in memory.
 //
 // A word is as wide as a vector register of 16, 32 or 64 bytes. EVEX (AVX-512) has 32 registers and three-input logic,
-// VEX (AVX2) has 16 and makes it of two instructions, through a register that no caller uses.
+// VEX (AVX2) has 16 and makes it of two instructions. The last register is the assembler's own.
+//
+// What the fields of an instruction cannot hold is an error (std::logic_error), never another instruction.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "jit/encoding.hpp"
@@ -21,27 +25,51 @@ struct Operand {
 
 class Assembler {
 public:
-    Assembler(Encoding encoding, int word_bytes) : evex_(encoding == Encoding::evex), word_bytes_(word_bytes) {}
+    Assembler(Encoding encoding, int word_bytes)
+        : evex_(encoding == Encoding::evex), word_bytes_(word_bytes), scratch_(evex_ ? 31 : 15) {
+        require(encoding != Encoding::none, "no encoding", 0);
+        require(word_bytes == 16 || word_bytes == 32 || (evex_ && word_bytes == 64), "no register holds a word of bytes:", word_bytes);
+    }
 
     // Registers 0 ... n_registers() - 1 are the caller's.
-    int n_registers() const { return evex_ ? 32 : kScratch; }
+    int n_registers() const { return scratch_; }
 
-    void load(int to, Operand from) { memory(kMap, kLoad, to, 0, from); }
-    void store(Operand to, int from) { memory(kMap, kStore, from, 0, to); }
-    void move(int to, int from) { registers(kMap, kLoad, to, 0, from); }
-    void and_with(int to, int a, Operand b) { memory(kMap, kAnd, to, a, b); }
-    void or_with(int to, int a, Operand b) { memory(kMap, kOr, to, a, b); }
-    void exclusive_or(int to, int a, int b) { registers(kMap, kXor, to, a, b); }
+    void load(int to, Operand from) {
+        callers({to});
+        memory(kMap, kLoad, to, 0, from);
+    }
+    void store(Operand to, int from) {
+        callers({from});
+        memory(kMap, kStore, from, 0, to);
+    }
+    void move(int to, int from) {
+        callers({to, from});
+        registers(kMap, kLoad, to, 0, from);
+    }
+    void and_with(int to, int a, Operand b) {
+        callers({to, a});
+        memory(kMap, kAnd, to, a, b);
+    }
+    void or_with(int to, int a, Operand b) {
+        callers({to, a});
+        memory(kMap, kOr, to, a, b);
+    }
+    void exclusive_or(int to, int a, int b) {
+        callers({to, a, b});
+        registers(kMap, kXor, to, a, b);
+    }
     void exclusive_or_with(Operand to, int a) {
-        memory(kMap, kXor, kScratch, a, to);
-        store(to, kScratch);
+        callers({a});
+        memory(kMap, kXor, scratch_, a, to);
+        memory(kMap, kStore, scratch_, 0, to);
     }
 
     // to = a | (b & c); any of the registers may be the same.
     void or_and(int to, int a, int b, Operand c) {
+        callers({to, a, b});
         if (!evex_) {
-            memory(kMap, kAnd, kScratch, b, c);
-            registers(kMap, kOr, to, kScratch, a);
+            memory(kMap, kAnd, scratch_, b, c);
+            registers(kMap, kOr, to, scratch_, a);
         } else if (to == b) {
             memory(kTernaryMap, kTernary, b, a, c);
             byte(kSecondOrFirstAndThird);
@@ -51,8 +79,10 @@ public:
             byte(kFirstOrSecondAndThird);
         }
     }
-    // to ^= a ^ b
+    // to ^= a ^ b; to is neither.
     void exclusive_or3(int to, int a, int b) {
+        callers({to, a, b});
+        require(to != a && to != b, "the exclusive or of three is taken into one of them:", to);
         if (evex_) {
             registers(kTernaryMap, kTernary, to, a, b);
             byte(kXorOfAll);
@@ -75,21 +105,29 @@ public:
     }
     void end_function() { bytes({0x58, 0x41, 0x5f, 0x41, 0x5e, 0x5d, 0x5b, 0xc3}); }  // pop rax ... rbx; ret
     // functions[number](planes, leaves); leaves += leaf_bytes
-    void call_with_leaves(int number, int32_t leaf_bytes) {
+    void call_with_leaves(int number, int64_t leaf_bytes) {
+        require(number >= 0 && number <= INT8_MAX / 8, "the call's displacement does not hold function", number);
+        require(leaf_bytes == static_cast<int32_t>(leaf_bytes), "an immediate does not hold", leaf_bytes);
         bytes({0x48, 0x89, 0xef, 0x4c, 0x89, 0xf6});  // mov rdi, rbp; mov rsi, r14
         bytes({0x49, 0x81, 0xc6});                    // add r14, leaf_bytes
-        word32(leaf_bytes);
+        word32(static_cast<int32_t>(leaf_bytes));
         bytes({0x41, 0xff, 0x57, static_cast<uint8_t>(8 * number)});  // call [r15 + 8 * number]
     }
 
     const std::vector<uint8_t>& code() const { return code_; }
 
 private:
-    static constexpr int kScratch = 15;
     static constexpr int kMap = 1, kTernaryMap = 3;
     // Truth tables of kTernary: bit 4 first + 2 second + third is the result.
     static constexpr uint8_t kFirstOrSecondAndThird = 0xf8, kSecondOrFirstAndThird = 0xec, kXorOfAll = 0x96;
     static constexpr uint8_t kLoad = 0x6f, kStore = 0x7f, kAnd = 0xdb, kOr = 0xeb, kXor = 0xef, kTernary = 0x25;
+
+    static void require(bool holds, const char* what, int64_t number) {
+        if (!holds) throw std::logic_error(std::string("a tree program's machine code: ") + what + " " + std::to_string(number));
+    }
+    void callers(std::initializer_list<int> all) const {
+        for (const int r : all) require(r >= 0 && r < n_registers(), "no register", r);
+    }
 
     void byte(uint8_t b) { code_.push_back(b); }
     void bytes(std::initializer_list<uint8_t> all) { code_.insert(code_.end(), all); }
@@ -122,13 +160,16 @@ private:
         byte(static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (b & 7)));
     }
     void memory(int map, uint8_t opcode, int to, int a, Operand b) {
+        const int64_t displacement = static_cast<int64_t>(b.word) * word_bytes_;
+        require(displacement <= INT32_MAX, "a displacement does not hold word", b.word);
         open(map, opcode, to, a, 0);
         byte(static_cast<uint8_t>(0x80 | (to & 7) << 3 | static_cast<int>(b.base)));
-        word32(static_cast<int32_t>(b.word) * word_bytes_);
+        word32(static_cast<int32_t>(displacement));
     }
 
     const bool evex_;
     const int word_bytes_;
+    const int scratch_;
     std::vector<uint8_t> code_;
 };
 

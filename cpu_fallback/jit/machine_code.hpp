@@ -1,13 +1,4 @@
-// Tree programs as machine code.
-//
-//   for each tree:
-//       for each node, parents first:
-//           S_j = S_end | (S_first & predicate)      one instruction; S in registers
-//           plane[k] ^= S_j, k the zeros at the end of j
-//       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
-//
-// Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after
-// Sethi and Ullman): a tree of L leaves then needs at most 2 + log2 L registers for its S, whatever its shape.
+// Tree programs as machine code that runs here.
 #pragma once
 #include <memory>
 #include <vector>

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from assembling import disassemble
 from forests import random_forest
 
 from gpuqs import cpu_fallback
@@ -104,3 +107,69 @@ def test_a_process_that_may_not_write_code_interprets() -> None:
     if run.returncode == 77:
         pytest.skip("this kernel lets every process write code")
     assert run.returncode == 0, run.stderr
+
+
+SCORES = """
+import sys
+import numpy as np
+from gpuqs import Model
+from forests import random_forest
+rng = np.random.default_rng(7)
+model = Model(random_forest(rng, n_trees=100, max_leaves=40))
+model.predict(rng.normal(size=(int(sys.argv[1]), model.n_features)), "raw", engine="bitslice", n_threads=1)
+"""
+
+
+def score_in_a_process(n: int, **environment: str) -> tuple[int, subprocess.CompletedProcess[str]]:
+    """The process's number, and how it ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCORES, str(n)],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(timeout=120)
+    return process.pid, subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
+@pytest.mark.parametrize("isa", COMPILING)
+def test_code_is_written_and_named_on_request(isa: str, tmp_path: Path) -> None:
+    """The file holds the programs that run: one function for each batch, where the map says."""
+    pid, run = score_in_a_process(100, GPUQS_ISA=isa, GPUQS_DUMP_CODE=str(tmp_path), GPUQS_PERF_MAP="1")
+    assert run.returncode == 0, run.stderr
+    named = Path(f"/tmp/perf-{pid}.map")
+    lines = named.read_text().splitlines()
+    named.unlink()
+    (file,) = tmp_path.iterdir()
+    match = re.fullmatch(rf"gpuqs-{pid}-{re.escape(isa)}-128-([0-9a-f]+)\.bin", file.name)
+    assert match, file.name
+    code, address = file.read_bytes(), int(match[1], 16)
+    end = address
+    names = []
+    for line in lines:
+        start, size, name = line.split(" ")
+        assert 0 <= int(start, 16) - end < 64  # functions start on cache lines
+        end = int(start, 16) + int(size, 16)
+        instructions = disassemble(code[int(start, 16) - address : end - address])
+        assert (instructions[0], instructions.count("ret")) == ("endbr64", 1)
+        names.append(name)
+    assert end == address + len(code)
+    assert names == [f"gpuqs_trees_0_to_63_{isa}_128", f"gpuqs_trees_64_to_99_{isa}_128"]
+
+
+@pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
+def test_code_is_not_written_unasked(tmp_path: Path) -> None:
+    pid, run = score_in_a_process(100, GPUQS_DUMP_CODE="", GPUQS_PERF_MAP="0")
+    assert run.returncode == 0, run.stderr
+    assert not Path(f"/tmp/perf-{pid}.map").exists()
+
+
+@pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    _, run = score_in_a_process(100, GPUQS_DUMP_CODE=str(tmp_path / "missing"))
+    assert run.returncode == 1
+    assert f"GPUQS_DUMP_CODE: cannot write {tmp_path}/missing/gpuqs-" in run.stderr
+    assert "No such file or directory" in run.stderr

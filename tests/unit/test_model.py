@@ -437,9 +437,13 @@ def test_a_saved_model_scores_alike(tmp_path: Path) -> None:
 
 def test_the_stages_of_bitslice_are_timed() -> None:
     program = MODEL._programs.get("bitslice", "exact", None)
-    seconds = program.scorer.time_stages(program.bound, X)
+    sums = np.empty((len(X), program.values.n_outputs), program.values.sum_dtype)
+    seconds = program.scorer.time_stages(program.bound, X, sums)
     assert list(seconds) == ["rank coding", "predicates", "programs", "values"]
     assert all(0 < part < 60 for part in seconds.values())
+    scored = np.empty_like(sums)
+    program.scorer.score(program.bound, X, scored, 1)
+    np.testing.assert_array_equal(sums, scored)  # the loop that is timed is the one that scores
 
 
 def test_out_that_shares_memory_with_documents() -> None:

@@ -1,0 +1,69 @@
+#include "driver/time_stages.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "generic/kernels.hpp"
+
+namespace gpuqs {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A Bitslice that takes the time of its stages, for one thread.
+class TimedBitslice final : public ExitLeaves {
+public:
+    TimedBitslice(const Bitslice& engine, double seconds[4]) : engine_(engine), seconds_(seconds) {}
+
+    int document_block() const override { return engine_.document_block(); }
+    int stride(int n) const override { return engine_.stride(n); }
+    int leaf_bytes() const override { return engine_.leaf_bytes(); }
+    int n_tree_blocks() const override { return engine_.n_tree_blocks(); }
+    int first_tree(int block) const override { return engine_.first_tree(block); }
+    size_t loaded_bytes(int stride) const override { return engine_.loaded_bytes(stride); }
+    size_t scratch_bytes(int stride) const override { return engine_.scratch_bytes(stride); }
+    const uint16_t* order(int stride) const override { return engine_.order(stride); }
+    bool may_begin(int block) const override { return engine_.may_begin(block); }
+    int blocks_together() const override { return engine_.blocks_together(); }
+    // Code is made once a model, not once a call: before the first stage.
+    void make_ready(int stride) const override {
+        engine_.make_ready(stride);
+        since_ = Clock::now();
+    }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
+        stage(3);
+        engine_.load(documents, first, n, stride, loaded, scratch);
+        stage(0);
+    }
+    void find(int block, int, int stride, const void* loaded, void* scratch, void* leaf) const override {
+        stage(3);
+        engine_.find_predicates(block, stride, loaded, scratch);
+        stage(1);
+        engine_.run_programs(block, stride, scratch, leaf);
+        stage(2);
+    }
+
+    // What passed since the last stage's end belongs to this one.
+    void stage(int number) const {
+        const auto now = Clock::now();
+        seconds_[number] += std::chrono::duration<double>(now - since_).count();
+        since_ = now;
+    }
+
+private:
+    const Bitslice& engine_;
+    double* const seconds_;
+    mutable Clock::time_point since_;
+};
+
+}  // namespace
+
+void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
+                 bool started, double seconds[4]) {
+    std::fill_n(seconds, 4, 0.0);
+    const TimedBitslice timed(engine, seconds);
+    score(timed, kernels, documents, values, sums, 1, started);
+    timed.stage(3);
+}
+
+}  // namespace gpuqs

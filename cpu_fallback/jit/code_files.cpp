@@ -1,0 +1,62 @@
+#include "jit/code_files.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ios>
+#include <string>
+
+namespace gpuqs {
+namespace {
+
+std::string hexadecimal(uintptr_t number) {
+    char text[24];
+    std::snprintf(text, sizeof text, "%llx", static_cast<unsigned long long>(number));
+    return text;
+}
+
+// Appends in one call, so that the lines of threads do not mix. No symbolic links: /tmp is everybody's.
+void append(const char* variable, const std::string& path, const void* data, size_t n) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const bool written = file >= 0 && write(file, data, n) == static_cast<ssize_t>(n);
+    const int error = errno;
+    if (file >= 0) close(file);
+    if (!written) throw std::ios_base::failure(std::string(variable) + ": cannot write " + path + ": " + std::strerror(error));
+}
+
+std::string perf_lines(const CompiledPrograms& compiled) {
+    std::string lines;
+    const TreePrograms& programs = *compiled.programs;
+    for (size_t batch = 0; batch < programs.starts.size(); batch++) {
+        const size_t start = programs.starts[batch];
+        const size_t end = batch + 1 < programs.starts.size() ? programs.starts[batch + 1] : programs.code.size();
+        lines += hexadecimal(reinterpret_cast<uintptr_t>(compiled.address + start)) + " " + hexadecimal(end - start) + " gpuqs_trees_" +
+                 std::to_string(compiled.batch_offsets[batch]) + "_to_" + std::to_string(compiled.batch_offsets[batch + 1] - 1) + "_" +
+                 compiled.isa + "_" + std::to_string(compiled.documents) + "\n";
+    }
+    return lines;
+}
+
+}  // namespace
+
+void show_code(const CompiledPrograms& compiled) {
+    const char* const folder = std::getenv("GPUQS_DUMP_CODE");
+    if (folder && *folder) {
+        const std::string name = "gpuqs-" + std::to_string(getpid()) + "-" + compiled.isa + "-" + std::to_string(compiled.documents) +
+                                 "-" + hexadecimal(reinterpret_cast<uintptr_t>(compiled.address)) + ".bin";
+        const std::string path = std::string(folder) + "/" + name;
+        unlink(path.c_str());  // of a program that lay there before
+        append("GPUQS_DUMP_CODE", path, compiled.programs->code.data(), compiled.programs->code.size());
+    }
+    const char* const map = std::getenv("GPUQS_PERF_MAP");
+    if (map && *map && *map != '0') {
+        const std::string lines = perf_lines(compiled);
+        append("GPUQS_PERF_MAP", "/tmp/perf-" + std::to_string(getpid()) + ".map", lines.data(), lines.size());
+    }
+}
+
+}  // namespace gpuqs

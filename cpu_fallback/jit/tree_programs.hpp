@@ -1,0 +1,28 @@
+// Tree programs as the bytes of machine code, which any machine can write.
+//
+//   for each tree:
+//       for each node, parents first:
+//           S_j = S_end | (S_first & predicate)      one instruction; S in registers
+//           plane[k] ^= S_j, k the zeros at the end of j
+//       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
+//
+// Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after
+// Sethi and Ullman): a tree of L leaves then needs at most 2 + log2 L registers for its S, whatever its shape.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "jit/encoding.hpp"
+#include "layout/bitslice.hpp"
+
+namespace gpuqs {
+
+struct TreePrograms {
+    std::vector<uint8_t> code;
+    std::vector<size_t> starts;  // of each tree batch's function (words of predicates, words of planes, leaves, spread functions)
+};
+
+TreePrograms write_programs(const BitsliceModel& model, Encoding encoding, int word_bytes);
+
+}  // namespace gpuqs

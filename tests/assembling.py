@@ -1,0 +1,63 @@
+"""The JIT's encoder as a program of its own, and an independent disassembler's reading of what it writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import capstone
+
+from gpuqs.layout.bitslice import BitsliceLayout
+from gpuqs.layout.programs import NodePrograms
+
+KERNELS = Path(__file__).parents[1] / "cpu_fallback"
+SOURCES = (Path(__file__).parent / "unit" / "assemble.cpp", KERNELS / "jit" / "tree_programs.cpp")
+DISASSEMBLER = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+
+#: Encodings, and the bytes of the words that their registers hold.
+WIDTHS = [("vex", 16), ("vex", 32), ("evex", 16), ("evex", 32), ("evex", 64)]
+#: A vector register's letter and a memory operand's size, by bytes.
+LETTERS = {16: "x", 32: "y", 64: "z"}
+
+
+def build_assembler(folder: Path) -> Path:
+    """Compile the program that writes machine code."""
+    program = folder / "assemble"
+    flags = ["-std=c++17", "-O1", f"-I{KERNELS}", "-o", str(program)]
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, *map(str, SOURCES)], check=True, timeout=300)
+    return program
+
+
+def assemble(program: Path, lines: Iterable[str]) -> list[bytes | str]:
+    """The code of each line, or the error that it ended in."""
+    lines = list(lines)
+    done = subprocess.run(
+        [program], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(lines)
+    return [answer if answer.startswith("error: ") else bytes.fromhex(answer) for answer in answers]
+
+
+def trees_line(layout: BitsliceLayout) -> str:
+    """All trees as the batch that `assemble.cpp` reads."""
+    programs = layout.programs
+    assert isinstance(programs, NodePrograms)
+    numbers = [1 if layout.tree_leaves.max() <= 256 else 2, len(layout.tree_leaves)]
+    for t, n_leaves in enumerate(layout.tree_leaves):
+        levels = layout.levels[layout.level_offsets[t] : layout.level_offsets[t + 1]]
+        numbers += [n_leaves, len(levels), *levels]
+        if not len(levels):
+            nodes = programs.nodes[programs.node_offsets[t] : programs.node_offsets[t + 1]]
+            numbers += [field for node in nodes for field in node.tolist()]
+    return " ".join(map(str, numbers))
+
+
+def disassemble(code: bytes) -> list[str]:
+    """All instructions of the code, one after another without a rest."""
+    read = list(DISASSEMBLER.disasm_lite(code, 0))
+    assert sum(size for _, size, _, _ in read) == len(code), f"{code.hex()} is no sequence of instructions: {read}"
+    return [f"{mnemonic} {operands}".strip() for _, _, mnemonic, operands in read]
