@@ -35,11 +35,15 @@ class _Stop:
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.ending = False
         self._last = -_GRACE
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number
-        if (now := time.monotonic()) - self._last >= _GRACE:
+        if self.ending:  # nothing is left to clean up, and nobody to catch an exception
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif (now := time.monotonic()) - self._last >= _GRACE:
             self._last = now
             raise StoppedError(number)
 
@@ -63,7 +67,6 @@ def raise_if_stopped() -> None:
 @contextmanager
 def as_process() -> Iterator[None]:
     """Signals that end a process raise `StoppedError` in the block; after it, the process ends by the signal."""
-
     # What is ignored (SIGHUP under nohup) stays so.
     handled = [number for number in _STOPPING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     try:
@@ -76,6 +79,7 @@ def as_process() -> Iterator[None]:
         try:
             yield
         finally:
+            _stop.ending = True
             raise_if_stopped()
     except StoppedError as stopped:
         if sys.stderr is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from forests import probing_documents, random_forest
 
 import gpuqs
+from gpuqs.arrays import coded_rows
 from gpuqs.cli.commands import cli
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
@@ -58,7 +59,7 @@ class Load(Scenario):
     def __init__(self, path: Path) -> None:
         self.path = path
         model = gpuqs.load(path)
-        self.X = probing_documents(np.random.default_rng(3), model.forest, 40)
+        self.X = coded_rows(probing_documents(np.random.default_rng(3), model.forest, 40))
         self.expected = model.predict(self.X, "raw")
 
     def act(self) -> None:

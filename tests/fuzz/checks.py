@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuqs
+from gpuqs.arrays import coded_rows
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.readers import open_documents
@@ -88,13 +89,14 @@ def explained(path: Path) -> gpuqs.Model:
 
 def check_scores(model: gpuqs.Model, again: gpuqs.Model, rng: random.Random, every_engine: bool) -> None:
     """Scores by several engines, of coded documents, and by the model loaded ``again`` have the same bits."""
-    X = documents(model.forest, rng)
+    rows = documents(model.forest, rng)
+    X = coded_rows(rows)
     able = [name for name, reason in model.engines().items() if reason is None and name != "reference"]
     engines = ["auto", *(able if every_engine else [rng.choice(able)])]
     outputs: list[Any] = ["leaf", "raw", "value", "per_tree"]
     with np.errstate(all="ignore"):  # sums beyond float64 are infinite here as in the libraries
         with suppress(ValueError):  # what is no classifier has no classes
-            model.predict(X[:1], "class")
+            model.predict(coded_rows(rows[:1]), "class")
             outputs.append("class")
         for output in outputs:
             want = model.predict(X, output, engine="reference", n_threads=1)
