@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
 CPP := $(shell find cpu_fallback cuda tests -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads fuzz clean
+.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint      check style, of C++ and CUDA too, and the types of the public modules"
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
+	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
 	@echo "make clean     remove what these have made"
 
@@ -68,6 +69,15 @@ sanitize-threads: $(VENV)/installed-test
 	  PYTHONPATH=$(VENV)/threads OPENBLAS_NUM_THREADS=1 setarch $$(uname -m) -R \
 	  $(BIN)/pytest -s -p no:cacheprovider tests/faults/test_first_use.py tests/unit/test_model.py \
 	  -k "first_use or python_threads"
+
+neon: $(VENV)/installed-cli
+	@for tool in cmake aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool > /dev/null || \
+	  { echo "make neon needs $$tool: apt-get install cmake g++-aarch64-linux-gnu qemu-user" >&2; exit 1; }; done
+	cmake -S tests/neon -B build/neon -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_EXE_LINKER_FLAGS=-static
+	cmake --build build/neon
+	$(BIN)/python tests/neon/write_cases.py build/neon/cases
+	qemu-aarch64 build/neon/conformance build/neon/cases neon portable
 
 SECONDS ?= 60
 FORMATS ?=

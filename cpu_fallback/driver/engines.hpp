@@ -95,7 +95,7 @@ public:
     int n_tree_blocks() const override { return model_.n_blocks; }
     int first_tree(int block) const override { return model_.block_offsets[block]; }
     size_t scratch_bytes(int) const override { return sizeof(double) * columns_.n * kRowBlock; }
-    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* block) const override {
+    void load(const Documents& documents, int64_t first, int n, int, void* loaded, void* block) const override {
         Head& head = head_for(documents, loaded);
         if (head.is_double)
             head.has_missing = kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(block), x<double>(loaded));

@@ -12,6 +12,9 @@ extern const Kernels kernels_sse42;
 extern const Kernels kernels_avx2;
 extern const Kernels kernels_avx512;
 #endif
+#ifdef GPUQS_AARCH64
+extern const Kernels kernels_neon;
+#endif
 
 namespace {
 
@@ -26,14 +29,19 @@ bool has_avx512() {
 }
 #endif
 
+// clang-format off
 const InstructionSet instruction_sets[] = {
 #ifdef GPUQS_X86
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},
     {&kernels_sse42, has_sse42},
 #endif
+#ifdef GPUQS_AARCH64
+    {&kernels_neon, always},
+#endif
     {&kernels_portable, always},
 };
+// clang-format on
 
 }  // namespace
 

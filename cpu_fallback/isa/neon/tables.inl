@@ -1,0 +1,32 @@
+// Tables of bytes: an instruction looks sixteen leaves up in all of a table's two or four registers.
+#pragma once
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "registers.inl"
+
+namespace gpuqs {
+namespace {
+
+constexpr int table_word_bytes(int, int value_bytes) { return value_bytes == 4; }
+constexpr int kDocumentsInRegisters = sizeof(Register);  // those whose sums stay there
+
+template <int word, int n_leaves, int n_words> struct Tree {
+    const uint8_t* tables;
+
+    explicit Tree(const uint8_t* of_tree) : tables(of_tree) {}
+    static Register index(const uint8_t* leaf, int) { return load_register(leaf); }
+    Register look_up(int p, Register index) const {
+        const uint8_t* table = tables + 64 * p;
+        if constexpr (n_leaves == 32)
+            return vqtbl2q_u8(vld1q_u8_x2(table), index);
+        else
+            return vqtbl4q_u8(vld1q_u8_x4(table), index);
+    }
+};
+
+}  // namespace
+}  // namespace gpuqs
+
+#include "generic/value_tables.inl"  // which looks values up in these trees

@@ -1,0 +1,194 @@
+"""Writes what kernels read, and what `reference` makes of it, for machines that are too slow for Python.
+
+    python tests/neon/write_cases.py FILE
+
+Engines prepare generated forests here; what they would bind to C++ goes to the file, in the order in which
+conformance.cpp reads it. Machine code is for other processors: programs are laid out to be interpreted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, BinaryIO
+from unittest import mock
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from forests import forest_of_stumps, probing_documents, random_forest, threshold_documents
+
+from gpuqs import cpu_fallback
+from gpuqs.engines import ENGINES
+from gpuqs.forest import Forest
+
+LINE = 64  # arrays start on whole cache lines
+
+#: Generated forests: every shape and mask, every kind of value, bits of ranks from 1 to 11.
+SHAPES: dict[str, dict[str, Any]] = {
+    "2 leaves": {"max_leaves": 2, "n_trees": 70},
+    "8 leaves, float32 sums": {"max_leaves": 8, "sum_dtype": "float32"},
+    "16 leaves of float32 tests": {"max_leaves": 16, "input_dtype": "float32", "n_thresholds": 5},
+    "32 leaves, float32 throughout": {
+        "max_leaves": 32,
+        "shape": "complete",
+        "input_dtype": "float32",
+        "sum_dtype": "float32",
+        "n_thresholds": 100,
+    },
+    "32 leaves, categories": {"max_leaves": 32, "categorical": 0.4, "sum_dtype": "float32"},
+    "33 leaves, chains": {"max_leaves": 33, "shape": "chain", "n_thresholds": 60},
+    "64 leaves": {"max_leaves": 64, "shape": "complete", "n_thresholds": 200},
+    "64 leaves, float32 sums": {"max_leaves": 64, "shape": "complete", "sum_dtype": "float32", "n_thresholds": 17},
+    "64 leaves of float32 tests, base last": {"max_leaves": 64, "input_dtype": "float32", "base_first": False},
+    "64 leaves, categories only": {"max_leaves": 64, "categorical": 1.0},
+    "oblivious": {"max_leaves": 64, "shape": "oblivious", "categorical": 0.2, "sum_dtype": "float32"},
+    "65 leaves, 3 outputs": {"max_leaves": 65, "n_outputs": 3, "n_thresholds": 400, "sum_dtype": "float32"},
+    "128 leaves, 3 outputs a leaf": {"max_leaves": 128, "n_outputs": 3, "vector_leaves": True},
+    "256 leaves": {"max_leaves": 256, "n_thresholds": 900, "shape": "complete", "n_features": 3},
+    "300 leaves": {"max_leaves": 300, "n_thresholds": 2500, "n_features": 2, "n_trees": 9, "shape": "complete"},
+    "chains of 300 leaves": {"max_leaves": 300, "n_trees": 5, "shape": "chain", "sum_dtype": "float32"},
+    "one feature": {"max_leaves": 20, "n_features": 1, "n_thresholds": 2},
+    "no trees": {"n_trees": 0, "n_outputs": 2},
+}
+#: Thresholds of one feature, around the sizes at which searches look up differently.
+STUMPS = (1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 300, 700)
+
+
+def cases() -> Iterator[tuple[str, Forest, np.ndarray]]:
+    """Names, forests and documents."""
+    for (name, fields), dtype in product(SHAPES.items(), (np.float32, np.float64)):
+        rng = np.random.default_rng(len(name))
+        forest = random_forest(rng, **fields)
+        yield f"{name}, {dtype.__name__} documents", forest, probing_documents(rng, forest, 270, dtype)
+    for n, dtype in product(STUMPS, (np.float32, np.float64)):
+        rng = np.random.default_rng(n)
+        forest = forest_of_stumps(np.unique(rng.normal(size=n)), rng, sum_dtype="float32")
+        yield f"{n} thresholds, {dtype.__name__} documents", forest, threshold_documents(rng, forest, dtype)
+
+
+class Writer:
+    """Arrays, each behind a line that tells its kind, bytes of an item, and items."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def arrays(self, *arrays: Any) -> None:
+        for given in arrays:
+            array = np.ascontiguousarray(given)
+            assert array.dtype.byteorder in "=|", "the reader is little-endian, as this machine must be"
+            head = np.array([ord(array.dtype.kind), array.itemsize, array.size], np.int64)
+            for data in (head.tobytes(), array.tobytes()):
+                self._file.write(data + bytes(-len(data) % LINE))
+
+    def text(self, text: str) -> None:
+        self.arrays(np.frombuffer(text.encode(), np.uint8))
+
+    def numbers(self, *numbers: int) -> None:
+        self.arrays(*(np.int64([number]) for number in numbers))
+
+    def columns(self, columns: Any) -> None:
+        self.numbers(len(columns))
+        self.arrays(columns.feature, columns.routing, columns.set_offsets, columns.set_words)
+
+
+class Recorder:
+    """Stands in for `gpuqs.cpu_fallback`'s classes: what engines bind is written down."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._to = writer
+
+    def quick_scorer(
+        self, layout: Any, n_features: int, *, single: bool, vectorised: bool, document_block: int, isa: str
+    ) -> None:
+        to = self._to
+        to.text("vqs" if vectorised else "qs")
+        to.numbers(document_block, single, layout.mask_bits)
+        to.columns(layout.columns)
+        to.arrays(layout.block_offsets)
+        for tuples in (layout.tests, layout.missing):
+            to.arrays(tuples.offsets, tuples.tree, np.asarray(tuples.mask).view(np.uint8))
+        to.arrays(layout.threshold32, layout.threshold64)
+
+    def walk(self, layout: Any, n_features: int, *, single: bool, document_block: int, isa: str) -> None:
+        to = self._to
+        to.text("walk")
+        to.numbers(document_block, single, layout.column_bits)
+        to.columns(layout.columns)
+        to.arrays(layout.block_offsets, layout.tree_offsets, layout.item32, layout.item64)
+
+    def rank_walk(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
+        to, ranks = self._to, layout.ranks
+        to.text("rankwalk")
+        to.numbers(single)
+        to.columns(ranks.columns)
+        to.arrays(ranks.offsets, layout.threshold32, ranks.threshold, layout.entries)
+        to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.word)
+
+    def bitslice(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
+        to, ranks, programs = self._to, layout.ranks, layout.programs
+        to.text("bitslice")
+        to.numbers(single, ranks.columns.n_numeric)
+        to.columns(ranks.columns)
+        to.arrays(ranks.n_bits, ranks.marks_missing, ranks.plane_offsets, ranks.level_offsets, ranks.levels)
+        to.arrays(ranks.offsets, ranks.threshold)
+        to.arrays(ranks.categories.tables, ranks.categories.columns, ranks.categories.rows)
+        to.arrays(layout.batch_offsets, layout.batch_segments, layout.segments, layout.low, layout.batch_low)
+        to.numbers(layout.n_words)
+        to.arrays(layout.level_offsets, layout.levels, layout.tree_leaves)
+        to.numbers(programs.trees_merged, programs.n_slots)
+        to.arrays(programs.group_runs, programs.runs, programs.group_treelets, programs.treelets, programs.tree_slot)
+
+    def values(self, values: Any, tables: Any = None, table_leaves: int = 64) -> None:
+        to = self._to
+        to.arrays(values.value, values.offsets, values.tree_output, values.leaf_id, values.start)
+        to.numbers(values.value.shape[1], values.n_outputs)
+        to.arrays(np.zeros(0, np.uint8) if tables is None else tables)
+        to.numbers(0 if tables is None else table_leaves)
+
+
+def write(writer: Writer, name: str, forest: Forest, X: np.ndarray) -> None:
+    """A forest, its documents, what they make, and the programs of all engines that can run it."""
+    writer.text(name)
+    writer.arrays(X, np.asfortranarray(X).T)
+    writer.numbers(*X.shape)
+    reference = ENGINES["reference"]
+    leaves = np.empty((len(X), forest.n_trees), np.int32)
+    reference.leaves(reference.prepare(forest, "exact"), X, leaves, 1)
+    writer.arrays(leaves)
+    engines = [engine for engine in ENGINES.values() if engine is not reference and engine.supports(forest) is None]
+    writer.numbers(2 * len(engines))
+    for precision in ("exact", "fast"):
+        program = reference.prepare(forest, precision)
+        sums = np.empty((len(X), forest.n_outputs), program.values.sum_dtype)
+        reference.score(program, X, sums, 1)
+        for engine in engines:
+            engine.prepare(forest, precision)
+            writer.arrays(sums)
+
+
+def main(path: Path) -> None:
+    with path.open("wb") as file:
+        writer = Writer(file)
+        recorder = Recorder(writer)
+        stand_ins = {
+            "QuickScorer": recorder.quick_scorer,
+            "Walk": recorder.walk,
+            "RankWalk": recorder.rank_walk,
+            "Bitslice": recorder.bitslice,
+            "Values": recorder.values,
+            "compiles_programs": lambda: False,
+            # Tables of bytes: those of instruction sets that have registers of sixteen.
+            "table_word": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),
+        }
+        with mock.patch.multiple(cpu_fallback, **stand_ins):
+            every = list(cases())
+            writer.numbers(len(every))
+            for name, forest, X in every:
+                write(writer, name, forest, X)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
