@@ -88,6 +88,29 @@ def document_ranks() -> np.ndarray:
     return np.stack([np.searchsorted(part, DOCUMENTS[:, c]) for c, part in enumerate(parts)], axis=1)
 
 
+def place_labels(node: int, depth: int, labels: list[tuple[int, float, str]]) -> float:
+    """Adds (depth, middle, label) of a node and what is below it; returns the node's middle."""
+    if node < 0:
+        labels.append((depth, 9.0 * ~node + 4, f"leaf {~node}"))
+    else:
+        column, threshold, left, right = NODES[node]
+        middle = (place_labels(left, depth + 1, labels) + place_labels(right, depth + 1, labels)) / 2
+        labels.append((depth, middle, f"{column} <= {threshold:g}"))
+    return labels[-1][1]
+
+
+def tree() -> str:
+    labels: list[tuple[int, float, str]] = []
+    place_labels(0, 0, labels)
+    lines = []
+    for level in range(max(depth for depth, _, _ in labels) + 1):
+        line = ""
+        for _, middle, label in sorted(one for one in labels if one[0] == level):
+            line = line.ljust(int(middle - len(label) / 2)) + label
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def rank_tables() -> str:
     parts = np.split(RANKS.threshold, RANKS.offsets[1:-1])
     planes = RANKS.plane_offsets
@@ -238,7 +261,19 @@ def code_avx512() -> str:
 
 
 #: All that the page shows, in its order.
-DRAWINGS = (rank_tables, documents, predicates, program, gray_planes, leaves, values, code_avx2, code_avx512, treelets)
+DRAWINGS = (
+    tree,
+    rank_tables,
+    documents,
+    predicates,
+    program,
+    gray_planes,
+    leaves,
+    values,
+    code_avx2,
+    code_avx512,
+    treelets,
+)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,15 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from gpuqs.cli.process import as_process
 
-    with as_process():
-        try:
-            import click  # noqa: F401
-            import rich  # noqa: F401
-        except ModuleNotFoundError as error:
-            sys.exit(f"Error: the command line needs {error.name}: pip install 'gpuqs[cli]'")
-        from gpuqs.cli.commands import cli
+    as_process(_commands)
 
-        cli(prog_name="gpuqs")
+
+def _commands() -> None:
+    try:
+        import click  # noqa: F401
+        import rich  # noqa: F401
+    except ModuleNotFoundError as error:
+        sys.exit(f"Error: the command line needs {error.name}: pip install 'gpuqs[cli]'")
+    from gpuqs.cli.commands import cli
+
+    cli(prog_name="gpuqs")

@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Final
 
@@ -64,9 +64,11 @@ def raise_if_stopped() -> None:
         raise StoppedError(_stop.number)
 
 
-@contextmanager
-def as_process() -> Iterator[None]:
-    """Signals that end a process raise `StoppedError` in the block; after it, the process ends by the signal."""
+def as_process(command: Callable[[], None]) -> None:
+    """Run a command, in which signals that end a process raise `StoppedError`; after it, end the process by the signal.
+
+    No context manager: a signal that comes while one is being left finds nobody who would catch the exception.
+    """
     # What is ignored (SIGHUP under nohup) stays so.
     handled = [number for number in _STOPPING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     try:
@@ -77,11 +79,12 @@ def as_process() -> Iterator[None]:
         _name_output()
         _forget_odd_sizes()
         try:
-            yield
+            command()
         finally:
             _stop.ending = True
             raise_if_stopped()
     except StoppedError as stopped:
+        _stop.ending = True
         if sys.stderr is not None:
             with suppress(OSError):
                 print(f"Error: stopped by {stopped}", file=sys.stderr, flush=True)

@@ -175,6 +175,11 @@ def test_calls(assembler: Path, encoding: str, word_bytes: int) -> None:
         ]
 
 
+def too_far(word_bytes: int) -> tuple[int, ...]:
+    """Words beyond 31 bits of displacement: the first, those whose displacements wrap to few bits of 32, the last."""
+    return (1 << 31) // word_bytes, (1 << 32) // word_bytes, (1 << 32) // word_bytes + 1, (1 << 32) - 1
+
+
 def too_large() -> list[tuple[str, str]]:
     """Operations that no instruction has room for, and what their errors say."""
     cases = [(f"{encoding} 8 function", "no register holds a word") for encoding in ("vex", "evex")]
@@ -187,7 +192,7 @@ def too_large() -> list[tuple[str, str]]:
                 bad = (
                     (-1, own, own + 1, 64)
                     if kind == "r"
-                    else tuple((base, word) for base in BASES for word in ((1 << 31) // word_bytes, (1 << 32) - 1))
+                    else tuple((base, word) for base in BASES for word in too_far(word_bytes))
                 )
                 says = "no register" if kind == "r" else "a displacement does not hold word"
                 for value in bad:

@@ -25,8 +25,8 @@ def test_the_page_shows_what_the_code_makes(drawing: Callable[[], str]) -> None:
     assert f"```text\n{drawing()}\n```" in PAGE
 
 
-def test_the_page_has_no_other_drawing_but_the_tree() -> None:
-    assert PAGE.count("```text\n") == len(DRAWINGS) + 1
+def test_the_page_has_no_other_drawing() -> None:
+    assert PAGE.count("```text\n") == len(DRAWINGS)
 
 
 def test_the_documents_of_the_page_are_scored_as_it_says() -> None:
