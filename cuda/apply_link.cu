@@ -137,8 +137,7 @@ using argmax = links::argmax;
 
 // Launch: any number of threads, at least one a document; `width` values a document go out.
 template <class Real, class Out, class Link>
-__global__ void
-apply_link(const Real* sums, i64 n_documents, int n_outputs, Real divisor, Real scale, int width, Out* out) {
+__global__ void apply_link(const Real* sums, i64 n_documents, int n_outputs, Real divisor, Real scale, int width, Out* out) {
     const i64 document = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (document >= n_documents) return;
     Link::apply(Raw<Real>{sums + document * n_outputs, divisor, n_outputs}, scale, out + document * width);
