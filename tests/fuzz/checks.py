@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from agreement import on_cpu
 
 import gpuqs
 from gpuqs.errors import GpuqsError
@@ -89,7 +90,7 @@ def explained(path: Path) -> gpuqs.Model:
 def check_scores(model: gpuqs.Model, again: gpuqs.Model, rng: random.Random, every_engine: bool) -> None:
     """Scores by several engines, of coded documents, and by the model loaded ``again`` have the same bits."""
     X = documents(model.forest, rng)
-    able = [name for name, reason in model.engines().items() if reason is None and name != "reference"]
+    able = [name for name, reason in on_cpu(model).items() if reason is None and name != "reference"]
     engines = ["auto", *(able if every_engine else [rng.choice(able)])]
     outputs: list[Any] = ["leaf", "raw", "value", "per_tree"]
     with np.errstate(all="ignore"):  # sums beyond float64 are infinite here as in the libraries
