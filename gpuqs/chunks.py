@@ -23,6 +23,8 @@ def _width(documents: Documents, forest: Forest) -> int:
 
 def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value") -> int:
     """Documents of the host that its engines score at a time."""
+    if documents.n <= LEAST_ROWS and output != "per_tree":
+        return LEAST_ROWS
     by_work = CHUNK_WORK // max(forest.n_trees, 1)
     by_bytes = CHUNK_BYTES // (8 * _width(documents, forest))
     rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)

@@ -23,7 +23,7 @@ from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import check_out, place
-from gpuqs.programs import Programs
+from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
 
 #: Less work than this is done sooner by one thread than by several.
@@ -114,11 +114,11 @@ class Model:
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
-        return self._engine_for(n_documents, self.device)
+        return self._engine_for(whole(n_documents, "n_documents", 0), self.device, machine())
 
-    def _engine_for(self, n_documents: int, device: Device) -> str:
-        n_documents = min(whole(n_documents, "n_documents", 0), 4096)
-        key = (n_documents, device.kind, cpu_fallback.isa(), cpu_fallback.compiles_programs())
+    def _engine_for(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
+        n_documents = min(n_documents, 4096)
+        key = (n_documents, device.kind, machine)
         name = self._chosen.get(key)
         if name is None:
             costs = {name: ENGINES[name].cost(self.forest, n_documents) for name in self._able(device)}
@@ -265,32 +265,49 @@ class Model:
         check_options(self.forest, output, precision)
         asked = self.device if device is None and self.device is not HOST else device
         runs_on = place(self.forest, X, asked, engine, output, base_margin)
+        if runs_on is HOST:
+            return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
         with runs_on.active():
-            documents, where = self._documents(X, runs_on, engine)
-            if engine == "auto":
-                encoded = isinstance(X, EncodedDocuments)
-                engine = BITSLICE if encoded else self._engine_for(documents.n, runs_on)
-            program = self._programs.get(engine, precision, trees, documents.narrow, runs_on)
-            shape, dtype = answer_form(self.forest, program.values, output, documents.n)
-            answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
-            margin = None if base_margin is None else self._margin(base_margin, documents.n)
-            forest = self._programs.part(trees) if output == "per_tree" else self.forest
-            n_threads = self._threads(n_threads, documents.n)
-            fill = Scoring(forest, ENGINES[engine], program, runs_on, output, n_threads).fill
-            rows = documents.n or 1
-            if where is not runs_on:
-                rows = rows_for_gpu(documents, self.forest)
-            elif runs_on is HOST and type(X) is not EncodedDocuments:
-                rows = rows_for_cpu(documents, self.forest, output)
-            for start in range(0, documents.n, rows):
-                stop = min(start + rows, documents.n)
-                one = fill if margin is None else partial(fill, margin=margin[start:stop])
-                runs_on.run(one, documents.chunk(start, stop), answer[start:stop])
-            if out is None:
-                return where.hand_back(answer, X)
-            for given in (X, out):  # what their libraries do next comes after this call's work
-                where.hand_back(answer, given)
-            return out
+            return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
+
+    def _answer(
+        self,
+        X: Any,
+        output: Output,
+        n_threads: int | None,
+        out: Any,
+        engine: str,
+        precision: Precision,
+        trees: slice | None,
+        base_margin: Any,
+        runs_on: Device,
+    ) -> Any:
+        """What `predict` gives, when it is clear what is asked for and where."""
+        documents, where = self._documents(X, runs_on, engine)
+        here, encoded = machine(), isinstance(X, EncodedDocuments)
+        if engine == "auto":
+            engine = BITSLICE if encoded else self._engine_for(documents.n, runs_on, here)
+        program = self._programs.get(engine, precision, trees, documents.narrow, runs_on, here)
+        shape, dtype = answer_form(self.forest, program.values, output, documents.n)
+        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
+        margin = None if base_margin is None else self._margin(base_margin, documents.n)
+        forest = self._programs.part(trees) if output == "per_tree" else self.forest
+        n_threads = self._threads(n_threads, documents.n)
+        fill = Scoring(forest, ENGINES[engine], program, runs_on, output, n_threads).fill
+        rows = documents.n or 1
+        if where is not runs_on:
+            rows = rows_for_gpu(documents, self.forest)
+        elif runs_on is HOST and not encoded:
+            rows = rows_for_cpu(documents, self.forest, output)
+        for start in range(0, documents.n, rows):
+            stop = min(start + rows, documents.n)
+            one = fill if margin is None else partial(fill, margin=margin[start:stop])
+            runs_on.run(one, documents.chunk(start, stop), answer[start:stop])
+        if out is None:
+            return where.hand_back(answer, X)
+        for given in (X, out):  # what their libraries do next comes after this call's work
+            where.hand_back(answer, given)
+        return out
 
     def warm_up(
         self,

@@ -25,16 +25,19 @@ def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_ma
     ValueError, InputError
         What is asked for does not run there.
     """
+    kind = ENGINES[engine].device if engine in ENGINES else None
+    if device is None and type(X) is np.ndarray and kind != "cuda":
+        return HOST
     find: Callable[[], Device] | None = None
     if device is not None:
         if device is not HOST and not (isinstance(device, str) and device == "cpu"):
             find = lambda: find_device(device)  # noqa: E731
-    elif type(X) is not np.ndarray and is_on_device(X):
+    elif is_on_device(X):
         find = lambda: device_of(X)  # noqa: E731
-    elif engine in ENGINES and ENGINES[engine].device == "cuda":
+    elif kind == "cuda":
         find = lambda: find_device("cuda")  # noqa: E731
     if find is None:
-        if engine in ENGINES and ENGINES[engine].device != HOST.kind:
+        if kind == "cuda":
             raise ValueError(f"engine {engine!r} runs on GPUs; use device='cuda', or engine='auto'")
         return HOST
     _refuse_on_gpus(forest, X, engine, output, base_margin)

@@ -16,6 +16,11 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 PARTS_KEPT = 16
 
 
+def machine() -> tuple[str, bool]:
+    """What programs are made for: the instruction set, and whether it runs machine code of ours."""
+    return cpu_fallback.isa(), cpu_fallback.compiles_programs()
+
+
 class Programs:
     """The programs of one forest; shared between threads.
 
@@ -37,9 +42,17 @@ class Programs:
         self._lock = Lock()
 
     def get(
-        self, name: str, precision: str, trees: slice | None, narrow: bool = False, device: Device = HOST
+        self,
+        name: str,
+        precision: str,
+        trees: slice | None,
+        narrow: bool = False,
+        device: Device = HOST,
+        on: tuple[str, bool] | None = None,
     ) -> Program:
-        """The program of an engine on a device; ``narrow``: for documents of the columns `Forest.tested` alone.
+        """The program of an engine on a device, for what `machine` gives where that is not ``on``.
+
+        ``narrow``: for documents of the columns `Forest.tested` alone.
 
         Raises
         ------
@@ -50,8 +63,7 @@ class Programs:
         """
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
         narrow = narrow and self.forest.narrowed is not self.forest
-        isa, compiled = cpu_fallback.isa(), cpu_fallback.compiles_programs()
-        key = (name, precision, isa, compiled, narrow, device.key, bounds)
+        key = (name, precision, on or machine(), narrow, device.key, bounds)
         program = self._made.get(key)
         if program is not None and bounds is None:
             return program

@@ -173,15 +173,15 @@ STREAMS = [
     Fault(
         "an `out` of another library is not ordered back",
         "model.py",
-        "            for given in (X, out):",
-        "            for given in (X,):",
+        "        for given in (X, out):",
+        "        for given in (X,):",
         _QUEUED,
     ),
     Fault(
         "an X of another library is not ordered back where `out` is given",
         "model.py",
-        "            for given in (X, out):",
-        "            for given in (out,):",
+        "        for given in (X, out):",
+        "        for given in (out,):",
         _QUEUED,
     ),
     Fault(
