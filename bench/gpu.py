@@ -152,7 +152,7 @@ class Bench:
         from gpuqs.engines.gpu.forest import Settings
         from gpuqs.engines.gpu.qs_gpu import QsGpu
 
-        return QsGpu(Settings(**settings)).prepare(forest, precision, self.device).forest
+        return QsGpu(Settings(**settings)).prepare(forest, precision, device=self.device).forest
 
     def scoring(self, placed: Any, n: int) -> Callable[[], None]:
         """A call that scores ``n`` documents which lie on the device."""

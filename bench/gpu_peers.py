@@ -54,12 +54,11 @@ def run(
     import cupy
 
     from gpuqs import from_model
-    from gpuqs.device_model import DeviceModel
 
     booster = train_on_gpu(bench.X, n_trees, n_leaves)
     n = bench.sizes.documents
     X = cupy.asarray(bench.X[np.arange(n) % len(bench.X)])
-    ours = DeviceModel(from_model(booster).forest, bench.device)
+    ours = from_model(booster).to(bench.device)
     scores = cupy.asnumpy(ours.predict(X, "raw"))
     calls: dict[str, Callable[[], Any]] = {
         "gpuqs on XGBoost's model": lambda: ours.predict(X, "raw"),

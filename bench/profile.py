@@ -226,7 +226,7 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
 
     device, X = cuda_device(), mslr_like(200, 1)[0][:N_DOCUMENTS]
     engine = QsGpu(Settings(tree_block=tree_block, threads=threads))
-    placed = engine.prepare(lambdamart_like(trees, leaves, X), "exact", device).forest
+    placed = engine.prepare(lambdamart_like(trees, leaves, X), "exact", device=device).forest
     documents, sums = device.upload(X), device.empty((len(X), 1), placed.values.sum_dtype)
     placed.score(documents, sums)
     with device.profiled():

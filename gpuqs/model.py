@@ -1,82 +1,33 @@
-"""Model: the façade through which users score documents."""
+"""Model: the façade through which users score documents, on the CPU and on GPUs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, SupportsIndex
+from functools import partial
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
-from gpuqs.costs import Choice, Explanation, predicted_microseconds
-from gpuqs.device_model import DeviceModel
-from gpuqs.devices.cuda import cuda_device, device_of
-from gpuqs.devices.foreign import is_on_device
-from gpuqs.engines import BITSLICE, ENGINES, QS_GPU, Engine, Program
-from gpuqs.errors import InputError
+from gpuqs.arrays.on_devices import from_device
+from gpuqs.chunks import rows_for_cpu, rows_for_gpu
+from gpuqs.devices import HOST, Device, find_device
+from gpuqs.encoded import EncodedDocuments
+from gpuqs.engines import BITSLICE, ENGINES
+from gpuqs.errors import DeviceError, InputError, UnsupportedModelError
+from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
-from gpuqs.links import to_raw, to_values
-from gpuqs.outputs import (
-    Output,
-    Precision,
-    answer_form,
-    check_options,
-    class_labels,
-    class_numbers,
-    values_of_leaves,
-)
-from gpuqs.programs import Programs
+from gpuqs.outputs import Output, Precision, answer_form, check_options
+from gpuqs.placement import check_out, place
+from gpuqs.programs import Programs, machine
+from gpuqs.scoring import Scoring
 
-#: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
-CHUNK_WORK = 100_000_000
-#: Leaf numbers (documents x trees) that are held while their values are looked up.
-PER_TREE_WORK = 4_000_000
 #: Less work than this is done sooner by one thread than by several.
 THREAD_WORK = 500_000
-#: Bytes of documents that one chunk may copy when they must be converted.
-CHUNK_BYTES = 16 << 20
-#: Rows of such a chunk, however wide they are.
-LEAST_ROWS = 64
-#: Documents of the widest word that programs run on.
-WIDEST_WORD = 512
-
-
-@dataclass(frozen=True)
-class EncodedDocuments:
-    """Documents coded by `Model.encode`, to be scored by the same model any number of times.
-
-    Attributes
-    ----------
-    model : Model
-    isa : str
-        Instruction set that the coding is laid out for.
-    nbytes : int
-    """
-
-    model: Model
-    isa: str
-    coded: Any
-
-    def __repr__(self) -> str:
-        return f"<gpuqs.EncodedDocuments: {len(self):,} for {self.isa}, {self.nbytes:,} bytes>"
-
-    def __len__(self) -> int:
-        return len(self.coded)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "encoded documents are of one model in one process, and cannot be pickled or copied; send the documents, "
-            "and encode them again there"
-        )
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.coded.nbytes)
 
 
 class Model:
@@ -87,16 +38,26 @@ class Model:
     Parameters
     ----------
     forest : Forest
+
+    Attributes
+    ----------
+    forest : Forest
+    device : Device
+        Where it scores unless a call says otherwise: the host, or what `to` was given.
     """
 
     def __init__(self, forest: Forest) -> None:
-        self.forest = forest
-        self._programs = Programs(forest)
-        self._on_devices: dict[Any, DeviceModel] = {}
+        self._bind(Programs(forest), HOST)
+
+    def _bind(self, programs: Programs, device: Device) -> None:
+        self.forest, self.device = programs.forest, device
+        self._programs = programs
+        self._elsewhere: dict[Any, Model] = {}
         self._lock = Lock()
 
     def __repr__(self) -> str:
-        return f"<gpuqs.Model: {self.forest.summary}>"
+        where = "" if self.device is HOST else f", on {self.device!r}"
+        return f"<gpuqs.Model: {self.forest.summary}{where}>"
 
     @property
     def n_features(self) -> int:
@@ -134,18 +95,45 @@ class Model:
         return self.forest.feature_names
 
     def engines(self) -> dict[str, str | None]:
-        """Every engine's name, with None where it can run this model, else the reason why not."""
-        return dict(self._programs.reasons)
+        """Every engine's name, with None where it can run this model here, else the reason why not."""
+        return {name: self._why_not(name) for name in ENGINES}
+
+    def _why_not(self, name: str) -> str | None:
+        reason, runs_on = self._programs.reasons[name], ENGINES[name].device
+        if reason is not None or runs_on == self.device.kind:
+            return reason
+        if self.device is not HOST:
+            return f"runs on the CPU; this model is on {self.device!r}"
+        try:
+            find_device(runs_on)
+        except DeviceError as error:
+            return f"runs on a GPU: {error}"
+        return None
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
-        key = (min(whole(n_documents, "n_documents", 0), 4096), cpu_fallback.isa(), cpu_fallback.compiles_programs())
+        return self._engine_for(whole(n_documents, "n_documents", 0), self.device, machine())
+
+    def _engine_for(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
+        n_documents = min(n_documents, 4096)
+        key = (n_documents, device.kind, machine)
         name = self._chosen.get(key)
         if name is None:
-            able = [name for name, reason in self._programs.reasons.items() if reason is None]
-            name = min(able, key=lambda name: predicted_microseconds(name, self.forest, key[0]))
+            costs = {name: ENGINES[name].cost(self.forest, n_documents) for name in self._able(device)}
+            name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
             self._chosen[key] = name
         return name
+
+    def _able(self, device: Device) -> list[str]:
+        """The engines that run this model on a device."""
+        reasons = {name: self._programs.reasons[name] for name in ENGINES if ENGINES[name].device == device.kind}
+        able = [name for name, reason in reasons.items() if reason is None]
+        if not able:
+            raise UnsupportedModelError(
+                f"this {self.forest.source} model does not run on a GPU: {'; '.join(map(str, reasons.values()))}; "
+                "use device='cpu'"
+            )
+        return able
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Say which engine would score so many documents, and why: print the result."""
@@ -154,12 +142,13 @@ class Model:
             Choice(
                 name,
                 ENGINES[name].summary,
-                predicted_microseconds(name, self.forest, n_documents) if reason is None else None,
+                ENGINES[name].cost(self.forest, n_documents) if reason is None else None,
                 reason,
             )
-            for name, reason in self._programs.reasons.items()
+            for name, reason in self.engines().items()
         )
-        return Explanation(self.engine_for(n_documents), n_documents, cpu_fallback.isa(), choices)
+        where = cpu_fallback.isa() if self.device is HOST else repr(self.device)
+        return Explanation(self.engine_for(n_documents), n_documents, where, choices)
 
     def predict(
         self,
@@ -167,7 +156,7 @@ class Model:
         output: Output = "value",
         *,
         n_threads: int | None = None,
-        out: np.ndarray | None = None,
+        out: Any = None,
         engine: str = "auto",
         precision: Precision = "exact",
         trees: slice | None = None,
@@ -191,7 +180,8 @@ class Model:
             is what the source library takes it for: missing for XGBoost and Treelite, else 0); never
             copied beyond one chunk. Arrays hold category codes, but for CatBoost whole numbers that are
             categories themselves. Or what `encode` made of one. Or an array on a GPU (CuPy, PyTorch,
-            JAX, Numba): it is scored there and the answer comes back as the same library's array.
+            JAX, Numba; float32, float64 or integers): it is scored there, on the current CuPy stream, and the
+            answer comes back as the same library's array.
         output : {"value", "raw", "class", "leaf", "per_tree"}
             "value": what the source library's ``predict`` gives (probabilities and the like).
             "raw": sums before the link. "class": the likeliest class's label (of multi-label models 0
@@ -203,14 +193,15 @@ class Model:
             each processor that the process may use: its affinity, its control groups' quotas,
             ``OMP_NUM_THREADS`` and ``threadpoolctl`` say how many these are. -1: so many for few documents
             too, -2: one less, and so on, as joblib's ``n_jobs``.
-        out : ndarray, optional
-            Where the answer goes: C order, the shape and dtype given below.
+        out : array, optional
+            Where the answer goes: C order, on X's side, the shape and dtype given below.
         engine : str
             "auto", or one of `engines`; "qs_gpu" runs on a GPU.
         precision : {"exact", "fast"}
             "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
             24-bit fixed-point grid and summed as integers: the same bits from every engine,
-            instruction set, number of threads and split of the batch.
+            instruction set, number of threads and split of the batch. A GPU's "exact" sums have an order of
+            their own: the same bits every time, within n_trees ulps of the largest partial sum.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
             range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
@@ -220,7 +211,10 @@ class Model:
             units, as XGBoost's ``base_margin``.
         device : int or str, optional
             "cuda", "cuda:1" or 1: score documents of the host on that GPU, as ``to(device)`` does.
-            By default documents are scored where they lie.
+            "cpu": on the host. By default documents are scored where they lie. Work on documents that lie on a
+            GPU is queued, and the call returns at once; the first call with a precision and range of trees copies
+            the model, and waits for that. A call may be captured in a CUDA graph if the same call was made once
+            before; the memory that it uses then stays on the device for good.
         raw_score, output_margin : bool
             LightGBM's and XGBoost's names of ``output="raw"``.
         pred_leaf : bool
@@ -237,7 +231,8 @@ class Model:
 
         Returns
         -------
-        ndarray
+        array
+            NumPy's, or of X's library where X lies on a GPU.
             "value" and "raw": [D], or [D, n_outputs] where the model has several (values of XGBoost's
             multi:softmax, which are labels: [D]); of the type in which the source library sums (float32
             for XGBoost, float64 for most others). "class":
@@ -251,7 +246,8 @@ class Model:
         ValueError
             There is no such output, engine or iteration, or keywords contradict each other.
         DeviceError
-            A GPU was asked for, and a package, a driver or the device is missing.
+            A GPU was asked for, and a package, a driver or the device is missing; or a call is captured in a CUDA
+            graph, and something would have to be copied or compiled first.
         """
         output, trees = output_and_trees(
             self.forest,
@@ -265,49 +261,51 @@ class Model:
             num_iteration=num_iteration,
             iteration_range=iteration_range,
         )
-        if engine == QS_GPU and device is None:
-            device = "cuda"
-        if device not in (None, "cpu") or (type(X) is not np.ndarray and is_on_device(X)):
-            if engine not in ("auto", QS_GPU):
-                raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {QS_GPU!r}")
-            if isinstance(X, EncodedDocuments):
-                raise InputError("encoded documents are scored on the CPU; leave device out, or give documents")
-            if base_margin is not None:
-                raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
-            there = self.to(device_of(X) if device is None else device)
-            return there.predict(X, output, out=out, precision=precision, trees=trees)
         check_options(self.forest, output, precision)
-        if isinstance(X, EncodedDocuments):
-            documents, name = self._encoded(X, engine)
-        else:
-            documents = as_documents(X, self.forest)
-            name = self.engine_for(documents.n) if engine == "auto" else engine
-        n_threads = self._threads(n_threads, documents.n)
-        program = self._programs.get(name, precision, trees, documents.narrow)
+        asked = self.device if device is None and self.device is not HOST else device
+        runs_on = place(self.forest, X, asked, engine, output, base_margin)
+        if runs_on is HOST:
+            return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
+        with runs_on.active():
+            return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
+
+    def _answer(
+        self,
+        X: Any,
+        output: Output,
+        n_threads: int | None,
+        out: Any,
+        engine: str,
+        precision: Precision,
+        trees: slice | None,
+        base_margin: Any,
+        runs_on: Device,
+    ) -> Any:
+        """What `predict` gives, when it is clear what is asked for and where."""
+        documents, where = self._documents(X, runs_on, engine)
+        here, encoded = machine(), isinstance(X, EncodedDocuments)
+        if engine == "auto":
+            engine = BITSLICE if encoded else self._engine_for(documents.n, runs_on, here)
+        program = self._programs.get(engine, precision, trees, documents.narrow, runs_on, here)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
-        if out is None:
-            out = np.empty(shape, dtype)
-        elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.carray:
-            raise InputError(f"out must be a writable, aligned, C-contiguous {dtype} array of shape {shape}")
-        elif isinstance(X, np.ndarray) and np.may_share_memory(X, out):
-            raise InputError("out shares memory with X, which would change while it is read; use another array")
+        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
-        runs, whole = ENGINES[name], isinstance(X, EncodedDocuments)
-        step = documents.n if whole else self._chunk_rows(documents)
-        if output == "per_tree" and not whole:
-            step = max(1, min(step, PER_TREE_WORK // max(self.n_trees, 1)))
-        for start in range(0, documents.n, step or 1):
-            stop = min(start + step, documents.n)
-            chunk, to = documents.chunk(start, stop), out[start:stop]
-            if output == "leaf":
-                runs.leaves(program, chunk, to, n_threads)
-            elif output == "per_tree":
-                leaves = np.empty((stop - start, len(program.values.tree_output)), np.int32)
-                runs.leaves(program, chunk, leaves, n_threads)
-                values_of_leaves(self._programs.part(trees), leaves, to)
-            else:
-                own = None if margin is None else margin[start:stop]
-                self._score_chunk(runs, program, chunk, to, output, n_threads, own)
+        forest = self._programs.part(trees) if output == "per_tree" else self.forest
+        n_threads = self._threads(n_threads, documents.n)
+        fill = Scoring(forest, ENGINES[engine], program, runs_on, output, n_threads).fill
+        rows = documents.n or 1
+        if where is not runs_on:
+            rows = rows_for_gpu(documents, self.forest)
+        elif runs_on is HOST and not encoded:
+            rows = rows_for_cpu(documents, self.forest, output)
+        for start in range(0, documents.n, rows):
+            stop = min(start + rows, documents.n)
+            one = fill if margin is None else partial(fill, margin=margin[start:stop])
+            runs_on.run(one, documents.chunk(start, stop), answer[start:stop])
+        if out is None:
+            return where.hand_back(answer, X)
+        for given in (X, out):  # what their libraries do next comes after this call's work
+            where.hand_back(answer, given)
         return out
 
     def warm_up(
@@ -334,15 +332,12 @@ class Model:
             This one.
         """
         n_documents = whole(n_documents, "n_documents", 1)
-        there = self if device in (None, "cpu") else self.to(device)
-        if isinstance(there, DeviceModel):
-            there.warm_up(precision=precision, trees=trees)
-        else:
-            name = self.engine_for(n_documents) if engine == "auto" else engine
-            # As many as fill the widest words: machine code is made for each width.
-            shape = min(n_documents, WIDEST_WORD), self.n_features
-            rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
-            self.predict(rows, engine=name, precision=precision, trees=trees)
+        if engine == "auto" and device in (None, "cpu"):
+            engine = self.engine_for(n_documents)
+        # As many as fill the widest words: machine code is made for each width.
+        shape = min(n_documents, cpu_fallback.instruction_set().widest_word), self.n_features
+        rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
+        self.predict(rows, engine=engine, precision=precision, trees=trees, device=device)
         return self
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
@@ -368,34 +363,43 @@ class Model:
         UnsupportedModelError
             The model does not run on `bitslice`.
         """
+        if self.device is not HOST:
+            raise InputError("encoded documents are scored on the CPU; use model.to('cpu').encode(X)")
         documents = as_documents(X, self.forest)
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow)
-        step = max(512, self._chunk_rows(documents) // 512 * 512)  # whole blocks of every engine
+        step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
         threads = self._threads(n_threads, documents.n)
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
         return EncodedDocuments(self, cpu_fallback.isa(), coded)
 
-    def to(self, device: Any = "cuda") -> Model | DeviceModel:
-        """The model on a device: ``to("cuda:0")`` copies it to that GPU once and keeps it there.
+    def to(self, device: Any = "cuda") -> Model:
+        """The model on a device: ``to("cuda:0")`` scores there, wherever documents lie.
+
+        The trees are copied there at the first call, once for all models that this one has given.
 
         Parameters
         ----------
         device : int or str
-            "cuda" (CuPy's current GPU), "cuda:1", 1; or "cpu", which gives the model itself.
+            "cuda" (CuPy's current GPU), "cuda:1", 1; or "cpu".
 
         Raises
         ------
         DeviceError
             A package, a driver or the device is missing; says which, and how to get it.
+        UnsupportedModelError
+            The model does not run on GPUs.
         """
-        if device == "cpu":
+        there = find_device(device)
+        if there.key == self.device.key:
             return self
-        there = device if hasattr(device, "attributes") else cuda_device(device)  # a GpuDevice, or its name
+        self._able(there)
         with self._lock.held():
-            if there not in self._on_devices:
-                self._on_devices.setdefault(there, DeviceModel(self.forest, there))
-            return self._on_devices[there]
+            if there.key not in self._elsewhere:
+                model = object.__new__(type(self))
+                model._bind(self._programs, there)
+                self._elsewhere[there.key] = model
+            return self._elsewhere[there.key]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment.
@@ -406,46 +410,23 @@ class Model:
 
         native.write(self.forest, path)
 
-    def _encoded(self, X: EncodedDocuments, engine: str) -> tuple[Documents, str]:
-        if X.model is not self or X.isa != cpu_fallback.isa():
-            raise InputError("X was encoded by another model or for another instruction set; encode it again")
-        if engine not in ("auto", BITSLICE):
-            raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
-        return Documents(len(X), lambda start, stop: X.coded), BITSLICE
+    def _documents(self, X: Any, device: Device, engine: str) -> tuple[Documents, Device]:
+        """Documents, and the device where they lie."""
+        if isinstance(X, EncodedDocuments):
+            if X.model is not self or X.isa != cpu_fallback.isa():
+                raise InputError("X was encoded by another model or for another instruction set; encode it again")
+            if engine not in ("auto", BITSLICE):
+                raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
+            return Documents(len(X), lambda start, stop: X.coded), HOST
+        adopted = None if device is HOST else device.adopt(X)
+        if adopted is None:
+            return as_documents(X, self.forest), HOST
+        return from_device(adopted, self.forest), device
 
     def _threads(self, n_threads: int | None, n_documents: int) -> int:
         if n_threads is None and n_documents * self.forest.n_trees < THREAD_WORK:
             return 1
         return cpu_fallback.effective_threads(n_threads)
-
-    def _score_chunk(
-        self,
-        engine: Engine,
-        program: Program,
-        chunk: Any,
-        out: np.ndarray,
-        output: Output,
-        n_threads: int,
-        margin: np.ndarray | None,
-    ) -> None:
-        values = program.values
-        shape = len(out), self.forest.n_outputs
-        direct = values.sum_dtype == out.dtype and output != "class" and out.size == shape[0] * shape[1]
-        sums = out.reshape(shape) if direct else np.empty(shape, values.sum_dtype)
-        if margin is None:
-            engine.score(program, chunk, sums, n_threads)
-            scores = values.finish(sums)
-        else:
-            sums[:] = margin if values.starts_at_base else 0
-            engine.score(program, chunk, sums, n_threads, started=True)
-            scores = values.finish(sums, None if values.starts_at_base else margin)
-        n_trees = len(values.tree_output)
-        if output == "class":
-            out[:] = class_labels(self.forest)[class_numbers(self.forest, scores, n_trees)]
-            return
-        scores = (to_values if output == "value" else to_raw)(self.forest, scores, n_trees)
-        if scores is not sums or not direct:
-            out[:] = scores.reshape(out.shape)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""
@@ -460,19 +441,12 @@ class Model:
         return margin
 
     @lazy
-    def _chosen(self) -> dict[tuple[int, str, bool], str]:
+    def _chosen(self) -> dict[tuple[Any, ...], str]:
         return {}
 
-    def _chunk_rows(self, documents: Documents) -> int:
-        width = len(self.forest.tested) if documents.narrow else self.n_features
-        by_work = CHUNK_WORK // max(self.n_trees, 1)
-        by_bytes = CHUNK_BYTES // (8 * max(width, 1))
-        rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)
-        # Wide rows that are copied are few at a time, though fewer than engines like.
-        return max(LEAST_ROWS, min(rows, by_bytes)) if documents.copied else rows
-
     def __getstate__(self) -> Mapping[str, Any]:
-        return {"forest": self.forest}
+        # Programs and device memory stay behind: unpickling looks for the device, and tells where there is none.
+        return {"forest": self.forest, "device": self.device}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["forest"])  # type: ignore[misc]
+        self._bind(Programs(state["forest"]), state["device"])

@@ -1,18 +1,24 @@
-"""What a forest is laid out as: a program for each engine, precision and range of trees, made when first asked for."""
+"""What a forest is laid out as: a program for each engine, precision, range of trees and device, made at first use."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gpuqs import cpu_fallback
-from gpuqs.engines import ENGINES, QS_GPU, RANKED, Program
+from gpuqs.devices import HOST, Device
+from gpuqs.engines import ENGINES, Program
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
 from gpuqs.layout.ranks import RankTables, build_ranks
 
-#: Programs of tree ranges that are kept, for staged prediction.
+#: Programs of tree ranges that are kept on each device, for staged prediction; the one unused for longest goes first.
 PARTS_KEPT = 16
+
+
+def machine() -> tuple[str, bool]:
+    """What programs are made for: the instruction set, and whether it runs machine code of ours."""
+    return cpu_fallback.isa(), cpu_fallback.compiles_programs()
 
 
 class Programs:
@@ -35,8 +41,18 @@ class Programs:
         self._ranks: dict[bool, RankTables] = {}
         self._lock = Lock()
 
-    def get(self, name: str, precision: str, trees: slice | None, narrow: bool = False) -> Program:
-        """The program of an engine; ``narrow``: for documents of the columns `Forest.tested` alone.
+    def get(
+        self,
+        name: str,
+        precision: str,
+        trees: slice | None,
+        narrow: bool = False,
+        device: Device = HOST,
+        on: tuple[str, bool] | None = None,
+    ) -> Program:
+        """The program of an engine on a device, for what `machine` gives where that is not ``on``.
+
+        ``narrow``: for documents of the columns `Forest.tested` alone.
 
         Raises
         ------
@@ -47,12 +63,12 @@ class Programs:
         """
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
         narrow = narrow and self.forest.narrowed is not self.forest
-        key = (name, precision, cpu_fallback.isa(), cpu_fallback.compiles_programs(), narrow, bounds)
+        key = (name, precision, on or machine(), narrow, device.key, bounds)
         program = self._made.get(key)
-        if program is not None:
+        if program is not None and bounds is None:
             return program
         if name not in ENGINES:
-            raise ValueError(f"engine must be 'auto' or one of {', '.join((*ENGINES, QS_GPU))}, not {name!r}")
+            raise ValueError(f"engine must be 'auto' or one of {', '.join(ENGINES)}, not {name!r}")
         reason = self.reasons[name]
         if reason is not None:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
@@ -60,10 +76,10 @@ class Programs:
             program = self._made.get(key)
             if program is None:
                 # Meanwhile a signal's handler in this thread may have made this one or others.
-                program = self._made.setdefault(key, self._prepare(name, precision, trees, narrow))
-                parts = [k for k in list(self._made) if k[-1] is not None]
-                for old in parts[:-PARTS_KEPT]:
-                    self._made.pop(old, None)
+                program = self._made.setdefault(key, self._prepare(name, precision, trees, narrow, device))
+                self._give_back(device)
+            elif bounds is not None:
+                self._made[key] = self._made.pop(key, program)  # the part used last comes last
             return program
 
     def part(self, trees: slice | None, narrow: bool = False) -> Forest:
@@ -71,13 +87,20 @@ class Programs:
         forest = self.forest.narrowed if narrow else self.forest
         return forest if trees is None else forest.select(trees)
 
-    def _prepare(self, name: str, precision: str, trees: slice | None, narrow: bool) -> Program:
-        engine, forest = ENGINES[name], self.part(trees, narrow)
-        if name not in RANKED:
-            return engine.prepare(forest, precision)
-        # Parts rank documents as the whole does, so that what `encode` made serves them too.
-        start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
-        nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
-        if narrow not in self._ranks:
-            self._ranks[narrow] = build_ranks(self.part(None, narrow))
-        return engine.prepare(forest, precision, self._ranks[narrow].part(nodes))  # type: ignore[call-arg]
+    def _give_back(self, device: Device) -> None:
+        parts = [key for key in list(self._made) if key[-1] is not None and key[-2] == device.key]
+        if len(parts) > PARTS_KEPT:
+            device.wait()  # other streams may still read what is given back here
+            for old in parts[:-PARTS_KEPT]:
+                self._made.pop(old, None)
+
+    def _prepare(self, name: str, precision: str, trees: slice | None, narrow: bool, device: Device) -> Program:
+        def ranks() -> RankTables:
+            # Parts rank documents as the whole does, so that what `encode` made serves them too.
+            start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
+            nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
+            if narrow not in self._ranks:
+                self._ranks[narrow] = build_ranks(self.part(None, narrow))
+            return self._ranks[narrow].part(nodes)
+
+        return ENGINES[name].prepare(self.part(trees, narrow), precision, ranks=ranks, device=device)

@@ -35,11 +35,12 @@ except ImportError as error:
 
 import gpuqs
 from gpuqs.arrays.refusals import refuse_strangers
+from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.sklearn import average_path_length
 from gpuqs.keywords import output_and_trees
-from gpuqs.model import EncodedDocuments, Model
+from gpuqs.model import Model
 from gpuqs.outputs import Output, Precision
 
 if TYPE_CHECKING:

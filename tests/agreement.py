@@ -13,9 +13,16 @@ from gpuqs.engines import ENGINES
 from gpuqs.errors import GpuqsError, UnsupportedModelError
 from gpuqs.model import Model
 
-#: The compiled engines of the CPU.
-COMPILED = [name for name, engine in ENGINES.items() if engine.device == "cpu" and name != "reference"]
+#: The engines of the CPU, and the compiled ones among them; those of GPUs.
+ON_CPU = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
+COMPILED = [name for name in ON_CPU if name != "reference"]
+ON_GPU = [name for name, engine in ENGINES.items() if engine.device == "cuda"]
 DTYPES = [np.float64, np.float32]
+
+
+def on_cpu(model: Model) -> dict[str, str | None]:
+    """As `Model.engines`, of the CPU's alone: those whose every bit is the source library's."""
+    return {name: reason for name, reason in model.engines().items() if name in ON_CPU}
 
 
 def assert_reads_or_refuses(broken: Iterable[bytes], X: np.ndarray) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs.demo.mslr import mslr_like
+from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.files import replacing
 from gpuqs.ranking import ndcg
@@ -77,7 +78,7 @@ def time_engine(model: gpuqs.Model, X: np.ndarray, engine: str, seconds: float) 
 
 
 def run_engines(model: gpuqs.Model, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[EngineRun]:
-    """Score with every engine that can run the model here; the fastest first."""
+    """Score with every engine of the CPU that can run the model here; the fastest first."""
     start = time.perf_counter()
     expected = model.predict(X, engine=_YARDSTICK, n_threads=1)
     yardstick = EngineRun(
@@ -85,7 +86,7 @@ def run_engines(model: gpuqs.Model, X: np.ndarray, y: np.ndarray, qid: np.ndarra
     )
     runs = [yardstick]
     for engine, reason in model.engines().items():
-        if reason is None and engine != _YARDSTICK:
+        if reason is None and engine != _YARDSTICK and ENGINES[engine].device == "cpu":
             scores, microseconds = time_engine(model, X, engine, _SECONDS_PER_ENGINE)
             difference = float(np.abs(scores - expected).max())
             runs.append(EngineRun(engine, microseconds, ndcg(y, scores, qid), difference))

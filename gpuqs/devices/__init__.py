@@ -1,1 +1,25 @@
 """What gpuqs runs on, and how code gets there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuqs.devices.base import Device
+from gpuqs.devices.cuda import cuda_device
+from gpuqs.devices.host import HOST
+
+__all__ = ["HOST", "Device", "find_device"]
+
+
+def find_device(device: Any) -> Device:
+    """The device of a name: "cpu", or as `cuda_device` takes it; a `Device` is given back.
+
+    Raises
+    ------
+    DeviceError
+        As `cuda_device`.
+    """
+    if isinstance(device, str) and device == "cpu":
+        return HOST
+    found: Device = device if hasattr(device, "kind") else cuda_device(device)
+    return found

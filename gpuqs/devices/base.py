@@ -1,7 +1,8 @@
-"""What GPU engines need of a device; CuPy's is `gpuqs.devices.cuda.CudaDevice`."""
+"""What a model, and what GPU engines need of a device; CuPy's is `gpuqs.devices.cuda.CudaDevice`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -51,7 +52,9 @@ class Kernel(Protocol):
 
     max_dynamic_shared_size_bytes: int
 
-    def __call__(self, grid: tuple, block: tuple, args: tuple, *, shared_mem: int = 0) -> None: ...
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
+    ) -> None: ...
 
 
 class Stream(Protocol):
@@ -64,64 +67,26 @@ class Stream(Protocol):
     def synchronize(self) -> None: ...
 
 
-class GpuDevice(Protocol):
-    """One device: its memory, its kernels, its streams.
-
-    While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
-    `wait`) raises a DeviceError: a call is made once before it is captured.
+class Device(Protocol):
+    """What scores: the host, or a GPU.
 
     Attributes
     ----------
+    kind : {"cpu", "cuda"}
+        Engines of the same `Engine.device` run here.
     key : hashable
         Tells devices apart.
-    attributes : DeviceAttributes
-    scratch_bytes : int
-        Memory that one launch may use beyond the model, the input and the output.
     """
 
+    kind: str
     key: Any
-    attributes: DeviceAttributes
-    scratch_bytes: int
 
     def active(self) -> AbstractContextManager[Any]:
         """Make it the device that the calls below, and launches, go to.
 
-        While the current stream is captured, all memory that is allocated inside stays: the graph
+        While a GPU's current stream is captured, all memory that is allocated inside stays: the graph
         uses it at every replay.
         """
-
-    def retain(self, used: Any) -> None:
-        """Keep ``used`` for good if the current stream is being captured, as `active` does with memory."""
-
-    def holds(self, array: Any) -> bool:
-        """Whether an array lies in the device's memory."""
-
-    def upload(self, array: np.ndarray) -> Any:
-        """A copy on the device, complete when this returns."""
-
-    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
-        """Uninitialised memory, given back for the current stream's later work once unreferenced."""
-
-    def kernel(self, file: str, name: str) -> Kernel:
-        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk."""
-
-    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-        """Host memory that the device can copy from and to while the CPU goes on."""
-
-    def lend_streams(self, n: int) -> AbstractContextManager[list[Stream]]:
-        """Streams of the caller's own for the length of a ``with`` block."""
-
-    def wait(self) -> None:
-        """Wait for all work that was queued on the device."""
-
-    def stage(self, name: str) -> AbstractContextManager[Any]:
-        """A named range in a profiler's timeline."""
-
-    def copy_in(self, target: Any, source: np.ndarray) -> None:
-        """Queue a copy of pinned memory to the device on the current stream."""
-
-    def copy_out(self, target: np.ndarray, source: Any) -> None:
-        """Queue a copy of device memory to pinned memory on the current stream."""
 
     def adopt(self, X: Any) -> Any:
         """``X`` as an array of this device, without a copy; None where it is not device memory.
@@ -132,5 +97,62 @@ class GpuDevice(Protocol):
             It lies on another device.
         """
 
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies in the device's memory."""
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+        """Uninitialised memory, given back for the current stream's later work once unreferenced."""
+
+    def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
+        """Run ``fill(documents, out)`` here.
+
+        Where both lie on the host and this is a GPU, chunks are copied there and back, and ``out`` is filled when
+        this returns; else what ``fill`` does is queued, or done.
+        """
+
     def hand_back(self, array: Any, X: Any) -> Any:
         """An array of this device as an array of the library that ``X`` belongs to, without a copy."""
+
+    def wait(self) -> None:
+        """Wait for all work that was queued on the device."""
+
+
+class GpuDevice(Device, Protocol):
+    """One GPU: its memory, its kernels, its streams.
+
+    While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
+    `wait`) raises a DeviceError: a call is made once before it is captured.
+
+    Attributes
+    ----------
+    attributes : DeviceAttributes
+    scratch_bytes : int
+        Memory that one launch may use beyond the model, the input and the output.
+    """
+
+    attributes: DeviceAttributes
+    scratch_bytes: int
+
+    def retain(self, used: Any) -> None:
+        """Keep ``used`` for good if the current stream is being captured, as `active` does with memory."""
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy on the device, complete when this returns."""
+
+    def kernel(self, file: str, name: str) -> Kernel:
+        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk."""
+
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+        """Host memory that the device can copy from and to while the CPU goes on."""
+
+    def lend_streams(self, n: int) -> AbstractContextManager[list[Stream]]:
+        """Streams of the caller's own for the length of a ``with`` block."""
+
+    def stage(self, name: str) -> AbstractContextManager[Any]:
+        """A named range in a profiler's timeline."""
+
+    def copy_in(self, target: Any, source: np.ndarray) -> None:
+        """Queue a copy of pinned memory to the device on the current stream."""
+
+    def copy_out(self, target: np.ndarray, source: Any) -> None:
+        """Queue a copy of device memory to pinned memory on the current stream."""

@@ -6,14 +6,14 @@ This module imports without CuPy; `cuda_device` is where a missing package, driv
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.devices import foreign, nvrtc, sources
+from gpuqs.devices import foreign, nvrtc, pipeline, sources
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.bindings import bindings, checked
 from gpuqs.devices.kernel_cache import MachineCode, cached
@@ -84,7 +84,7 @@ def _import_cupy() -> Any:
 def _count_devices(cupy: Any) -> int:
     runtime = cupy.cuda.runtime
     try:
-        return runtime.getDeviceCount()
+        return int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
         if error.status == _NO_DEVICE:
             raise DeviceError(
@@ -176,6 +176,8 @@ class CudaKernel:
 class CudaDevice:
     """One GPU, as `gpuqs.devices.base.GpuDevice`; made by `cuda_device`."""
 
+    kind = "cuda"
+
     def __init__(self, index: int) -> None:
         self._cupy = cupy = _import_cupy()
         self.index, self.key = index, ("cuda", index)
@@ -213,7 +215,7 @@ class CudaDevice:
                 yield
 
     def _is_capturing(self) -> bool:
-        return self._cupy.cuda.get_current_stream().is_capturing()
+        return bool(self._cupy.cuda.get_current_stream().is_capturing())
 
     def _refuse_capture(self, what: str) -> None:
         """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
@@ -273,7 +275,7 @@ class CudaDevice:
         driver = bindings("driver")
         with self.active():
             counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel.handle, threads, shared)
-        return checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}")
+        return int(checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}"))
 
     @contextlib.contextmanager
     def profiled(self) -> Iterator[None]:
@@ -291,7 +293,8 @@ class CudaDevice:
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         import cupyx
 
-        return cupyx.empty_pinned(shape, dtype)
+        memory: np.ndarray = cupyx.empty_pinned(shape, dtype)
+        return memory
 
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Any]]:
@@ -342,6 +345,9 @@ class CudaDevice:
                 f"use model.to('cuda:{array.device.id}')"
             )
         return array
+
+    def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
+        pipeline.run(self, fill, documents, out)
 
     def hand_back(self, array: Any, X: Any) -> Any:
         return foreign.hand_back(array, X)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 #: Registers a thread that scores several documents needs not to spill.
 SEVERAL_DOCUMENTS_REGISTERS = 48

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.bitslice import Bitslice
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.quickscorer import QuickScorer, VQuickScorer
 from gpuqs.engines.rankwalk import RankWalk
 from gpuqs.engines.reference import Reference
 from gpuqs.engines.walk import Walk
 
-__all__ = ["BITSLICE", "ENGINES", "QS_GPU", "RANKED", "Engine", "Program"]
+__all__ = ["BITSLICE", "ENGINES", "Engine", "Program"]
 
 ENGINES: dict[str, Engine] = {
-    e.name: e for e in (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference())
+    e.name: e for e in (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference(), QsGpu())
 }
 
 #: The engine whose documents can be coded beforehand.
 BITSLICE = Bitslice.name
-#: The engine that scores on GPUs.
-QS_GPU = "qs_gpu"
-#: The engines that rank documents: `prepare` takes the model's rank tables.
-RANKED = (Bitslice.name, RankWalk.name)

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from gpuqs.engines.base import Engine, Program
+from gpuqs.devices.base import Device
+from gpuqs.engines.base import CALL, Engine, Program
 from gpuqs.forest import (
     CATEGORICAL,
     NAN_LEFT,
@@ -25,6 +27,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves
+from gpuqs.layout.ranks import RankTables
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,28 @@ class Reference(Engine):
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "QuickScorer in NumPy: readable, slow, the yardstick"
 
+    #: Nanoseconds per node and document, microseconds per node.
+    node: ClassVar[float] = 20.0
+    setup: ClassVar[float] = 5.0
+
     def supports(self, forest: Forest) -> str | None:
         return None
 
-    def prepare(self, forest: Forest, precision: str) -> ReferenceProgram:
+    def cost(self, forest: Forest, n_documents: int) -> float:
+        return CALL + n_documents * max(forest.n_nodes, 1) * 1e-3 * self.node + forest.n_nodes * self.setup
+
+    def prepare(
+        self,
+        forest: Forest,
+        precision: str,
+        *,
+        ranks: Callable[[], RankTables] | None = None,
+        device: Device | None = None,
+    ) -> ReferenceProgram:
         ranges = number_leaves(forest)
         return ReferenceProgram(leaf_values(forest, ranges, precision), forest, ranges)
 
-    def score(
-        self, program: Program, documents: np.ndarray, sums: np.ndarray, n_threads: int, started: bool = False
-    ) -> None:
+    def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:
         values = program.values
         vector = values.value.shape[1] == values.n_outputs
         if not started:
@@ -83,7 +98,7 @@ class Reference(Engine):
             else:
                 sums[:, values.tree_output[tree]] += value[:, 0]
 
-    def leaves(self, program: Program, documents: np.ndarray, out: np.ndarray, n_threads: int) -> None:
+    def leaves(self, program: Program, documents: Any, out: Any, n_threads: int = 1) -> None:
         values = program.values
         for tree, leaf in enumerate(self._exit_leaves(program, documents)):
             out[:, tree] = values.leaf_id[values.offsets[tree] + leaf]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import ClassVar
 
 from gpuqs import cpu_fallback
-from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind
+from gpuqs.devices.base import Device
+from gpuqs.engines.base import CALL
+from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind, category_cost
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.nodes import build_walk, fits_walk
+from gpuqs.layout.ranks import RankTables
 
 
 class Walk(CpuEngine):
@@ -17,6 +22,8 @@ class Walk(CpuEngine):
     name: ClassVar[str] = "walk"
     summary: ClassVar[str] = "plain tree walk, for trees of any depth"
 
+    #: Nanoseconds per node that a walk visits; twice that where too few documents keep the walks apart.
+    visit: ClassVar[float] = 1.4
     tree_block: ClassVar[int] = 16
     #: Fewest and most documents that go through a tree while it is in the cache.
     document_blocks: ClassVar[tuple[int, int]] = (256, 4096)
@@ -26,7 +33,19 @@ class Walk(CpuEngine):
     def supports(self, forest: Forest) -> str | None:
         return None if fits_walk(forest) else "its trees and columns are too many for the links of a walk"
 
-    def prepare(self, forest: Forest, precision: str) -> CpuProgram:
+    def cost(self, forest: Forest, n_documents: int) -> float:
+        visits = forest.n_trees * (1.5 * math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
+        walks = n_documents * visits * self.visit * (2 if n_documents < 16 else 1)
+        return CALL + walks + category_cost(forest, n_documents)
+
+    def prepare(
+        self,
+        forest: Forest,
+        precision: str,
+        *,
+        ranks: Callable[[], RankTables] | None = None,
+        device: Device | None = None,
+    ) -> CpuProgram:
         layout = build_walk(forest, self.tree_block)
         scorer = cpu_fallback.Walk(
             layout,

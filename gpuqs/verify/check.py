@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.arrays import Documents, as_documents, coded_rows
+from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -117,7 +118,8 @@ class Check:
     def __init__(self, source: Source, engines: Sequence[str] = ("auto",), forest: Forest | None = None) -> None:
         self.source = source
         self.model = Model(source.forest if forest is None else forest)
-        able = self.model.engines()
+        # GPUs add up in another order: their bits are their own.
+        able = {name: why for name, why in self.model.engines().items() if ENGINES[name].device == "cpu"}
         names: list[str] = []
         for name in engines:
             if name == "auto":

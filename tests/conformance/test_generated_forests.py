@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from agreement import on_cpu
 from forests import forest_of_stumps, probing_documents, random_forest, threshold_documents
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -184,7 +185,7 @@ def test_auto_hands_what_the_others_cannot_hold_to_one_that_can() -> None:
     for name in BIG:
         model, X, leaves = big(name)
         np.testing.assert_array_equal(model.predict(X, "leaf"), leaves, err_msg=name)
-        for engine, reason in model.engines().items():
+        for engine, reason in on_cpu(model).items():
             if reason is not None:
                 with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
                     model.predict(X, engine=engine)

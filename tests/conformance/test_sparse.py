@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import assert_same_bits
+from agreement import assert_same_bits, on_cpu
 from trained import LIGHTGBM, XGBOOST, lightgbm_trained, xgboost_trained
 
 import gpuqs
@@ -55,7 +55,7 @@ def as_format(S: Any, name: str) -> Any:
 def assert_scores(model: Model, X: Any, raw: np.ndarray, leaves: np.ndarray | None = None) -> None:
     """Every engine, and encoded documents, give these raw scores and exit leaves; alike on two threads."""
     raw = raw.reshape(-1, model.n_outputs).squeeze(axis=1) if model.n_outputs == 1 else raw.reshape(-1, model.n_outputs)
-    for engine, reason in model.engines().items():
+    for engine, reason in on_cpu(model).items():
         if reason is not None or engine == "qs_gpu":
             continue
         assert_same_bits(model.predict(X, "raw", engine=engine, n_threads=2), raw)

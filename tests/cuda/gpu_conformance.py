@@ -118,7 +118,7 @@ def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: 
     with device.active():
         on_device = device.from_host(documents)
         for precision in ("exact", "fast"):
-            program = engine.prepare(forest, precision, device)
+            program = engine.prepare(forest, precision, device=device)
             out = device.empty((len(documents), forest.n_outputs), program.values.sum_dtype)
             engine.score(program, on_device, out)
             sums[precision] = device.to_host(out)
@@ -141,7 +141,7 @@ def sums_in_device_order(
     device: GpuDevice, forest: Forest, leaf_ids: np.ndarray, settings: Settings
 ) -> np.ndarray:
     """The sums of the exit leaves' values, every addition in the order that the kernels promise."""
-    program = QsGpu(settings).prepare(forest, "exact", device)
+    program = QsGpu(settings).prepare(forest, "exact", device=device)
     placed: GpuForest = program.forest
     values, (n, n_trees) = program.values, leaf_ids.shape
     per_tree = np.zeros((n, n_trees, values.value.shape[1]), values.sum_dtype)

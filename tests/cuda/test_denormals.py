@@ -16,7 +16,6 @@ from emulation.device import EmulatedDevice
 from forests import forest_of_stumps, random_forest
 from gpu_conformance import CASES, check
 
-from gpuqs.device_model import DeviceModel
 from gpuqs.engines.gpu.forest import Settings
 from gpuqs.forest import CATEGORICAL, WHOLE_CODES, Forest
 from gpuqs.model import Model
@@ -96,7 +95,7 @@ def test_kernels_that_flush_denormals_are_found(flushing: EmulatedDevice, name: 
 
 def check_outputs(device: EmulatedDevice, forest: Forest, *outputs: str) -> None:
     """What documents on the device get, against the CPU's."""
-    model, X = DeviceModel(forest, device), device.from_host(DOCUMENTS)
+    model, X = Model(forest).to(device), device.from_host(DOCUMENTS)
     for output in outputs:
         want = Model(forest).predict(DOCUMENTS, output, engine="reference")
         assert want.any()

@@ -12,13 +12,13 @@ from gpu_conformance import CASES, Case, check, expected
 from test_denormals import CHECKS
 from test_gpu_links import on_device, probing_sums
 
-from gpuqs.device_model import DeviceModel
 from gpuqs.devices.cuda import CudaDevice, cuda_device
 from gpuqs.engines.gpu.forest import Settings
 from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
 from gpuqs.forest import LINKS
+from gpuqs.model import Model
 
 try:
     DEVICE: CudaDevice | None = cuda_device()
@@ -123,7 +123,7 @@ def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice, cup
         X = ON_DEVICE[library](module, documents)
     except (RuntimeError, AssertionError) as error:
         pytest.skip(f"this {library} has no CUDA: {error}")
-    scores = DeviceModel(forest, device).predict(X, "leaf")
+    scores = Model(forest).to(device).predict(X, "leaf")
     assert type(scores) is type(X)
     np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(scores)), expected(forest, documents).leaves)
 
@@ -132,7 +132,7 @@ def test_other_libraries_arrays_come_back_as_their_own(device: TestedDevice, cup
 def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) -> None:
     forest, _ = case.make()
     with device.active():
-        placed = QsGpu(case.settings).prepare(forest, "exact", device).forest
+        placed = QsGpu(case.settings).prepare(forest, "exact", device=device).forest
         kernel, threads, shared = placed.scoring_kernel()
         registers, static = kernel.attribute("NUM_REGS"), kernel.attribute("SHARED_SIZE_BYTES")
     by_driver = device.resident_blocks(kernel, threads, shared)
@@ -142,13 +142,13 @@ def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) 
 def test_a_profiler_is_started_and_stopped(device: TestedDevice) -> None:
     forest, documents = CASES[0].make()
     with device.profiled():
-        got = DeviceModel(forest, device).predict(documents, "leaf")
+        got = Model(forest).to(device).predict(documents, "leaf")
     np.testing.assert_array_equal(got, expected(forest, documents).leaves)
 
 
 def test_no_memory_is_lost_over_ten_thousand_predicts(device: TestedDevice, cupy) -> None:
     forest, documents = CASES[0].make()
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     X = device.from_host(documents)
 
     def use() -> tuple[int, int]:
@@ -169,13 +169,13 @@ def test_no_memory_is_lost_over_ten_thousand_predicts(device: TestedDevice, cupy
 def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     rng = np.random.default_rng(21)
     forest = random_forest(rng, n_trees=200, max_leaves=64)
-    model = DeviceModel(forest, device)
+    engine = QsGpu()
+    program = engine.prepare(forest, "fast", device=device)
     batches = [probing_documents(rng, forest, 500) for _ in range(8)]
     want = [expected(forest, batch).fast for batch in batches]
     failed: list[int] = []
 
     def work(index: int) -> None:
-        engine, program = QsGpu(), model._program("fast", None)
         with cupy.cuda.Stream(non_blocking=True) as stream:
             X = cupy.asarray(batches[index])
             sums = [device.empty((500, 1), np.int64) for _ in range(20)]
@@ -197,7 +197,7 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
 def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy, link: str) -> None:
     rng = np.random.default_rng(22)
     forest = random_forest(rng, max_leaves=40, link=link)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     first, second = (probing_documents(rng, forest, 64) for _ in range(2))
     X, out = cupy.asarray(first), cupy.empty(64)
     with cupy.cuda.Stream(non_blocking=True) as stream:
@@ -220,7 +220,7 @@ def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy
 def test_predict_on_the_device_does_not_wait_for_it(device: TestedDevice, cupy) -> None:
     rng = np.random.default_rng(23)
     forest = random_forest(rng, n_trees=500, max_leaves=64)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     X = cupy.asarray(probing_documents(rng, forest, 20_000))
     model.predict(X, "raw")
     with cupy.cuda.Stream(non_blocking=True) as stream:

@@ -89,7 +89,7 @@ def test_shared_memory_beyond_48_kib(forward: EmulatedDevice) -> None:
     rng = np.random.default_rng(4)
     forest = random_forest(rng, n_trees=13000, max_leaves=2, n_features=3, shape="complete")
     documents = probing_documents(rng, forest, 2)
-    placed = QsGpu(Settings(tree_block=13000)).prepare(forest, "exact", forward).forest
+    placed = QsGpu(Settings(tree_block=13000)).prepare(forest, "exact", device=forward).forest
     assert placed.max_slots * 4 > 48 << 10
     sums = np.zeros((2, 1))
     run(forward, placed.score, documents, sums)
@@ -174,7 +174,7 @@ def test_what_no_launch_holds_is_refused(forward: EmulatedDevice, monkeypatch: p
     monkeypatch.setattr("gpuqs.engines.gpu.forest.MAX_GRID", 10)
     forest, _ = CASES[0].make()
     with pytest.raises(DeviceError, match="20 tree blocks, more than the 10 of one launch"):
-        QsGpu(Settings(tree_block=1)).prepare(forest, "exact", forward)
+        QsGpu(Settings(tree_block=1)).prepare(forest, "exact", device=forward)
 
 
 def test_documents_cut_into_chunks_give_the_same_bits() -> None:
@@ -185,7 +185,7 @@ def test_documents_cut_into_chunks_give_the_same_bits() -> None:
     sums = [np.zeros((len(documents), 1)) for _ in range(2)]
     leaves = [np.zeros((len(documents), forest.n_trees), np.int32) for _ in range(2)]
     for device, scored, found in zip((whole, cut), sums, leaves, strict=True):
-        placed = QsGpu().prepare(forest, "exact", device).forest
+        placed = QsGpu().prepare(forest, "exact", device=device).forest
         run(device, placed.score, documents, scored)
         run(device, placed.leaves, documents, found)
     np.testing.assert_array_equal(*sums)
@@ -211,7 +211,7 @@ def test_host_documents_in_double_buffers(forward: EmulatedDevice, monkeypatch: 
     rng = np.random.default_rng(8)
     forest = random_forest(rng, n_features=8)
     documents = probing_documents(rng, forest, 57)
-    program = QsGpu().prepare(forest, "fast", forward)
+    program = QsGpu().prepare(forest, "fast", device=forward)
     sums, leaves = np.zeros((57, 1), np.int64), np.zeros((57, forest.n_trees), np.int32)
     run(forward, program.forest.score, documents, sums)
     run(forward, program.forest.leaves, documents, leaves)
@@ -222,7 +222,7 @@ def test_host_documents_in_double_buffers(forward: EmulatedDevice, monkeypatch: 
 
 def test_per_tree_values_are_the_exit_leaves(forward: EmulatedDevice) -> None:
     forest, documents = Case("", {"n_outputs": 2, "vector_leaves": True}).make()
-    program = QsGpu().prepare(forest, "exact", forward)
+    program = QsGpu().prepare(forest, "exact", device=forward)
     out = np.zeros((len(documents), forest.n_trees, 2))
     run(forward, program.forest.per_tree, documents, out)
     leaves = expected(forest, documents).leaves

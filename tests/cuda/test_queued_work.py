@@ -13,7 +13,6 @@ from emulation.streams import SCHEDULES
 from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
-from gpuqs.device_model import MAX_PROGRAMS, DeviceModel
 from gpuqs.devices.pipeline import run
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
@@ -41,7 +40,7 @@ def make(n: int = 33, **fields: object) -> tuple[Forest, np.ndarray]:
 def test_host_documents_in_double_buffers(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * rows)
     forest, documents = make()
-    placed = QsGpu().prepare(forest, "fast", device).forest
+    placed = QsGpu().prepare(forest, "fast", device=device).forest
     want = expected(forest, documents)
     sums, leaves = np.zeros((33, 1), np.int64), np.zeros((33, forest.n_trees), np.int32)
     for out, fill, right in ((sums, placed.score, want.fast), (leaves, placed.leaves, want.leaves)):
@@ -53,7 +52,7 @@ def test_host_documents_in_double_buffers(device: EmulatedDevice, monkeypatch: p
 def test_an_interrupt_waits_for_the_copies_under_way(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 5)
     forest, documents = make()
-    placed = QsGpu().prepare(forest, "fast", device).forest
+    placed = QsGpu().prepare(forest, "fast", device=device).forest
     n_calls = 0
 
     def fill(chunk: object, out: object) -> None:
@@ -72,10 +71,10 @@ def test_an_interrupt_waits_for_the_copies_under_way(device: EmulatedDevice, mon
 def test_host_documents_in_many_calls_share_streams_and_memory(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuqs.device_model.HOST_CHUNK_BYTES", 8 * 8 * 20)
+    monkeypatch.setattr("gpuqs.chunks.GPU_CHUNK_BYTES", 8 * 8 * 20)
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 7)
     forest, documents = make(link="sigmoid", n_outputs=2)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     want = expected(forest, documents)
     for rows in (slice(None), slice(3, 30), slice(None)):
         np.testing.assert_array_equal(model.predict(documents[rows], "leaf"), want.leaves[rows])
@@ -88,9 +87,9 @@ def test_host_documents_in_many_calls_share_streams_and_memory(
 def test_calls_on_several_streams(device: EmulatedDevice, output: str) -> None:
     forest, documents = make(link="sigmoid")
     device.scratch_bytes = 1  # chunks: scratch goes from one to the next
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     batches = [documents[i : i + 9] for i in range(0, 32, 8)]
-    want = [DeviceModel(forest, EmulatedDevice()).predict(batch, output) for batch in batches]
+    want = [Model(forest).to(EmulatedDevice()).predict(batch, output) for batch in batches]
     streams, answers = [device.stream(blocking=i == 3) for i in range(4)], []
     for stream, batch in zip(streams, batches, strict=True):
         with stream:
@@ -102,9 +101,10 @@ def test_calls_on_several_streams(device: EmulatedDevice, output: str) -> None:
             np.testing.assert_array_equal(to_host(answer), right)
 
 
-def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice) -> None:
-    forest, documents = make(n_trees=MAX_PROGRAMS + 4)
-    model = DeviceModel(forest, device)
+def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.programs.PARTS_KEPT", 3)
+    forest, documents = make(n_trees=8)
+    model = Model(forest).to(device)
     want = expected(forest, documents).leaves
     scoring, other = device.stream(), device.stream()
     with other:  # the model's memory is this stream's
@@ -114,7 +114,7 @@ def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice) -> None:
         first = model.predict(X, "leaf", trees=slice(0, 2))
     with other:
         Y = device.from_host(documents)
-        for start in range(1, MAX_PROGRAMS + 2):
+        for start in range(1, 6):
             model.predict(Y, "leaf", trees=slice(start, start + 2))
         gc.collect()
     with scoring:
@@ -125,7 +125,7 @@ def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice) -> None:
 def test_other_libraries_work_comes_before_and_after(device: EmulatedDevice, given: str) -> None:
     """X is written just before the call and overwritten just after it, on its library's own stream."""
     forest, documents = make()
-    model, theirs, ours = DeviceModel(forest, device), device.stream(), device.stream()
+    model, theirs, ours = Model(forest).to(device), device.stream(), device.stream()
     want = expected(forest, documents).leaves
     with ours:
         model.predict(device.from_host(documents), "leaf")
@@ -146,7 +146,7 @@ def test_other_libraries_work_comes_before_and_after(device: EmulatedDevice, giv
 
 def test_an_answer_in_another_librarys_stream(device: EmulatedDevice) -> None:
     forest, documents = make()
-    model, theirs = DeviceModel(forest, device), device.stream()
+    model, theirs = Model(forest).to(device), device.stream()
     with theirs:
         X = ForeignArray(device.from_host(documents), theirs)
     with device.stream():
@@ -162,8 +162,8 @@ ASKED = [{"output": "value"}, {"output": "leaf"}, {"output": "class"}, {"output"
 def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, asked: dict) -> None:
     forest, documents = make(link="sigmoid")
     first, second = documents[:20], documents[-20:]
-    wanted = [DeviceModel(forest, EmulatedDevice()).predict(batch, **asked) for batch in (second, first)]
-    model = DeviceModel(forest, device)
+    wanted = [Model(forest).to(EmulatedDevice()).predict(batch, **asked) for batch in (second, first)]
+    model = Model(forest).to(device)
     with device.stream() as stream:
         X = device.from_host(first)
         out = model.predict(X, **asked)
@@ -171,7 +171,7 @@ def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, ask
         stream.begin_capture()
         model.predict(X, **asked, out=out)
         graph = stream.end_capture()
-        for start in range(MAX_PROGRAMS + 1):  # the program gives way, and goes with the model: not for the graph
+        for start in range(9):  # what is made meanwhile takes no memory of the graph's
             model.predict(X, "leaf", trees=slice(start % 6, 6), precision=("exact", "fast")[start // 6])
         del model
         gc.collect()
@@ -184,8 +184,8 @@ def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, ask
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 def test_a_call_that_was_not_made_before_is_not_captured(asked: dict) -> None:
     device = EmulatedDevice()
-    forest, documents = make(link="sigmoid", n_trees=MAX_PROGRAMS + 2)
-    model = DeviceModel(forest, device)
+    forest, documents = make(link="sigmoid", n_trees=10)
+    model = Model(forest).to(device)
     with device.stream() as stream:
         X = device.from_host(documents)
         stream.begin_capture()
@@ -193,7 +193,7 @@ def test_a_call_that_was_not_made_before_is_not_captured(asked: dict) -> None:
             model.predict(X, **asked)
         stream.end_capture()
         want = to_host(model.predict(X, **asked))
-        for start in range(MAX_PROGRAMS - 1):
+        for start in range(7):
             model.predict(X, "leaf", trees=slice(start, start + 1))
         stream.begin_capture()
         for new in ({**asked, "trees": slice(1, 9)}, {"output": "value", "precision": "fast"}):
@@ -202,5 +202,5 @@ def test_a_call_that_was_not_made_before_is_not_captured(asked: dict) -> None:
         with pytest.raises(DeviceError, match="once before the capture"):
             model.predict(documents, **asked)
         stream.end_capture()
-        assert len(model._programs) == MAX_PROGRAMS
+        assert len(model._programs._made) == 8
         np.testing.assert_array_equal(to_host(model.predict(X, **asked)), want)

@@ -11,10 +11,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from agreement import ON_GPU
 from emulation.device import EmulatedDevice
 
 import gpuqs
-from gpuqs.device_model import DeviceModel
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -42,12 +42,12 @@ def conformance_tests(library: str) -> ModuleType:
     return module
 
 
-def check(model: gpuqs.Model, X: np.ndarray, leaves: np.ndarray, name: str) -> None:
-    on_device, forest = DeviceModel(model.forest, device()), model.forest
-    np.testing.assert_array_equal(on_device.predict(X, "leaf"), leaves, err_msg=name)
+def check(model: gpuqs.Model, engine: str, X: np.ndarray, leaves: np.ndarray, name: str) -> None:
+    on_device, forest = model.to(device()), model.forest
+    np.testing.assert_array_equal(on_device.predict(X, "leaf", engine=engine), leaves, err_msg=name)
     fast = model.predict(X, "raw", precision="fast", engine="reference")
-    np.testing.assert_array_equal(on_device.predict(X, "raw", precision="fast"), fast, err_msg=name)
-    raw, want = on_device.predict(X, "raw"), model.predict(X, "raw", engine="reference")
+    np.testing.assert_array_equal(on_device.predict(X, "raw", precision="fast", engine=engine), fast, err_msg=name)
+    raw, want = on_device.predict(X, "raw", engine=engine), model.predict(X, "raw", engine="reference")
     assert raw.dtype == want.dtype, name
     largest = np.abs(model.predict(X, "per_tree", engine="reference").astype(np.float64))
     magnitude = np.abs(forest.base_score).max() + largest.reshape(len(X), -1).sum(axis=1)
@@ -56,11 +56,12 @@ def check(model: gpuqs.Model, X: np.ndarray, leaves: np.ndarray, name: str) -> N
     assert (difference <= bound).all(), f"{name}: {(difference - bound).max()} beyond the bound"
 
 
+@pytest.mark.parametrize("engine", ON_GPU)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_every_trained_model(library: str, dtype: type) -> None:
+def test_every_trained_model(library: str, dtype: type, engine: str) -> None:
     tests = conformance_tests(library)
     names, train = (getattr(tests, name) for name in LIBRARIES[library])
     for name in names:
         expected = tests.expected(name, dtype)
-        check(train(name).model, expected.X, expected.leaves, name)
+        check(train(name).model, engine, expected.X, expected.leaves, name)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.cpu_fallback import scorer
@@ -123,7 +124,7 @@ def try_all() -> int:
     for f in FEATURES:
         dtype = np.dtype((np.float32, np.float64)[f // 2 % 2])
         model = model_of(f)
-        engines = [name for name, reason in model.engines().items() if reason is None and name != "reference"]
+        engines = [name for name, reason in on_cpu(model).items() if reason is None and name != "reference"]
         made = probing_documents(np.random.default_rng(1), model.forest, max(SIZES), dtype.type)
         known = {output: model.predict(made, output, engine="reference") for output in ("raw", "leaf")}
         with guarded_memory(f % 2 == 0):

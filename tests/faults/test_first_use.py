@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.model import Model
@@ -32,7 +33,7 @@ def coded(model: Model, trees: slice | None) -> np.ndarray:
 def works() -> list[Work]:
     """What threads do, each with another part of the model first."""
     whole = Model(FOREST)
-    engines = [name for name, reason in whole.engines().items() if reason is None and name != "reference"]
+    engines = [name for name, reason in on_cpu(whole).items() if reason is None and name != "reference"]
     found: list[Work] = []
     for engine in engines:
         for n, n_threads, output, precision in (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from agreement import on_cpu
 
 import gpuqs
 from gpuqs.arrays import coded_rows
@@ -91,7 +92,7 @@ def check_scores(model: gpuqs.Model, again: gpuqs.Model, rng: random.Random, eve
     """Scores by several engines, of coded documents, and by the model loaded ``again`` have the same bits."""
     rows = documents(model.forest, rng)
     X = coded_rows(rows)
-    able = [name for name, reason in model.engines().items() if reason is None and name != "reference"]
+    able = [name for name, reason in on_cpu(model).items() if reason is None and name != "reference"]
     engines = ["auto", *(able if every_engine else [rng.choice(able)])]
     outputs: list[Any] = ["leaf", "raw", "value", "per_tree"]
     with np.errstate(all="ignore"):  # sums beyond float64 are infinite here as in the libraries

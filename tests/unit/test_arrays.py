@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.arrays import as_documents
@@ -80,7 +81,7 @@ def test_arrays_of_any_layout(isa: str, view: str, dtype: type) -> None:
         plain = ROWS.astype(dtype)
     X = VIEWS[view](plain)
     expected = MODEL.predict(plain, "leaf", engine="reference")
-    for engine, reason in MODEL.engines().items():
+    for engine, reason in on_cpu(MODEL).items():
         if reason is None:
             np.testing.assert_array_equal(MODEL.predict(X, "leaf", engine=engine), expected, err_msg=engine)
 
@@ -188,7 +189,7 @@ def test_no_documents_no_answers(X: np.ndarray) -> None:
     assert MODEL.predict(X).shape == MODEL.predict(X, "raw").shape == (0,)
     assert MODEL.predict(X, "leaf").shape == (0, 30)
     assert several.predict(X).shape == (0, 2)
-    for engine, reason in MODEL.engines().items():
+    for engine, reason in on_cpu(MODEL).items():
         if reason is None:
             assert MODEL.predict(X, engine=engine).shape == (0,)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 from copy import deepcopy
 from dataclasses import replace
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
-from gpuqs.device_model import DeviceModel
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.keywords import output_and_trees
@@ -121,16 +119,6 @@ def test_encoded_documents_take_them_too() -> None:
     coded = MODEL.encode(X)
     for asked in ({"raw_score": True, "num_iteration": 2}, {"pred_leaf": True}, {"iteration_range": (1, 3)}):
         np.testing.assert_array_equal(MODEL.predict(coded, **asked), MODEL.predict(X, **asked))
-
-
-def test_models_on_devices_have_the_same_signature() -> None:
-    here, there = (dict(inspect.signature(kind.predict).parameters) for kind in (Model, DeviceModel))
-    only_here = {"n_threads", "engine", "base_margin", "device"}  # what means nothing on a device, or not yet
-    assert list(there) == [name for name in here if name not in only_here]
-    for name, parameter in there.items():
-        assert (parameter.default, parameter.kind) == (here[name].default, here[name].kind), name
-        if name != "out":  # there an array of the device's
-            assert parameter.annotation == here[name].annotation, name
 
 
 # -- iterations of a forest ----------------------------------------------------------------------

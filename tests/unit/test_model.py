@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import ON_CPU, on_cpu
 from forests import probing_documents, random_forest
 
 import gpuqs
-from gpuqs import cpu_fallback
-from gpuqs import model as model_module
+from gpuqs import chunks, cpu_fallback
 from gpuqs.engines import ENGINES
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -107,7 +107,7 @@ def test_values_of_each_tree_add_up(fields: dict[str, Any]) -> None:
     rng = np.random.default_rng(5)
     model = make(tree_weight=rng.normal(size=20), **fields)
     forest = model.forest
-    for engine in model.engines():
+    for engine in on_cpu(model):
         each = model.predict(X, "per_tree", engine=engine)
         assert each.dtype == forest.sum_dtype
         assert each.shape == ((200, 20, 3) if forest.vector_leaves else (200, 20))
@@ -161,7 +161,7 @@ def test_base_margins_take_the_place_of_the_base_score(fields: dict[str, Any], b
         expected[:, forest.tree_output[tree]] += each[:, tree]
     expected = expected if base_first else expected + margin
     shaped = expected.reshape(model.predict(X, "raw").shape)
-    for engine in model.engines():
+    for engine in on_cpu(model):
         got = model.predict(X, "raw", base_margin=margin, engine=engine)
         np.testing.assert_array_equal(got, shaped)
     fast = model.predict(X, "raw", base_margin=margin, precision="fast")
@@ -186,13 +186,13 @@ def test_leaves_are_the_source_librarys_numbers() -> None:
         )
     )
     expected = ids[position + forest.leaf_offsets[:-1]]
-    for engine in ENGINES:
+    for engine in ON_CPU:
         np.testing.assert_array_equal(numbered.predict(X, "leaf", engine=engine), expected)
 
 
 def test_a_forest_without_trees_scores_its_base() -> None:
     model = Model(random_forest(np.random.default_rng(0), n_trees=0, n_outputs=2))
-    for engine, reason in model.engines().items():
+    for engine, reason in on_cpu(model).items():
         if reason is None:
             got = model.predict(X, "raw", engine=engine)
             np.testing.assert_array_equal(got, np.tile(model.forest.base_score, (len(X), 1)))
@@ -208,7 +208,7 @@ def test_out_is_filled_and_given_back(isa: str) -> None:
         ("value", np.float64, (200,)),
         ("leaf", np.int32, (200, 20)),
     ):
-        for engine, reason in MODEL.engines().items():
+        for engine, reason in on_cpu(MODEL).items():
             for precision in ("exact", "fast"):
                 if reason is not None:
                     continue
@@ -264,7 +264,7 @@ def test_out_of_several_outputs() -> None:
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 64])
 def test_any_number_of_threads(n_threads: int) -> None:
-    for engine, reason in MODEL.engines().items():
+    for engine, reason in on_cpu(MODEL).items():
         if reason is None:
             got = MODEL.predict(X, "raw", engine=engine, n_threads=n_threads)
             np.testing.assert_array_equal(got, EXPECTED)
@@ -331,7 +331,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, n_outputs: int) 
     model = make(n_outputs=n_outputs, link="sigmoid")
     documents = probing_documents(np.random.default_rng(3), model.forest, 5000)
     whole = {output: model.predict(documents, output) for output in ("value", "raw", "leaf")}
-    monkeypatch.setattr(model_module, "CHUNK_WORK", 1)
+    monkeypatch.setattr(chunks, "CHUNK_WORK", 1)
     chunked = make(n_outputs=n_outputs, link="sigmoid")
     for output, expected in whole.items():
         for source in (documents, documents.astype(">f8")):
@@ -347,7 +347,7 @@ def test_many_python_threads_at_once(precision: str) -> None:
     model = make()
     expected = {n: MODEL.predict(X[:n], "raw", engine="reference", precision=precision) for n in (1, 50, 200)}
     leaves = MODEL.predict(X, "leaf", engine="reference")
-    engines = ["auto", *ENGINES]
+    engines = ["auto", *ON_CPU]
     start = threading.Barrier(8)
 
     def work(seed: int) -> int:

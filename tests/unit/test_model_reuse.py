@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.errors import InputError, UnsupportedModelError
@@ -33,7 +34,7 @@ def test_ranges_of_trees_score_as_a_forest_of_them(trees: slice, fields: dict[st
     part = Model(model.forest.select(trees))
     for output in ("raw", "value", "leaf"):
         expected = part.predict(X, output, engine="reference")
-        for engine, reason in model.engines().items():
+        for engine, reason in on_cpu(model).items():
             if reason is None:
                 got = model.predict(X, output, trees=trees, engine=engine)
                 assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
@@ -151,7 +152,7 @@ def test_explain_names_the_engine_that_auto_uses_and_every_other(n: int) -> None
 
 @pytest.mark.parametrize("n", [100, 1024, 1025, 3000])
 def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.model.CHUNK_WORK", 1)  # chunks of 1,024 documents
+    monkeypatch.setattr("gpuqs.chunks.CHUNK_WORK", 1)  # chunks of 1,024 documents
     model = make()
     rows = np.resize(probing_documents(np.random.default_rng(2), model.forest, 700, np.float32), (n, 8))
     for documents in (rows, np.nan_to_num(rows).clip(-9, 9).astype(np.int32)):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import on_cpu
 from forests import random_forest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -251,7 +252,7 @@ def test_a_file_may_change_in_place_under_a_loaded_model(tmp_path: Path, how: st
     forest = random_forest(rng, n_trees=40, max_leaves=30, n_features=5, categorical=0.3)
     X = rng.normal(size=(200, 5)) * 3
     path = tmp_path / "model"
-    for engine in (name for name, reason in gpuqs.from_model(forest).engines().items() if reason is None):
+    for engine in (name for name, reason in on_cpu(gpuqs.from_model(forest)).items() if reason is None):
         native.write(forest, path)
         other = gpuqs.from_model(forest)
         expected = [other.predict(X, "raw", engine=engine, trees=trees) for trees in (None, slice(3, 20))]
@@ -273,7 +274,7 @@ def test_a_mapped_file_that_changes_in_place_gives_other_scores_at_most(
     forest = random_forest(rng, n_trees=40, max_leaves=30, n_features=5, categorical=0.3)
     X = rng.normal(size=(200, 5)) * 3
     path = tmp_path / "model"
-    for engine in (name for name, reason in gpuqs.from_model(forest).engines().items() if reason is None):
+    for engine in (name for name, reason in on_cpu(gpuqs.from_model(forest)).items() if reason is None):
         native.write(forest, path)
         model = gpuqs.load(path, mmap=True)
         leaves = gpuqs.from_model(forest).predict(X, "leaf")

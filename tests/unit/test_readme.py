@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import gpuqs
 from gpuqs.cli.commands import cli
-from gpuqs.engines import ENGINES, QS_GPU
+from gpuqs.engines import ENGINES
 from gpuqs.errors import DeviceError
 from gpuqs.formats import table
 
@@ -157,7 +157,7 @@ def test_the_table_of_formats_is_what_the_command_prints() -> None:
 
 def test_the_table_of_engines_lists_each_once() -> None:
     section = README.partition("## Engines")[2].partition("### ")[0]
-    assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.M)) == sorted([*ENGINES, QS_GPU])
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.M)) == sorted(ENGINES)
 
 
 def test_what_make_runs_is_there() -> None:

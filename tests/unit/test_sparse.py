@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 import gpuqs
@@ -39,7 +40,7 @@ def sparse_case(absent: float = 0.0, **fields: object) -> tuple[Model, object, n
 )
 def test_every_answer_is_that_of_the_dense_rows(absent: float, fields: dict) -> None:
     model, S, dense = sparse_case(absent, **fields)
-    engines = [name for name, reason in model.engines().items() if reason is None and name != "qs_gpu"]
+    engines = [name for name, reason in on_cpu(model).items() if reason is None]
     for X in (S, S.tocsc()):
         for engine in engines:
             for output in ("value", "raw", "leaf", "per_tree"):
@@ -65,7 +66,7 @@ def test_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     model, S, dense = sparse_case(np.nan)
     S, dense = sp.vstack([S] * 5, "csr"), np.concatenate([dense] * 5)
     want = model.predict(dense)
-    monkeypatch.setattr("gpuqs.model.CHUNK_BYTES", 8 * 6 * 100)
+    monkeypatch.setattr("gpuqs.chunks.CHUNK_BYTES", 8 * 6 * 100)
     for X in (S, S.tocsc()):
         np.testing.assert_array_equal(model.predict(X), want)
         np.testing.assert_array_equal(model.predict(model.encode(X)), want)

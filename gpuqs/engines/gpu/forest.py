@@ -190,24 +190,20 @@ class GpuForest:
 
     # -- scoring --------------------------------------------------------------------------
 
-    def score(self, documents: Any, sums: Any) -> None:
-        """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device."""
+    def score(self, documents: Any, sums: Any, started: bool = False) -> None:
+        """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device; ``started`` as of engines."""
         for chunk, pivots in self._pivots(documents):
             n = chunk.stop - chunk.start
             partial = self.device.empty((max(self.n_blocks, 1), n, self.n_outputs), self.values.sum_dtype)
             if self.n_blocks:
                 with self.device.stage("update_scores"):
                     self._update(pivots, n, partial)
+            # What sums begin with comes round again after so many of them.
+            start, period = (sums[chunk], n * self.n_outputs) if started else (self.start, self.n_outputs)
             self._per_element(
                 kernels.add_tree_blocks(self.values.sum_dtype),
                 n * self.n_outputs,
-                (
-                    partial,
-                    np.int32(self.n_blocks),
-                    np.int64(n * self.n_outputs),
-                    np.int32(self.n_outputs),
-                    self.start,
-                ),
+                (partial, np.int32(self.n_blocks), np.int64(n * self.n_outputs), np.int32(period), start),
                 (sums[chunk],),
             )
 

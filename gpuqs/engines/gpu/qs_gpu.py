@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from gpuqs.devices.base import GpuDevice
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.devices.base import Device, GpuDevice
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.gpu.forest import GpuForest, Settings
+from gpuqs.engines.gpu.links import apply_link, find_classes
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
 from gpuqs.layout.leaves import leaf_values, number_leaves
+from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.word_tuples import count_tuples
+from gpuqs.links import class_decision, decides_on_values, trees_averaged
+from gpuqs.outputs import class_labels
 
 #: Words of one tree that the largest shared memory of today's devices holds.
 MAX_WORDS = 227 * 1024 // 4 - 64
@@ -23,11 +32,17 @@ class GpuProgram(Program):
     """A forest laid out for one device, and copied there."""
 
     forest: GpuForest
+    classes: npt.NDArray[Any]
 
     def ready(self) -> GpuForest:
         """The forest on its device, for launches; a graph that is being captured keeps it."""
         self.forest.device.retain(self.forest)
         return self.forest
+
+    @lazy
+    def labels(self) -> Any:
+        """The labels of the classes on the device."""
+        return self.forest.device.upload(self.classes)
 
 
 class QsGpu(Engine):
@@ -59,26 +74,56 @@ class QsGpu(Engine):
             return "it may have more tuples, leaf values or words of category sets than 32-bit indices count"
         return None
 
-    def prepare(self, forest: Forest, precision: str, device: GpuDevice) -> GpuProgram:
+    def cost(self, forest: Forest, n_documents: int) -> None:
+        return None  # no GPU has timed it yet
+
+    def prepare(
+        self,
+        forest: Forest,
+        precision: str,
+        *,
+        ranks: Callable[[], RankTables] | None = None,
+        device: Device | None = None,
+    ) -> GpuProgram:
         """Lay the forest out for a device, copy it there, and wait for the copy."""
+        assert device is not None and device.kind == self.device
         ranges = number_leaves(forest)
         values = leaf_values(forest, ranges, precision)
-        return GpuProgram(values, GpuForest(device, forest, ranges, values, self._settings))
+        placed = GpuForest(cast(GpuDevice, device), forest, ranges, values, self._settings)
+        return GpuProgram(values, placed, class_labels(forest))
 
-    def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1) -> None:
-        """Fill ``sums`` with the documents' sums, both on the program's device; ``n_threads`` is not used.
-
-        ``documents`` may also be integers.
-        """
+    def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:
+        """As every engine's; ``documents`` may also be integers, and ``n_threads`` is not used."""
         assert isinstance(program, GpuProgram)
-        program.ready().score(documents, sums)
+        program.ready().score(documents, sums, started)
 
     def leaves(self, program: Program, documents: Any, out: Any, n_threads: int = 1) -> None:
-        """Fill ``out`` with exit leaf numbers; arguments as for `score`."""
         assert isinstance(program, GpuProgram)
         program.ready().leaves(documents, out)
 
-    def per_tree(self, program: Program, documents: Any, out: Any) -> None:
-        """Fill ``out`` ([D, T, width]) with the exit leaves' values; arguments as for `score`."""
+    def per_tree(self, program: Program, forest: Forest, documents: Any, out: Any, n_threads: int = 1) -> None:
         assert isinstance(program, GpuProgram)
         program.ready().per_tree(documents, out)
+
+    def finish(self, program: Program, sums: Any, scores: Any, add_last: Any = None) -> None:
+        assert isinstance(program, GpuProgram) and add_last is None
+        if sums is not scores or program.values.add_last.any():
+            program.ready().finish(sums, scores)
+
+    def link(self, program: Program, forest: Forest, scores: Any, out: Any, output: str) -> None:
+        assert isinstance(program, GpuProgram)
+        value = output == "value"
+        averaged = forest.average if value else forest.average_raw
+        divisor = trees_averaged(forest, program.forest.n_trees) if averaged else 1.0
+        name = forest.link if value else "identity"
+        apply_link(program.forest.device, name, forest.link_scale, divisor, scores, out)
+
+    def classify(self, program: Program, forest: Forest, scores: Any, out: Any) -> None:
+        assert isinstance(program, GpuProgram)
+        device = program.forest.device
+        if decides_on_values(forest):
+            self.link(program, forest, scores, scores, "value")
+        numbers = device.empty((out.shape[0], out.shape[1] if out.ndim == 2 else 1), np.int64)
+        find_classes(device, class_decision(forest), scores, numbers)
+        device.retain(program.labels)
+        out[...] = program.labels[numbers.reshape(out.shape)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.resources import as_file
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from emulation.memory import DeviceArray, PinnedArray, Pool, empty, to_host
 from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
 from emulation.streams import Queues, Stream, StreamError
+from gpuqs.devices import pipeline
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.sources import source_folder
 from gpuqs.engines.gpu.kernels import every_kernel
@@ -92,6 +93,8 @@ class EmulatedDevice:
     seed : int
         Of the random schedule.
     """
+
+    kind = "cuda"
 
     def __init__(
         self,
@@ -232,6 +235,9 @@ class EmulatedDevice:
             self.queues.current.wait_for(X.stream)
             return X.array
         return X if isinstance(X, DeviceArray) else None
+
+    def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
+        pipeline.run(self, fill, documents, out)
 
     def hand_back(self, array: DeviceArray, X: Any) -> DeviceArray | ForeignArray:
         if not isinstance(X, ForeignArray):

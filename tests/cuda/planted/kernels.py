@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planted.campaign import Fault
 
-_MODEL = ("test_device_model.py",)
+_MODEL = ("test_models_on_devices.py",)
 _CASES = ("test_emulated.py", "-k", "equals_reference")
 _PER_TREE = ("test_emulated.py::test_per_tree_values_are_the_exit_leaves",)
 _CATEGORIES = ("test_emulated.py::test_every_code_of_every_way_to_read_a_category",)

@@ -1,4 +1,4 @@
-"""DeviceModel: what users call, on the emulated device."""
+"""Models on a device: what users call, on the emulated device."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
 from gpuqs.arrays import coded_rows
-from gpuqs.device_model import MAX_PROGRAMS, DeviceModel
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.links import to_values
 from gpuqs.model import Model
+from gpuqs.programs import PARTS_KEPT
 from gpuqs.schema import Schema
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
@@ -58,7 +59,7 @@ FORESTS = [
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision: str) -> None:
     forest, documents = make(**fields)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     X = device.from_host(documents) if on_device else documents
     want = raw_scores(forest, documents, precision)
     raw, value = model.predict(X, "raw", precision=precision), model.predict(X, precision=precision)
@@ -81,7 +82,7 @@ def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision
 )
 def test_labels_averages_and_keywords_as_on_the_cpu(device: EmulatedDevice, fields: dict, on_device: bool) -> None:
     forest, documents = make(**fields)
-    model, here = DeviceModel(forest, device), Model(forest)
+    model, here = Model(forest).to(device), Model(forest)
     X = device.from_host(documents) if on_device else documents
     for asked in (
         {"precision": "fast"},
@@ -102,29 +103,29 @@ def test_labels_averages_and_keywords_as_on_the_cpu(device: EmulatedDevice, fiel
         model.predict(X, "leaf", raw_score=True)
 
 
-def replace_link(model: Model | DeviceModel, device: EmulatedDevice | None) -> Model | DeviceModel:
+def replace_link(model: Model, device: EmulatedDevice | None) -> Model:
     """The same trees as a classifier."""
     forest = replace(model.forest, link="argmax", class_rule="value")
-    return Model(forest) if device is None else DeviceModel(forest, device)
+    return Model(forest) if device is None else Model(forest).to(device)
 
 
 def test_warm_up_leaves_nothing_to_copy(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     forest, documents = make()
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     assert model.warm_up() is model and model.warm_up(precision="fast", trees=slice(0, 2)) is model
-    monkeypatch.setattr(model._engine, "prepare", None)  # a call that has to prepare anything fails
+    whole = Model(forest)
+    assert whole.warm_up(device=device) is whole
+    monkeypatch.setattr(QsGpu, "prepare", None)  # a call that has to prepare anything fails
     assert model.predict(documents).shape == (20,)
     assert model.predict(documents, precision="fast", trees=slice(0, 2)).shape == (20,)
-    whole = Model(forest)
-    monkeypatch.setattr(whole, "to", lambda there: model)
-    assert whole.warm_up(device="cuda") is whole
+    assert whole.predict(documents, device=device).shape == whole.to(device).predict(documents).shape == (20,)
 
 
 @pytest.mark.parametrize("on_device", [True, False])
 def test_leaves_and_values_of_each_tree(device: EmulatedDevice, on_device: bool) -> None:
     for fields in ({}, {"n_outputs": 2, "vector_leaves": True}):
         forest, documents = make(**fields)
-        model = DeviceModel(forest, device)
+        model = Model(forest).to(device)
         X = device.from_host(documents) if on_device else documents
         leaves, values = model.predict(X, "leaf"), model.predict(X, "per_tree")
         want = expected(forest, documents).leaves
@@ -149,7 +150,7 @@ CLASSIFIERS = [
 def test_classes(device: EmulatedDevice, fields: dict, on_device: bool) -> None:
     forest, documents = make(**fields)
     X = device.from_host(documents) if on_device else documents
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     for options in ({}, {"precision": "fast"}, {"precision": "fast", "trees": slice(3, 9)}):
         got, want = model.predict(X, "class", **options), Model(forest).predict(documents, "class", **options)
         assert isinstance(got, DeviceArray) == on_device
@@ -167,19 +168,19 @@ def test_class_labels_that_no_gpu_holds(device: EmulatedDevice, monkeypatch: pyt
     monkeypatch.setattr(device, "empty", None)  # before memory of a type that the device lacks is asked for
     for X in (documents, device.from_host(documents)):
         with pytest.raises(InputError, match="class labels are texts"):
-            DeviceModel(forest, device).predict(X, "class")
+            Model(forest).to(device).predict(X, "class")
 
 
 def test_classes_are_for_classifiers(device: EmulatedDevice) -> None:
     forest, documents = make()
     with pytest.raises(ValueError, match="is for classifiers"):
-        DeviceModel(forest, device).predict(documents, "class")
+        Model(forest).to(device).predict(documents, "class")
 
 
 @pytest.mark.parametrize("on_device", [True, False])
 def test_out_is_filled_and_returned(device: EmulatedDevice, on_device: bool) -> None:
     forest, documents = make()
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     X = device.from_host(documents) if on_device else documents
     for output, shape, dtype in (("raw", (20,), np.float64), ("leaf", (20, 20), np.int32)):
         out = device.empty(shape, dtype) if on_device else np.empty(shape, dtype)
@@ -196,7 +197,7 @@ def test_out_is_filled_and_returned(device: EmulatedDevice, on_device: bool) -> 
 
 def test_host_input_of_every_kind(device: EmulatedDevice) -> None:
     forest, documents = make(n_trees=5)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     small = np.nan_to_num(documents, posinf=5, neginf=-5).clip(-100, 100)
     want = raw_scores(forest, small, "fast")[:, 0]
     for X in (small.tolist(), np.asfortranarray(small), small[::-1][::-1]):
@@ -216,12 +217,12 @@ def test_sparse_matrices_of_the_host(device: EmulatedDevice) -> None:
     S = sparse.csr_matrix(np.nan_to_num(X))
     want = raw_scores(forest, np.where(S.toarray() == 0, np.nan, X), "fast")[:, 0]
     for matrix in (S, S.tocsc()):
-        np.testing.assert_array_equal(DeviceModel(forest, device).predict(matrix, "raw", precision="fast"), want)
+        np.testing.assert_array_equal(Model(forest).to(device).predict(matrix, "raw", precision="fast"), want)
 
 
 def test_no_documents_and_no_trees(device: EmulatedDevice) -> None:
     forest, documents = make(n_trees=0)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     for X in (documents, device.from_host(documents)):
         np.testing.assert_array_equal(to_host(model.predict(X)), np.full(20, forest.base_score[0]))
         assert model.predict(X, "leaf").shape == (20, 0)
@@ -231,7 +232,7 @@ def test_no_documents_and_no_trees(device: EmulatedDevice) -> None:
 
 def test_wrong_input_is_refused(device: EmulatedDevice) -> None:
     forest, documents = make()
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     for X in (documents, device.from_host(documents)):
         for wrong in (X[:, 1:], X[0], X.astype(np.complex128)):
             with pytest.raises(InputError, match="X "):
@@ -250,7 +251,7 @@ def test_categories_by_value_are_coded_on_the_host(device: EmulatedDevice) -> No
     n_features = make()[0].n_features
     schema = Schema(categories=(("7", 7), *[None] * (n_features - 1)), library="CatBoost")
     forest, _ = make(schema=schema)
-    model = DeviceModel(forest, device).warm_up()
+    model = Model(forest).to(device).warm_up()
     rows = np.full((3, n_features), 7)
     coded = rows.astype(np.float32)
     coded[:, 0] = 0
@@ -262,14 +263,14 @@ def test_categories_by_value_are_coded_on_the_host(device: EmulatedDevice) -> No
 def test_an_average_of_no_trees(device: EmulatedDevice) -> None:
     forest, documents = make(average=True)
     for X in (documents, device.from_host(documents)):
-        model = DeviceModel(forest, device)
+        model = Model(forest).to(device)
         assert np.isnan(np.array(model.predict(X, trees=slice(0, 0)))).all()
         assert np.isfinite(np.array(model.predict(X, "raw", trees=slice(0, 0)))).all()
 
 
 def test_the_model_is_copied_to_the_device_once(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     forest, documents = make()
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     want = model.predict(documents)
     again = pickle.loads(pickle.dumps(model))
     monkeypatch.setattr(device, "upload", None)  # a call that copies anything fails
@@ -291,19 +292,19 @@ def test_a_model_pickles_after_it_was_on_a_device(device: EmulatedDevice) -> Non
 @pytest.mark.parametrize("on_device", [True, False])
 def test_ranges_of_trees(device: EmulatedDevice, on_device: bool) -> None:
     forest, documents = make(average=True)
-    model = DeviceModel(forest, device)
+    model = Model(forest).to(device)
     X = device.from_host(documents) if on_device else documents
-    for first in range(MAX_PROGRAMS + 2):
-        trees = slice(first, first + 5)
+    for first in range(PARTS_KEPT + 2):
+        trees = slice(first, first + 3)
         part = forest.select(trees)
         raw = to_host(model.predict(X, "raw", precision="fast", trees=trees))
         np.testing.assert_array_equal(raw, raw_scores(part, documents, "fast")[:, 0])
         np.testing.assert_array_equal(
-            to_host(model.predict(X, precision="fast", trees=trees)), to_values(forest, raw, 5)
+            to_host(model.predict(X, precision="fast", trees=trees)), to_values(forest, raw, 3)
         )
         np.testing.assert_array_equal(
             to_host(model.predict(X, "leaf", trees=trees)), to_host(model.predict(X, "leaf"))[:, trees]
         )
-    assert len(model._programs) == MAX_PROGRAMS
+    assert len([key for key in model._programs._made if key[-1] is not None]) == PARTS_KEPT
     with pytest.raises(ValueError, match="step 1"):
         model.predict(X, trees=slice(0, 10, 2))

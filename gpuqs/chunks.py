@@ -1,0 +1,38 @@
+"""How many documents are scored at a time: enough for engines, few enough for memory and for signals."""
+
+from __future__ import annotations
+
+from gpuqs.arrays import Documents
+from gpuqs.forest import Forest
+
+#: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
+CHUNK_WORK = 100_000_000
+#: Leaf numbers (documents x trees) that are held while their values are looked up.
+PER_TREE_WORK = 4_000_000
+#: Bytes of documents that one chunk may copy when they must be converted.
+CHUNK_BYTES = 16 << 20
+#: Rows of such a chunk, however wide they are.
+LEAST_ROWS = 64
+#: Bytes of documents that are converted at a time where a GPU scores them: several of its pinned buffers.
+GPU_CHUNK_BYTES = 256 << 20
+
+
+def _width(documents: Documents, forest: Forest) -> int:
+    return max(len(forest.tested) if documents.narrow else forest.n_features, 1)
+
+
+def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value") -> int:
+    """Documents of the host that its engines score at a time."""
+    if documents.n <= LEAST_ROWS and output != "per_tree":
+        return LEAST_ROWS
+    by_work = CHUNK_WORK // max(forest.n_trees, 1)
+    by_bytes = CHUNK_BYTES // (8 * _width(documents, forest))
+    rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)
+    if documents.copied:  # wide rows that are copied are few at a time, though fewer than engines like
+        rows = max(LEAST_ROWS, min(rows, by_bytes))
+    return max(1, min(rows, PER_TREE_WORK // max(forest.n_trees, 1))) if output == "per_tree" else rows
+
+
+def rows_for_gpu(documents: Documents, forest: Forest) -> int:
+    """Documents of the host that are handed to a GPU at a time."""
+    return max(1, GPU_CHUNK_BYTES // (8 * _width(documents, forest)))

@@ -1,0 +1,42 @@
+"""EncodedDocuments: what `Model.encode` gives, and `Model.predict` takes any number of times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from gpuqs.model import Model
+
+
+@dataclass(frozen=True)
+class EncodedDocuments:
+    """Documents coded by `Model.encode`, to be scored by the same model any number of times.
+
+    Attributes
+    ----------
+    model : Model
+    isa : str
+        Instruction set that the coding is laid out for.
+    nbytes : int
+    """
+
+    model: Model
+    isa: str
+    coded: Any
+
+    def __repr__(self) -> str:
+        return f"<gpuqs.EncodedDocuments: {len(self):,} for {self.isa}, {self.nbytes:,} bytes>"
+
+    def __len__(self) -> int:
+        return len(self.coded)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "encoded documents are of one model in one process, and cannot be pickled or copied; send the documents, "
+            "and encode them again there"
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.coded.nbytes)

@@ -1,0 +1,78 @@
+"""Where a call is scored, and where its answer lies: the host, or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuqs.devices import HOST, Device, find_device
+from gpuqs.devices.cuda import device_of
+from gpuqs.devices.foreign import is_on_device
+from gpuqs.encoded import EncodedDocuments
+from gpuqs.engines import ENGINES
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.outputs import class_labels
+
+
+def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_margin: Any) -> Device:
+    """The device that is asked for; else the one where documents lie; else where the engine runs.
+
+    Raises
+    ------
+    ValueError, InputError
+        What is asked for does not run there.
+    """
+    kind = ENGINES[engine].device if engine in ENGINES else None
+    if device is None and type(X) is np.ndarray and kind != "cuda":
+        return HOST
+    find: Callable[[], Device] | None = None
+    if device is not None:
+        if device is not HOST and not (isinstance(device, str) and device == "cpu"):
+            find = lambda: find_device(device)  # noqa: E731
+    elif is_on_device(X):
+        find = lambda: device_of(X)  # noqa: E731
+    elif kind == "cuda":
+        find = lambda: find_device("cuda")  # noqa: E731
+    if find is None:
+        if kind == "cuda":
+            raise ValueError(f"engine {engine!r} runs on GPUs; use device='cuda', or engine='auto'")
+        return HOST
+    _refuse_on_gpus(forest, X, engine, output, base_margin)
+    return find()
+
+
+def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margin: Any) -> None:
+    if engine in ENGINES and ENGINES[engine].device == HOST.kind:
+        others = [repr(name) for name in ENGINES if ENGINES[name].device == "cuda"]
+        raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {' or '.join(others)}")
+    if isinstance(X, EncodedDocuments):
+        raise InputError("encoded documents are scored on the CPU; leave device out, or give documents")
+    if base_margin is not None:
+        raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
+    if output == "class" and class_labels(forest).dtype.kind not in "biuf":
+        raise InputError("the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'")
+
+
+def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[Any], X: Any) -> Any:
+    """``out`` as an array of the device, if the answer can be written there.
+
+    Raises
+    ------
+    InputError
+        It has another shape or type, lies elsewhere, or shares memory with the documents ``X`` of the host.
+    """
+    here, answer = where is HOST, where.adopt(out)
+    if (
+        answer is None
+        or answer.shape != shape
+        or answer.dtype != dtype
+        or not (answer.flags.carray if here else answer.flags.c_contiguous)
+    ):
+        kind, there = ("a writable, aligned, C-contiguous", "") if here else ("a C-contiguous", f" on {where!r}")
+        raise InputError(f"out must be {kind} {dtype} array of shape {shape}{there}")
+    if here and isinstance(X, np.ndarray) and np.may_share_memory(X, out):
+        raise InputError("out shares memory with X, which would change while it is read; use another array")
+    return answer

@@ -1,0 +1,66 @@
+"""What one call computes of each chunk of its documents: sums, scores, outputs, on whatever device."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gpuqs.devices import Device
+from gpuqs.engines import Engine, Program
+from gpuqs.forest import Forest
+
+
+class Scoring(NamedTuple):
+    """One call of `Model.predict`, planned.
+
+    Parameters
+    ----------
+    forest : Forest
+        The model's; of output "per_tree" that of the trees that are scored.
+    engine : Engine
+    program : Program
+    device : Device
+        Where the program runs.
+    output : str
+    n_threads : int
+    """
+
+    forest: Forest
+    engine: Engine
+    program: Program
+    device: Device
+    output: str
+    n_threads: int
+
+    def fill(self, documents: Any, out: Any, margin: Any = None) -> None:
+        """Fill ``out``, of the form that `gpuqs.outputs.answer_form` says; all three lie on the device.
+
+        ``margin`` [D, K] is what sums begin with in place of the base score.
+        """
+        engine, program, output = self.engine, self.program, self.output
+        if output == "leaf":
+            engine.leaves(program, documents, out, self.n_threads)
+        elif output == "per_tree":
+            engine.per_tree(program, self.forest, documents, out, self.n_threads)
+        elif output == "class":
+            scores = self.device.empty((out.shape[0], self.forest.n_outputs), program.values.score_type)
+            self._score(documents, scores, margin)
+            engine.classify(program, self.forest, scores, out)
+        else:
+            table = out if out.ndim == 2 else out[:, None]
+            wide = table.shape[1] == self.forest.n_outputs  # else labels alone, of one column
+            shape = out.shape[0], self.forest.n_outputs
+            scores = table if wide else self.device.empty(shape, program.values.score_type)
+            self._score(documents, scores, margin)
+            engine.link(program, self.forest, scores, table, output)
+
+    def _score(self, documents: Any, scores: Any, margin: Any) -> None:
+        engine, program, values = self.engine, self.program, self.program.values
+        same = values.sum_dtype == scores.dtype
+        sums = scores if same else self.device.empty(scores.shape, values.sum_dtype)
+        if margin is None:
+            engine.score(program, documents, sums, self.n_threads)
+            engine.finish(program, sums, scores)
+        else:
+            sums[...] = margin if values.starts_at_base else 0
+            engine.score(program, documents, sums, self.n_threads, started=True)
+            engine.finish(program, sums, scores, None if values.starts_at_base else margin)

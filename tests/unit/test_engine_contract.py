@@ -1,0 +1,111 @@
+"""What every engine must show: the interface's signatures, and a place wherever engines are listed."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import agreement
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+from gpuqs.devices import find_device
+from gpuqs.engines import ENGINES
+from gpuqs.engines.base import Engine
+from gpuqs.model import Model
+
+TESTS = Path(__file__).parents[1]
+README = TESTS.parent.joinpath("README.md").read_text(encoding="utf-8")
+INTERFACE = {
+    name: method for name, method in vars(Engine).items() if inspect.isfunction(method) and not name.startswith("_")
+}
+FOREST = random_forest(np.random.default_rng(0), max_leaves=12)
+X = probing_documents(np.random.default_rng(1), FOREST, 40)
+
+every_engine = pytest.mark.parametrize("name", ENGINES)
+
+
+@every_engine
+@pytest.mark.parametrize("method", INTERFACE)
+def test_engines_have_the_interfaces_signatures(name: str, method: str) -> None:
+    theirs, ours = (inspect.signature(f) for f in (getattr(type(ENGINES[name]), method), INTERFACE[method]))
+    assert theirs.parameters == ours.parameters
+
+
+@every_engine
+def test_engines_add_no_public_methods_of_their_own(name: str) -> None:
+    """What callers could only use of one engine by its name."""
+    public = {n for n, member in inspect.getmembers(type(ENGINES[name]), inspect.isfunction) if not n.startswith("_")}
+    assert public == INTERFACE.keys()
+
+
+@every_engine
+def test_engines_say_what_they_are(name: str) -> None:
+    engine = ENGINES[name]
+    assert engine.name == name and engine.device in ("cpu", "cuda") and engine.summary
+
+
+@every_engine
+def test_engines_are_listed_everywhere(name: str) -> None:
+    model = Model(FOREST)
+    assert name in model.engines()
+    choice = next(choice for choice in model.explain(10).choices if choice.engine == name)
+    assert (choice.summary, choice.reason) == (ENGINES[name].summary, model.engines()[name])
+    assert re.search(rf"^ *(-> )?{name} ", str(model.explain(10)), re.M)
+    assert re.search(rf"^\| `{name}` \|", README.partition("## Engines")[2], re.M), "README's table of engines lacks it"
+
+
+@every_engine
+def test_engines_are_in_the_conformance_tests(name: str) -> None:
+    """Every library's models are scored by the compiled engines, and by GPUs' on the emulated device."""
+    assert name in {"reference", *agreement.COMPILED, *agreement.ON_GPU}
+    uses = "COMPILED" if ENGINES[name].device == "cpu" else "ON_GPU"
+    files = TESTS.glob("conformance/test_*.py") if uses == "COMPILED" else [TESTS / "cuda" / "test_sources.py"]
+    assert any(uses in file.read_text(encoding="utf-8") for file in files)
+
+
+@every_engine
+def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
+    few, many = (ENGINES[name].cost(FOREST, n) for n in (1, 10_000))
+    assert (few is None and many is None) or 0 < few < many
+
+
+def device_for(name: str) -> Any:
+    """The host, or the emulated GPU."""
+    if ENGINES[name].device == "cpu":
+        return "cpu"
+    if shutil.which("g++") is None:
+        pytest.skip("the emulation needs g++")
+    sys.path.append(str(TESTS / "cuda"))
+    from emulation.device import EmulatedDevice
+
+    return EmulatedDevice()
+
+
+@every_engine
+def test_engines_give_what_reference_gives(name: str) -> None:
+    model = Model(FOREST).to(device_for(name))
+    for asked in ({"output": "leaf"}, {"output": "raw", "precision": "fast"}, {"output": "per_tree"}):
+        want = Model(FOREST).predict(X, **asked, engine="reference")
+        np.testing.assert_array_equal(model.predict(X, **asked, engine=name), want)
+
+
+@every_engine
+def test_sums_begin_with_what_they_are_given(name: str) -> None:
+    start = np.arange(len(X))[:, None] * 1000
+    engine, device, reference, want = ENGINES[name], find_device(device_for(name)), ENGINES["reference"], start.copy()
+    reference.score(reference.prepare(FOREST, "fast"), X, want, started=True)
+    with device.active():
+        program, got = engine.prepare(FOREST, "fast", device=device), start.copy()
+        if device.kind == "cpu":
+            engine.score(program, X, got, started=True)
+        else:
+            sums = device.from_host(start)
+            engine.score(program, device.from_host(X), sums, started=True)
+            got = device.to_host(sums)
+    np.testing.assert_array_equal(got, want)
