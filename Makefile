@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
+CPP := $(shell find cpu_fallback cuda tests -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh')
 
 .PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads fuzz clean
 
@@ -11,7 +12,7 @@ help:
 	@echo "make test      set up, then run all tests"
 	@echo "make planted   plant faults in copies of the GPU code, and demand that the tests find each"
 	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
-	@echo "make lint      check style, and the types of the public modules"
+	@echo "make lint      check style, of C++ and CUDA too, and the types of the public modules"
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
@@ -41,9 +42,11 @@ gate: $(VENV)/installed-gate
 	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py
 
 lint: $(BIN)/python
-	@test -x $(BIN)/ruff -a -x $(BIN)/mypy || $(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' numpy
+	@test -x $(BIN)/ruff -a -x $(BIN)/mypy -a -x $(BIN)/clang-format || \
+	  $(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' 'clang-format==23.1.*' numpy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 sanitize: sanitize-memory sanitize-threads
 

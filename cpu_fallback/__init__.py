@@ -6,8 +6,10 @@ from functools import cache
 
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
 from gpuqs.cpu_fallback.scorer import (
+    INSTRUCTION_SETS,
     Bitslice,
     Coded,
+    InstructionSet,
     QuickScorer,
     RankWalk,
     Values,
@@ -20,8 +22,10 @@ from gpuqs.cpu_fallback.scorer import (
 from gpuqs.errors import DeviceError
 
 __all__ = [
+    "INSTRUCTION_SETS",
     "Bitslice",
     "Coded",
+    "InstructionSet",
     "QuickScorer",
     "RankWalk",
     "Values",
@@ -30,6 +34,7 @@ __all__ = [
     "compiles_programs",
     "default_threads",
     "effective_threads",
+    "instruction_set",
     "isa",
     "table_word",
 ]
@@ -50,8 +55,15 @@ def _choose(forced: str | None) -> str:
     return forced
 
 
+def instruction_set() -> InstructionSet:
+    """What is known of the instruction set in use."""
+    name = isa()
+    return next(known for known in INSTRUCTION_SETS if known.name == name)
+
+
 def compiles_programs() -> bool:
-    """Whether tree programs become machine code: not without AVX2, nor where processes may not write code.
+    """Whether tree programs become machine code: not without an encoder for this instruction set,
+    nor where processes may not write code.
 
     ``GPUQS_MACHINE_CODE=0`` forbids it.
     """

@@ -12,9 +12,8 @@ constexpr int TILE = 32;
 
 // Launch: 32 x 8 threads, blocks (document tiles, column tiles, tree blocks).
 template <class Value, class Pivot>
-__global__ void __launch_bounds__(256)
-find_false_nodes(const Value* values, int n_documents, int n_columns, const int* test_offsets,
-                 const Value* thresholds, Pivot* pivots) {
+__global__ void __launch_bounds__(256) find_false_nodes(const Value* values, int n_documents, int n_columns, const int* test_offsets,
+                                                        const Value* thresholds, Pivot* pivots) {
     DYNAMIC_SHARED(shared);
     Pivot* tile = reinterpret_cast<Pivot*>(shared);  // [document][TILE + 1]
     const int first_document = blockIdx.x * TILE;

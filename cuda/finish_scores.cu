@@ -10,8 +10,7 @@
 
 // Launch: any number of threads, at least one for each of the n sums.
 template <class Sum>
-__global__ void
-add_tree_blocks(const Sum* partial, int n_blocks, i64 n, int n_outputs, const Sum* start, Sum* sums) {
+__global__ void add_tree_blocks(const Sum* partial, int n_blocks, i64 n, int n_outputs, const Sum* start, Sum* sums) {
     const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= n) return;
     Sum sum = start[i % n_outputs];
@@ -22,8 +21,7 @@ add_tree_blocks(const Sum* partial, int n_blocks, i64 n, int n_outputs, const Su
 
 // `Real` is the type that the scores are finished in: the sums' own, or double for fixed-point sums.
 template <class Sum, class Real, class Score>
-__global__ void
-finish_scores(const Sum* sums, i64 n, int n_outputs, double step, const double* add_last, Score* scores) {
+__global__ void finish_scores(const Sum* sums, i64 n, int n_outputs, double step, const double* add_last, Score* scores) {
     const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= n) return;
     Real score = static_cast<Real>(sums[i]) * static_cast<Real>(step);

@@ -42,9 +42,8 @@ __device__ __forceinline__ int exit_leaf(const Word* words) {
 // Fills leafindexes[DOCUMENTS][n_slots] for documents [first_document, first_document + DOCUMENTS).
 // Ends with a barrier: every thread may read every word.
 template <class Word, class Pivot, int DOCUMENTS>
-__device__ __forceinline__ void compute_masks(const Pivot* pivots, int n_documents, int first_document,
-                                              int n_columns, Tests<Word> tests, Tests<Word> missing,
-                                              int n_slots, Word* leafindexes) {
+__device__ __forceinline__ void compute_masks(const Pivot* pivots, int n_documents, int first_document, int n_columns,
+                                              Tests<Word> tests, Tests<Word> missing, int n_slots, Word* leafindexes) {
     for (int i = threadIdx.x; i < DOCUMENTS * n_slots; i += blockDim.x) leafindexes[i] = ~static_cast<Word>(0);
     __syncthreads();
 

@@ -57,8 +57,8 @@ __device__ __forceinline__ Value load(const char* at, const Reading& reading) {
 // BY_ROW: neighbouring features lie closer in memory than neighbouring documents.
 template <class Input, class Value, bool BY_ROW>
 __global__ void __launch_bounds__(256, 6)  // 40 registers
-transpose(const Input* documents, i64 document_stride, i64 feature_stride, int n_documents, int n_columns,
-          const int* feature, const u8* routing, const int* set_offsets, const u32* set_words, Value* values) {
+    transpose(const Input* documents, i64 document_stride, i64 feature_stride, int n_documents, int n_columns, const int* feature,
+              const u8* routing, const int* set_offsets, const u32* set_words, Value* values) {
     const int first_document = blockIdx.x * TILE;
     const int first_column = blockIdx.y * TILE;
     const char* base = reinterpret_cast<const char*>(documents);
@@ -71,8 +71,8 @@ transpose(const Input* documents, i64 document_stride, i64 feature_stride, int n
         for (int row = threadIdx.y; row < TILE; row += blockDim.y) {
             const int column = first_column + row;
             if (document < n_documents && column < n_columns)
-                values[static_cast<i64>(column) * n_documents + document] = load<Input, Value>(
-                    base + document * document_stride + feature[column] * feature_stride, reading(column));
+                values[static_cast<i64>(column) * n_documents + document] =
+                    load<Input, Value>(base + document * document_stride + feature[column] * feature_stride, reading(column));
         }
         return;
     }
@@ -82,8 +82,8 @@ transpose(const Input* documents, i64 document_stride, i64 feature_stride, int n
     for (int row = threadIdx.y; row < TILE; row += blockDim.y) {
         const int document = first_document + row;
         if (document < n_documents && column < n_columns)
-            tile[row * (TILE + 1) + threadIdx.x] = load<Input, Value>(
-                base + document * document_stride + feature[column] * feature_stride, reading(column));
+            tile[row * (TILE + 1) + threadIdx.x] =
+                load<Input, Value>(base + document * document_stride + feature[column] * feature_stride, reading(column));
     }
     __syncthreads();
     const int document = first_document + threadIdx.x;

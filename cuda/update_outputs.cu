@@ -12,20 +12,18 @@
 // largest tree block's words. `width` values a leaf: 1, and output k's trees of block b are
 // output_trees[output_offsets[b][k] ... output_offsets[b][k + 1]]; or n_outputs, of every tree.
 template <class Word, bool MANY, class Pivot, class Leaf, class Sum>
-__global__ void
-update_outputs(const Pivot* pivots, int n_documents, int n_columns, const int* test_offsets, const u16* test_slot,
-               const Word* test_mask, const int* missing_offsets, const u16* missing_slot, const Word* missing_mask,
-               const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value,
-               int width, int n_outputs, const int* output_offsets, const int* output_trees, Sum* partial) {
+__global__ void update_outputs(const Pivot* pivots, int n_documents, int n_columns, const int* test_offsets, const u16* test_slot,
+                               const Word* test_mask, const int* missing_offsets, const u16* missing_slot, const Word* missing_mask,
+                               const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value, int width,
+                               int n_outputs, const int* output_offsets, const int* output_trees, Sum* partial) {
     DYNAMIC_SHARED(shared);
     Word* leafindexes = reinterpret_cast<Word*>(shared);
     const Trees trees = {blocks + blockIdx.y, slot_offsets, leaf_offsets};
     const int first_tree = trees.blocks[0];
     const int first_slot = trees.slot_offsets[first_tree];
     const int n_slots = trees.slot_offsets[trees.blocks[1]] - first_slot;
-    compute_masks<Word, Pivot, 1>(
-        pivots, n_documents, blockIdx.x, n_columns, Tests<Word>{test_offsets, test_slot, test_mask},
-        Tests<Word>{missing_offsets, missing_slot, missing_mask}, n_slots, leafindexes);
+    compute_masks<Word, Pivot, 1>(pivots, n_documents, blockIdx.x, n_columns, Tests<Word>{test_offsets, test_slot, test_mask},
+                                  Tests<Word>{missing_offsets, missing_slot, missing_mask}, n_slots, leafindexes);
 
     const bool every_tree = width > 1;
     const int* offsets = output_offsets + static_cast<i64>(blockIdx.y) * (n_outputs + 1);
@@ -41,7 +39,6 @@ update_outputs(const Pivot* pivots, int n_documents, int n_columns, const int* t
             sum += leaf_value[leaf * width + (every_tree ? output : 0)];
         }
         sum = warp_sum(sum);
-        if (threadIdx.x % WARP == 0)
-            partial[(static_cast<i64>(blockIdx.y) * n_documents + blockIdx.x) * n_outputs + output] = sum;
+        if (threadIdx.x % WARP == 0) partial[(static_cast<i64>(blockIdx.y) * n_documents + blockIdx.x) * n_outputs + output] = sum;
     }
 }

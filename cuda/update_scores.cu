@@ -12,11 +12,10 @@
 // Launch: a multiple of 32 threads, blocks (document groups, tree blocks); dynamic shared memory for
 // DOCUMENTS sums a warp, then DOCUMENTS x the largest tree block's words.
 template <class Word, bool MANY, class Pivot, class Leaf, class Sum, int DOCUMENTS>
-__global__ void
-update_scores(const Pivot* pivots, int n_documents, int n_columns, const int* test_offsets, const u16* test_slot,
-              const Word* test_mask, const int* missing_offsets, const u16* missing_slot, const Word* missing_mask,
-              const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value,
-              Sum* partial) {
+__global__ void update_scores(const Pivot* pivots, int n_documents, int n_columns, const int* test_offsets, const u16* test_slot,
+                              const Word* test_mask, const int* missing_offsets, const u16* missing_slot, const Word* missing_mask,
+                              const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value,
+                              Sum* partial) {
     DYNAMIC_SHARED(shared);
     Sum* scratch = reinterpret_cast<Sum*>(shared);
     Word* leafindexes = reinterpret_cast<Word*>(shared + DOCUMENTS * (blockDim.x / WARP) * sizeof(u64));
@@ -26,9 +25,9 @@ update_scores(const Pivot* pivots, int n_documents, int n_columns, const int* te
     const int first_slot = trees.slot_offsets[first_tree];
     const int n_slots = trees.slot_offsets[end_tree] - first_slot;
     const int first_document = blockIdx.x * DOCUMENTS;
-    compute_masks<Word, Pivot, DOCUMENTS>(
-        pivots, n_documents, first_document, n_columns, Tests<Word>{test_offsets, test_slot, test_mask},
-        Tests<Word>{missing_offsets, missing_slot, missing_mask}, n_slots, leafindexes);
+    compute_masks<Word, Pivot, DOCUMENTS>(pivots, n_documents, first_document, n_columns,
+                                          Tests<Word>{test_offsets, test_slot, test_mask},
+                                          Tests<Word>{missing_offsets, missing_slot, missing_mask}, n_slots, leafindexes);
 
     Sum sum[DOCUMENTS] = {};
 #pragma unroll 1
@@ -41,6 +40,5 @@ update_scores(const Pivot* pivots, int n_documents, int n_columns, const int* te
     block_sums(sum, scratch);
     if (threadIdx.x != 0) return;
     for (int d = 0; d < DOCUMENTS; ++d)
-        if (first_document + d < n_documents)
-            partial[static_cast<i64>(blockIdx.y) * n_documents + first_document + d] = sum[d];
+        if (first_document + d < n_documents) partial[static_cast<i64>(blockIdx.y) * n_documents + first_document + d] = sum[d];
 }

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, BinaryIO, Final
 
 _BUFFER: Final = 1 << 20
 #: Names under which a process finds what it already has open; to open or replace them would not be the same.
@@ -61,8 +61,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     is kept, and what it points to is replaced; permissions and, where the process may, the owner are kept.
     Where no file can be made or renamed there (a folder without write permission, a file that is mounted by
     itself, another user's file in /tmp), the old file is overwritten at the end, when there is room for all of the
-    new one; signals' handlers wait until that is done. Character devices and FIFOs are written to as they are; the
-    file given is then not ``seekable()``.
+    new one, and has its old content back after an error; signals' handlers wait until that is done. Character
+    devices and FIFOs are written to as they are; the file given is then not ``seekable()``.
 
     Raises
     ------
@@ -70,6 +70,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         The file cannot be written; names ``path``.
     """
     path = os.fspath(path)
+    if path.endswith(os.sep):  # realpath would forget that
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     with _naming(path):
         stream = _open_stream(path)
     if stream is not None:
@@ -182,13 +184,16 @@ def _take_after(target: str, descriptor: int) -> None:
 
 
 def _overwrite(file: BinaryIO, target: str) -> None:
-    """Copy the file over an old one, after room for all of it is there."""
+    """Copy the file over an old one, after room for all of it is there; after an error the old content is put back."""
     size = os.fstat(file.fileno()).st_size
     with (
         _signals_held_back(),
         open(target, "r+b", buffering=0) as old,
         open(file.fileno(), "rb", closefd=False) as new,
+        tempfile.TemporaryFile(buffering=0) as kept,
     ):
+        with suppress(OSError):  # without room for it the new content may still be written
+            shutil.copyfileobj(old, kept, _BUFFER)
         before = os.fstat(old.fileno()).st_size
         if size and hasattr(os, "posix_fallocate"):
             try:
@@ -196,10 +201,25 @@ def _overwrite(file: BinaryIO, target: str) -> None:
             except BaseException:
                 old.truncate(before)
                 raise
-        new.seek(0)
-        shutil.copyfileobj(new, old, _BUFFER)
-        old.truncate(size)
-        os.fsync(old.fileno())
+        try:
+            _copy(new, old, size)
+        except OSError as error:
+            try:
+                if kept.tell() != before:
+                    raise
+                _copy(kept, old, before)
+            except OSError:
+                damaged = f"{error.strerror}; the file is damaged, it holds parts of the old and of the new content"
+                raise OSError(error.errno, damaged) from error
+            raise
+
+
+def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
+    source.seek(0)
+    target.seek(0)
+    shutil.copyfileobj(source, target, _BUFFER)
+    target.truncate(size)
+    os.fsync(target.fileno())
 
 
 @contextmanager

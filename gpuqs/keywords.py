@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast
+
+import numpy as np
 
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
@@ -20,9 +22,9 @@ def output_and_trees(
     output_margin: bool = False,
     pred_leaf: bool = False,
     pred_contrib: bool = False,
-    start_iteration: int = 0,
-    num_iteration: int | None = None,
-    iteration_range: tuple[int, int] | None = None,
+    start_iteration: SupportsIndex = 0,
+    num_iteration: SupportsIndex | None = None,
+    iteration_range: Sequence[int] | None = None,
 ) -> tuple[Output, slice | None]:
     """What to compute, whichever library's words the caller used; parameters as of `Model.predict`.
 
@@ -37,24 +39,24 @@ def output_and_trees(
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}")
     if trees is not None:
         trees = _checked(trees)
-    if pred_contrib:
+    if truth(pred_contrib, "pred_contrib"):
         raise UnsupportedModelError(
             "pred_contrib=True is not offered: gpuqs scores documents and does not explain scores; "
             "ask the training library for contributions"
         )
     wanted: list[tuple[str, Output]] = [] if output == "value" else [(f"output={output!r}", output)]
     for keyword, given, means in (
-        ("raw_score=True", raw_score, "raw"),
-        ("output_margin=True", output_margin, "raw"),
-        ("pred_leaf=True", pred_leaf, "leaf"),
+        ("raw_score", raw_score, "raw"),
+        ("output_margin", output_margin, "raw"),
+        ("pred_leaf", pred_leaf, "leaf"),
     ):
-        if given:
-            wanted.append((keyword, cast(Output, means)))
+        if truth(given, keyword):
+            wanted.append((f"{keyword}=True", cast(Output, means)))
     if len({means for _, means in wanted}) > 1:
         raise ValueError(f"{' and '.join(words for words, _ in wanted)} contradict each other; give one of them")
     output = wanted[0][1] if wanted else output
-    start_iteration = whole(start_iteration, "start_iteration")
-    staged = start_iteration != 0 or num_iteration is not None
+    start = whole(start_iteration, "start_iteration")
+    staged = start != 0 or num_iteration is not None
     if iteration_range is None and not staged:
         return output, trees
     if trees is not None or (iteration_range is not None and staged):
@@ -64,29 +66,30 @@ def output_and_trees(
     if iteration_range is not None:
         first, last = _as_xgboost(forest, iteration_range)
     else:
-        first, last = _as_lightgbm(forest, start_iteration, num_iteration)
+        first, last = _as_lightgbm(forest, start, num_iteration)
     if first == 0 and last == forest.n_iterations:
         return output, None
     return output, slice(int(forest.iteration_starts[first]), int(forest.iteration_starts[last]))
 
 
-def _as_lightgbm(forest: Forest, start: int, number: int | None) -> tuple[int, int]:
+def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tuple[int, int]:
     """Iterations [first, last): past the end counts as the end, none or less than 1 as all that follow."""
-    start, number = max(start, 0), None if number is None else whole(number, "num_iteration")
+    start = max(start, 0)
     if number is None and start == 0:  # up to the best one
         return 0, forest.n_iterations
-    everything = number is None or number <= 0
-    if forest.iterations_left_out and (everything or start + cast(int, number) > forest.n_iterations):
+    length = 0 if number is None else whole(number, "num_iteration")
+    everything = length <= 0
+    if forest.iterations_left_out and (everything or start + length > forest.n_iterations):
         raise ValueError(
             f"the model stops at its best iteration, after {forest.n_iterations}; for the "
             f"{forest.iterations_left_out} that follow, take it over with all of them: "
             "gpuqs.from_model(booster.model_to_string(num_iteration=-1)), of an XGBModel its get_booster()"
         )
     first = min(start, forest.n_iterations)
-    return first, forest.n_iterations if everything else min(first + cast(int, number), forest.n_iterations)
+    return first, forest.n_iterations if everything else min(first + length, forest.n_iterations)
 
 
-def _as_xgboost(forest: Forest, iteration_range: tuple[int, int]) -> tuple[int, int]:
+def _as_xgboost(forest: Forest, iteration_range: Sequence[int]) -> tuple[int, int]:
     """Iterations [first, last): last 0 is the end, and what is not there is refused."""
     if not isinstance(iteration_range, Sequence) or len(iteration_range) != 2:
         raise ValueError(f"iteration_range must be two whole numbers, as (0, 100), not {iteration_range!r}")
@@ -106,6 +109,19 @@ def _checked(trees: slice) -> slice:
         raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
     ends = (trees.start, trees.stop, trees.step)
     return slice(*(None if end is None else whole(end, "each end of trees") for end in ends))
+
+
+def truth(value: Any, name: str) -> bool:
+    """``value`` as a bool: True, False, 1 or 0, NumPy's too.
+
+    Raises
+    ------
+    ValueError
+        It is something else; says so of ``name``.
+    """
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+        return bool(value)
+    raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
 def whole(value: Any, name: str, least: int | None = None) -> int:

@@ -32,8 +32,8 @@ def to_raw(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
 
 
 def trees_averaged(forest: Forest, n_trees: int) -> float:
-    """What sums of ``n_trees`` trees are divided by where they are averaged: the trees of one output."""
-    return (n_trees if forest.vector_leaves else n_trees / forest.n_outputs) or 1.0
+    """What sums of ``n_trees`` trees are divided by where they are averaged: the trees of one output; NaN for none."""
+    return (n_trees if forest.vector_leaves else n_trees / forest.n_outputs) or np.nan  # 0 / 0, without a warning
 
 
 def _averaged(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:

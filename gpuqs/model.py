@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -168,9 +168,9 @@ class Model:
         output_margin: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
-        start_iteration: int = 0,
-        num_iteration: int | None = None,
-        iteration_range: tuple[int, int] | None = None,
+        start_iteration: SupportsIndex = 0,
+        num_iteration: SupportsIndex | None = None,
+        iteration_range: Sequence[int] | None = None,
     ) -> Any:
         """Score documents.
 
@@ -205,8 +205,8 @@ class Model:
             their own: the same bits every time, within n_trees ulps of the largest partial sum.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
-            range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is
-            (LightGBM's random forests give NaN).
+            range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
+            but averages (values of LightGBM's random forests) of none are NaN.
         base_margin : array-like [D] or [D, n_outputs], optional
             What each document's sums begin with in place of the model's base score, in raw-score
             units, as XGBoost's ``base_margin``.

@@ -39,6 +39,9 @@ class Rules:
         Numbers in a column of categories are an error; else they are categories by value.
     as_texts : bool
         Categories are compared as texts (7 and True are "7" and "1"), and fractions are refused.
+    values_in_arrays : bool
+        Whole numbers of arrays are categories by value, as those of tables, and arrays of fractions are refused;
+        else arrays hold codes.
     levels_are_numbers : bool
         A category column for which the model has no categories stands for the numbers that it holds;
         else it is an error.
@@ -50,6 +53,7 @@ class Rules:
     missing_refused: bool = False
     numbers_refused: bool = False
     as_texts: bool = False
+    values_in_arrays: bool = False
     levels_are_numbers: bool = False
     common_type: bool = False
 
@@ -59,7 +63,7 @@ RULES: Final = {
     "": Rules(),
     "LightGBM": Rules(),
     "XGBoost": Rules(unseen_refused=True, numbers_refused=True),
-    "CatBoost": Rules(missing_refused=True, as_texts=True),
+    "CatBoost": Rules(missing_refused=True, as_texts=True, values_in_arrays=True),
     "scikit-learn": Rules(levels_are_numbers=True, common_type=True),
 }
 
@@ -74,7 +78,7 @@ class Schema:
         Empty, or one name per feature.
     categories : tuple of (tuple or None)
         Empty, or per feature None (numbers) or its categories' values (str, int, float, bool) in code order, by
-        which text and category columns are coded. Arrays hold codes.
+        which text and category columns are coded. Arrays hold codes, but where `Rules.values_in_arrays` says else.
     absent : float
         What the source library takes an entry for that a sparse row leaves out: 0.0, or NaN (missing).
     in_order : tuple of tuple
@@ -107,6 +111,11 @@ class Schema:
     @property
     def rules(self) -> Rules:
         return RULES[self.library]
+
+    @property
+    def arrays_hold_values(self) -> bool:
+        """Whether arrays hold categories by value, and not by code."""
+        return self.rules.values_in_arrays and self.has_categories
 
     @property
     def has_categories(self) -> bool:
@@ -163,7 +172,7 @@ class Schema:
         ----------
         categories : mapping or sequence
             Each category column, by name or number, with its categories in code order; or, where the model
-            has lists without places, these columns alone.
+            keeps lists of categories, with or without places, these columns alone.
         n_features : int
 
         Raises
@@ -190,14 +199,18 @@ class Schema:
                 )
         elif len(columns) == len(self.in_order):
             lists = self.in_order
+        elif not self.in_order and columns and all(self._kept(at) is not None for at in columns):
+            lists = tuple(self._kept(at) or () for at in columns)
         elif self.in_order:
             raise InputError(
                 f"categories names {len(columns)} columns, but the model keeps categories of {len(self.in_order)}: "
                 f"{_shown(self.in_order)}"
             )
         else:
+            unknown = [column for column in categories if self._kept(self._feature(column, n_features)) is None]
             raise InputError(
-                "the model keeps no lists of categories that lack a place; pass {column: its categories in code order}"
+                f"the model keeps no categories of {_shown(unknown)}; "
+                "pass {column: its categories in code order}"
             )
         known = list(self.categories) or [None] * n_features
         for column, values in zip(columns, lists, strict=True):
@@ -207,6 +220,10 @@ class Schema:
             raise InputError(f"categories names {self.name_of(lost[0])}, {LOST}")
         stated = tuple(sorted({*self.stated, *columns}))
         return replace(self, categories=tuple(known), in_order=(), stated=stated)
+
+    def _kept(self, feature: int) -> tuple[Any, ...] | None:
+        """The categories that the model has of a feature."""
+        return self.categories[feature] if self.categories else None
 
     def _feature(self, column: str | int, n_features: int) -> int:
         if isinstance(column, str):

@@ -15,6 +15,7 @@ same trees on every fold. docs/sklearn.md says where they were tried, and which 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from inspect import signature
@@ -33,7 +34,9 @@ except ImportError as error:
     raise ImportError("gpuqs.sklearn needs scikit-learn 1.6 or later: pip install 'scikit-learn>=1.6'") from error
 
 import gpuqs
-from gpuqs.errors import UnsupportedModelError
+from gpuqs.arrays.refusals import refuse_strangers
+from gpuqs.encoded import EncodedDocuments
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.sklearn import average_path_length
 from gpuqs.keywords import output_and_trees
@@ -66,7 +69,7 @@ def wrap(
     precision: Precision | None = None,
     offset: float | None = None,
     expected_depth: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
+    iteration_range: Sequence[int] | None = None,
 ) -> Any:
     """Make an estimator that predicts with gpuqs what ``model`` predicts.
 
@@ -112,6 +115,8 @@ def wrap(
         model = model.estimator
     if isinstance(model, Pipeline):
         name, last = model.steps[-1]
+        if last is None or isinstance(last, str):
+            raise ModelFormatError(f"the last step, {name!r}, is {last!r}, which predicts nothing", source="Pipeline")
         pipeline = copy(model)
         pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
         return pipeline
@@ -171,7 +176,7 @@ def _settings(model: Any, made: type[_Prefitted]) -> dict[str, Any]:
     return {}
 
 
-def _part(model: Model, iteration_range: tuple[int, int]) -> Model:
+def _part(model: Model, iteration_range: Sequence[int]) -> Model:
     _, trees = output_and_trees(model.forest, "value", None, iteration_range=iteration_range)
     if trees is None:
         return model
@@ -235,6 +240,8 @@ class _Prefitted(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Any:
         """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to code."""
+        if isinstance(X, EncodedDocuments):
+            refuse_strangers(X)
         names = _column_names(X)
         if names is None and not isinstance(X, np.ma.MaskedArray):  # whose mask check_array would drop
             return validate_data(self, X, reset=False, dtype="numeric", accept_sparse=True, ensure_all_finite=False)
@@ -301,6 +308,8 @@ def _has_decision_function(estimator: GpuqsClassifier) -> bool:
 
 def _has_logarithms(estimator: GpuqsClassifier) -> bool:
     forest = estimator._model.forest
+    if forest.source.startswith("CatBoost"):
+        return forest.link in _OF_CLASSIFIERS
     return forest.source.startswith("scikit-learn") and not forest.objective.startswith("HistGradientBoosting")
 
 
@@ -340,11 +349,17 @@ class GpuqsClassifier(ClassifierMixin, _Prefitted):  # type: ignore[misc]
         """The likeliest class of each document [D]; of multi-label models 0 or 1 for each label [D, n_labels]."""
         self._check_classes()
         labels = self._scores(X, "class")
-        if self.classes is None or self._is_multi_label:
-            return labels
-        own = self._own_labels
-        order = np.argsort(own)
-        return self.classes_[order[np.searchsorted(own, labels, sorter=order)]]
+        forest = self._model.forest
+        if self.classes is not None and not self._is_multi_label:
+            own = self._own_labels
+            order = np.argsort(own)
+            labels = self.classes_[order[np.searchsorted(own, labels, sorter=order)]]
+        if forest.source.startswith("XGBoost") and labels.dtype.kind == "i":  # whose types differ with the objective
+            if self._is_multi_label:
+                return labels.astype(np.float64)
+            if forest.objective == "multi:softmax":
+                return labels.astype(np.int32)
+        return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes [D, n_classes]; of multi-label models those of the labels."""
@@ -358,8 +373,17 @@ class GpuqsClassifier(ClassifierMixin, _Prefitted):  # type: ignore[misc]
 
     @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`; there where the trained estimator is scikit-learn's and has it."""
-        return cast(np.ndarray, np.log(self.predict_proba(X)))
+        """Logarithms of `predict_proba`; there where the trained estimator, scikit-learn's or CatBoost's, has it."""
+        if not self._model.forest.source.startswith("CatBoost"):
+            return cast(np.ndarray, np.log(self.predict_proba(X)))
+        self._check_classes()
+        raw = self._scores(X, "raw")  # as CatBoost: the logarithms of tiny probabilities are finite
+        with np.errstate(over="ignore"):
+            if self._model.forest.link == "softmax":
+                raw = raw - raw.max(axis=1, keepdims=True)
+                return cast(np.ndarray, raw - np.log(np.exp(raw).sum(axis=1, keepdims=True)))
+            sides = np.column_stack([-raw, raw]) if raw.ndim == 1 else raw
+            return cast(np.ndarray, -np.log(1 + np.exp(-sides)))
 
     @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> np.ndarray:

@@ -12,14 +12,14 @@ import numpy as np
 
 from gpuqs.arrays.arrow_tables import arrow_table, from_table
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, from_array
+from gpuqs.arrays.dense import Documents, coded_rows, from_array
 from gpuqs.arrays.pandas_frames import from_frame
 from gpuqs.arrays.refusals import refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
-__all__ = ["Documents", "as_documents", "columns_of"]
+__all__ = ["Documents", "as_documents", "coded_rows", "columns_of"]
 
 
 def as_documents(X: Any, forest: Forest) -> Documents:

@@ -62,6 +62,13 @@ def arrow_table(X: Any) -> Any:
     try:
         return pyarrow.table(X)
     except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        for name, kind in dict(getattr(X, "schema", {})).items():
+            try:
+                pyarrow.table(X[[name]])
+            except (pyarrow.ArrowException, TypeError, ValueError):
+                raise InputError(
+                    f"column {name!r} has type {kind}, which Arrow has not: cast it, as to Int64 or Float64"
+                ) from error
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an Arrow table: {error}") from error
 
 

@@ -88,7 +88,8 @@ class Coder:
             if len(bad):
                 raise InputError(
                     f"column {self.column.name!r} holds the category {values[places[bad[0]]]!r}, which the model has "
-                    f"not seen; {self.schema.library} refuses that: make it missing (None), or drop the document"
+                    f"not seen, and which {self.schema.library} refuses or takes for another one; make it missing "
+                    "(None), or drop the document"
                 )
         return np.asarray(table[places])
 
@@ -136,9 +137,12 @@ class Coder:
         )
 
     def _refusal(self) -> InputError:
-        how = "convert it, or leave it out" if self.column.kind is Kind.OTHER else _HOW
-        column = self.column
-        return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
+        return _no_number(self.column, _HOW)
+
+
+def _no_number(column: Column, how: str) -> InputError:
+    how = "convert it, or leave it out" if column.kind is Kind.OTHER else how
+    return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
 
 
 def coders_of(columns: Sequence[Column], forest: Forest) -> list[Coder | None]:
@@ -156,7 +160,7 @@ def coders_of(columns: Sequence[Column], forest: Forest) -> list[Coder | None]:
     if schema.in_order:
         # As LightGBM does: the table's category columns, in order, are those of the training frame.
         if len(coded) != len(schema.in_order):
-            raise _wrong_number([columns[at] for at in coded], schema)
+            raise _wrong_number(columns, coded, schema)
         if (doubtful := _doubtful_text(columns, coded, forest)) is not None:
             raise doubtful
         for at, values in zip(coded, schema.in_order, strict=True):
@@ -178,18 +182,22 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
         if column.kind is Kind.CATEGORY and rules.levels_are_numbers:
             return coder
         raise coder._refusal()
+    or_codes = "" if rules.values_in_arrays else ", or pass an array of codes"
     if column.kind in NUMBERS:
         if known and all(isinstance(value, str) for value in known) and not are_hashes(known):
+            what = "nothing (type null)" if str(column.type) == "null" else "numbers"
             raise InputError(
-                f"column {column.name!r} holds numbers, but the model's categories are texts, such as {known[:1]}; "
-                "pass those, or pass an array of codes"
+                f"column {column.name!r} holds {what}, but the model's categories are texts, such as {known[:1]}; "
+                f"make it a column of those{or_codes}"
             )
         if (rules.numbers_refused and not stated) or (rules.as_texts and column.kind is Kind.FRACTION):
+            # CSV is read as fractions, whatever it holds.
+            what = "numbers" if rules.numbers_refused else column.kind.value
             raise InputError(
-                f"column {column.name!r} holds {column.kind.value}, which {schema.library} does not take for "
-                f"categories such as {known[:2]}; make it a category column as in training, or state its "
-                "categories, by which numbers are coded then: gpuqs.load(path, categories={column: values in code "
-                "order}).save(...), or pass an array of codes"
+                f"column {column.name!r} holds {what}, which {schema.library} does not take for "
+                f"categories such as {known[:2]}; make it a category column as in training, or state that it "
+                "is one, whose numbers are coded by value then: gpuqs.load(path, categories=[column]).save(...)"
+                f"{or_codes}"
             )
     elif column.kind is Kind.OTHER:
         raise coder._refusal()
@@ -218,13 +226,19 @@ def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) 
     )
 
 
-def _wrong_number(coded: list[Column], schema: Schema) -> InputError:
+def _wrong_number(columns: Sequence[Column], places: list[int], schema: Schema) -> InputError:
+    others = [column for column in columns if column.kind is Kind.OTHER]
+    if others:
+        return _no_number(others[0], _HOW)
+    coded = [columns[at] for at in places]
     lists = "; ".join(f"{len(values)} such as {values[:2]}" for values in schema.in_order[:3])
     n = len(schema.in_order)
+    empty = next((column for column in columns if str(column.type) == "null"), None)
+    hint = "" if empty is None else f" (column {empty.name!r} has type null, and so no categories)"
     are = ", ".join(repr(column.name) for column in coded[:5]) + (", ..." if len(coded) > 5 else "")
     return InputError(
         f"the model was trained on a frame with {n} category column{'s' * (n > 1)} ({lists}), and X has "
-        f"{len(coded)}{': ' if coded else ''}{are}; {_MEND}"
+        f"{len(coded)}{': ' if coded else ''}{are}{hint}; {_MEND}"
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuqs.arrays.coding import Column, Kind, coders_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -36,6 +37,11 @@ class Documents(NamedTuple):
     copied: bool = True
 
 
+def coded_rows(rows: np.ndarray) -> Documents:
+    """Float32 or float64 rows [D, n_features] whose categories are codes already, whatever arrays else hold."""
+    return Documents(len(rows), lambda start, stop: rows[start:stop], copied=False)
+
+
 def from_array(X: np.ndarray, forest: Forest) -> Documents:
     if X.dtype.names is not None:
         raise InputError("X is a structured array; pass pandas.DataFrame(X), whose columns go by name")
@@ -44,15 +50,45 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
     if X.shape[1] != forest.n_features:
         raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
-    if forest.schema.has_hashes:
-        raise InputError(
-            "the model holds its categories' hashes, not their texts, so that an array has no codes for them; pass a "
-            "frame or an Arrow table with the columns as in training"
-        )
+    if forest.schema.arrays_hold_values:
+        return _by_value(X, forest)
     dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
+
+
+def _by_value(X: np.ndarray, forest: Forest) -> Documents:
+    """An array whose whole numbers are categories by value."""
+    check_values(X.dtype, forest)
+    dtype, kind = score_dtype(X.dtype, forest), Kind.TRUTH if X.dtype.kind == "b" else Kind.WHOLE
+    names = forest.schema.names or [str(feature) for feature in range(forest.n_features)]
+    coders = coders_of([Column(name, "dtype", X.dtype, kind) for name in names], forest)
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        rows = X[start:stop]
+        out = rows.astype(dtype)
+        for feature, coder in enumerate(coders):
+            if coder is not None:
+                values, places = np.unique(rows[:, feature], return_inverse=True)
+                out[:, feature] = coder.codes(values.tolist(), places)
+        return out
+
+    return Documents(len(X), chunk)
+
+
+def check_values(dtype: np.dtype, forest: Forest) -> None:
+    """Refuse arrays of what is no category by value.
+
+    Raises
+    ------
+    InputError
+    """
+    if dtype.kind not in "iub":
+        raise InputError(
+            f"X has dtype {dtype}, but the model has categories, which {forest.schema.library} takes from arrays of "
+            "whole numbers alone; pass a frame or an Arrow table with the columns as in training, or such an array"
+        )
 
 
 def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:

@@ -21,6 +21,8 @@ def from_device(X: Any, forest: Forest) -> Documents:
     """
     if X.ndim != 2 or X.shape[1] != forest.n_features:
         raise InputError(f"X has shape {tuple(X.shape)}, not [documents, {forest.n_features}]")
+    if forest.schema.arrays_hold_values:
+        raise InputError("X is on a GPU, but the model's categories are coded on the host; pass documents there")
     if X.dtype.kind == "f" and X.dtype.itemsize == 2:
         X = X.astype(np.float32)  # every float16 is a float32
     elif X.dtype.kind not in "fiub":

@@ -26,6 +26,7 @@ _MENDS = {
     ("xgboost", ""): _MADE_FROM,
     ("lightgbm", ""): _MADE_FROM,
     ("catboost", ""): _MADE_FROM,
+    ("gpuqs", "EncodedDocuments"): "they are encoded already: pass them to predict of the model that encoded them",
     ("dask", ""): "pass X.compute(), or X.map_partitions(model.predict) for frames that do not fit in memory",
 }
 

@@ -30,8 +30,11 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
         raise InputError(f"X has {shape}; the model was trained on {forest.n_features} features")
     if hasattr(X, "get") and type(X).__module__.startswith("cupyx"):
         raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
-    if forest.source.startswith("CatBoost") and forest.has_categories:
-        raise InputError("CatBoost takes no sparse matrix for a model of categories; pass dense rows of category codes")
+    if forest.schema.arrays_hold_values:
+        raise InputError(
+            f"X is a sparse matrix, but the model has categories, which of {forest.schema.library}'s models are read "
+            "from dense rows; pass X.toarray() of whole numbers, or a frame with the columns as in training"
+        )
     X = _compressed(X)
     if not X.dtype.isnative:
         raise InputError(

@@ -13,7 +13,7 @@ import click
 from gpuqs.cli.endings import EXIT_STATUS, FAILED, Commands
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
-_STDIN = Path("-")
+_STDIN = _STDOUT = Path("-")
 
 
 def _takes_threads(what: str) -> Callable[..., Any]:
@@ -60,28 +60,32 @@ def _one_input(model: Path, data: Path | None) -> None:
         raise click.UsageError("MODEL and DATA cannot both be standard input")
 
 
-def _not_input(out: Path | None, model: Path, data: Path) -> None:
-    """Refuse to put scores where the command reads, whatever the two paths are called."""
-    if out is None or not (there := _file_of(out)):
+def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
+    """Refuse to write where the command reads, whatever the two paths are called."""
+    if not (there := _file_of(1 if out == _STDOUT else out)):
         return
-    for path in (model, data, Path(f"{data}.query")):  # the last holds query sizes
-        if (read := _file_of(path)) and os.path.samestat(there, read):
-            raise click.UsageError(f"--out {out} is also the input {path}")
+    inputs = [model] if data is None else [model, data, Path(f"{data}.query")]  # the last holds query sizes
+    for path in inputs:
+        if (read := _file_of(0 if path == _STDIN else path)) and os.path.samestat(there, read):
+            written = "standard output" if out == _STDOUT else f"--out {out}"
+            raise click.UsageError(f"{written} is also the input {path}")
 
 
-def _file_of(path: Path) -> os.stat_result | None:
-    """What is known of a regular file; None for others, and where there is none."""
+def _file_of(path: Path | int) -> os.stat_result | None:
+    """What is known of a regular file, or of a descriptor's; None for others, and where there is none."""
     try:
-        found = os.fstat(0) if path == _STDIN else os.stat(path)
+        found = os.stat(path)
     except OSError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _named(ctx: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
-    if value == Path():  # folders are refused before
+def _named(ctx: click.Context, option: click.Parameter, value: str | None) -> Path | None:
+    if value == "":
         raise click.BadParameter("is empty; name a file, or - for standard output")
-    return value
+    if value is not None and value.endswith(os.sep):  # which a Path forgets
+        raise click.BadParameter(f"{value!r} names a folder; name a file")
+    return None if value is None else Path(value)
 
 
 @click.group(
@@ -104,7 +108,7 @@ def cli(ctx: click.Context) -> None:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=str),
     callback=_named,
     help="Where scores go: .npy, .parquet, or text, one line a document.  [default: -, standard output, as text]",
 )
@@ -138,7 +142,7 @@ def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     from gpuqs.cli.score import score_file
 
     _one_input(model, data)
-    _not_input(None if options["out"] == _STDIN else options["out"], model, data)
+    _not_input(options["out"] or _STDOUT, model, data)
     score_file(model, data, n_threads=threads, **options)
 
 
@@ -151,6 +155,7 @@ def info(model: Path) -> None:
     """
     from gpuqs.cli.info import print_info
 
+    _not_input(_STDOUT, model)
     print_info(model)
 
 
@@ -189,6 +194,7 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
     from gpuqs.cli.verify import verify_file
 
     _one_input(model, data)
+    _not_input(_STDOUT, model, data)
     if not verify_file(model, data, n_threads=threads, **options):
         ctx.exit(FAILED)
 
@@ -203,12 +209,11 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
 @click.pass_context
 def demo(ctx: click.Context, save: Path | None) -> None:
     """Score made-up documents on every engine, and compare."""
-    from rich.console import Console
-
+    from gpuqs.cli.console import Output
     from gpuqs.demo import run_demo, save_demo
 
     if save is not None:
         for path in save_demo(save):
             click.echo(path)
-    elif not run_demo(Console()):
+    elif not run_demo(Output()):
         ctx.exit(FAILED)

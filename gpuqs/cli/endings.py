@@ -47,6 +47,12 @@ class Commands(click.Group):
         except Exception as error:
             raise _stopped_within(error) or Failure(error) from error
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except OSError as error:  # of --help; click has an ending of its own for those
+            raise Failure(error) from error
+
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         try:
             status = super().main(*args, **{**kwargs, "standalone_mode": False})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpuqs.cli.console import Output
 from gpuqs.formats import FEATURES, readers, table
 
 
@@ -23,4 +23,4 @@ def print_formats() -> None:
     for reader in readers():
         cells = (reader.NAME, *(reader.FEATURES[feature] for feature in FEATURES))
         shown.add_row(*(escape(cell.replace("`", "")) for cell in cells))
-    Console().print(shown)
+    Output().print(shown)

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpuqs import cpu_fallback
+from gpuqs.cli.console import Output
 from gpuqs.cli.models import load_model
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, ZERO_MISSING, Forest
 
@@ -19,7 +20,7 @@ _SHOWN_NAMES = 6
 
 def print_info(path: Path, console: Console | None = None) -> None:
     """Print what is in the model at ``path``."""
-    console = console or Console()
+    console = console or Output()
     model = load_model(path)
     table = Table(title=escape(str(path)), show_header=False, title_justify="left")
     table.add_column(style="bold")

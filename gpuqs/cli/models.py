@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import gpuqs
-from gpuqs.errors import InputError, ModelFormatError
+from gpuqs.errors import InputError, naming
+from gpuqs.formats import content
 from gpuqs.readers.source import STDIN
+
+T = TypeVar("T")
 
 
 def load_model(path: Path) -> gpuqs.Model:
     """The model in a file, or in standard input."""
-    data = read_stdin(path)
-    if data is None:
-        return gpuqs.load(path)
-    try:
-        return gpuqs.load(data)
-    except ModelFormatError as error:
-        raise error.at("standard input") from error
+    return of_content(path, gpuqs.load) if str(path) == STDIN else gpuqs.load(path)
 
 
-def read_stdin(path: Path) -> bytes | None:
-    """All of standard input where ``path`` means that; else None."""
-    if str(path) != STDIN:
-        return None
-    if sys.stdin is None:
+def of_content(path: Path, make: Callable[[bytes], T]) -> T:
+    """What ``make`` makes of a model's bytes; what it says of them names the file, or standard input."""
+    is_stdin = str(path) == STDIN
+    if is_stdin and sys.stdin is None:
         raise InputError("standard input is closed; give a file")
-    with open(0, "rb", closefd=False) as file:
-        return file.read()
+    name = "standard input" if is_stdin else str(path)
+    with open(0 if is_stdin else path, "rb", closefd=not is_stdin) as file:
+        data = content(file, name)
+    with naming(name):
+        return make(data)

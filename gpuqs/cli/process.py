@@ -30,26 +30,53 @@ class StoppedError(BaseException):
         self.number = number
 
 
+class _Stop:
+    """The signal that asked the process to end, kept lest whoever the handler interrupts swallow the exception."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._last = -_GRACE
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        self.number = self.number or number
+        if (now := time.monotonic()) - self._last >= _GRACE:
+            self._last = now
+            raise StoppedError(number)
+
+    def unraisable(self, lost: sys.UnraisableHookArgs) -> None:
+        """Python's hook for what is raised where nothing can be, as in a callback of a weak reference."""
+        if isinstance(lost.exc_value, StoppedError):
+            self._last = -_GRACE  # the next signal is no repeat
+        else:
+            sys.__unraisablehook__(lost)
+
+
+_stop = _Stop()
+
+
+def raise_if_stopped() -> None:
+    """Raise `StoppedError` where a signal's own was swallowed; long work calls it between its steps."""
+    if _stop.number is not None:
+        raise StoppedError(_stop.number)
+
+
 @contextmanager
 def as_process() -> Iterator[None]:
     """Signals that end a process raise `StoppedError` in the block; after it, the process ends by the signal."""
-    last = -_GRACE
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= _GRACE:
-            last = now
-            raise StoppedError(number)
 
     # What is ignored (SIGHUP under nohup) stays so.
     handled = [number for number in _STOPPING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     try:
         for number in handled:
-            signal.signal(number, stop)
+            signal.signal(number, _stop.handle)
+        sys.unraisablehook = _stop.unraisable
         _open_closed_ones()
         _name_output()
         _forget_odd_sizes()
-        yield
+        try:
+            yield
+        finally:
+            raise_if_stopped()
     except StoppedError as stopped:
         if sys.stderr is not None:
             with suppress(OSError):

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gpuqs.cli.process import raise_if_stopped
+
 
 @contextmanager
 def progress(what: str, shown: bool = True) -> Iterator[Callable[[int, int | None], None]]:
-    """Give what takes how much is done, and of how much (None where nobody knows)."""
+    """Give what takes how much is done, and of how much (None where nobody knows); a signal may stop the work there."""
     if not shown or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield lambda done, total: raise_if_stopped()
         return
     from rich.console import Console
     from rich.markup import escape
@@ -20,4 +22,9 @@ def progress(what: str, shown: bool = True) -> Iterator[Callable[[int, int | Non
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(escape(what), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def advance(done: int, total: int | None) -> None:
+            raise_if_stopped()
+            bar.update(task, completed=done, total=total)
+
+        yield advance

@@ -11,12 +11,13 @@ import click
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import load_model
 from gpuqs.cli.progress import progress
 from gpuqs.cli.writers import STDOUT, open_scores
 from gpuqs.errors import InputError
 from gpuqs.ranking import NdcgMean
-from gpuqs.readers import Chunk, open_documents
+from gpuqs.readers import Chunk
 
 _NDCG_AT = 10
 
@@ -80,7 +81,7 @@ def score_file(
         raise click.BadParameter(f"{engine!r} is not one of auto, {', '.join(model.engines())}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
     options = {"n_threads": threads, "precision": precision}
-    reader = open_documents(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
+    reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
     n_documents, scoring = 0, 0.0
     ndcg = _Ndcg()
     loading = time.perf_counter() - began

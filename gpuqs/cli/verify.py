@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.markup import escape
 
 import gpuqs
 from gpuqs import cpu_fallback
-from gpuqs.cli.models import read_stdin
+from gpuqs.arrays import coded_rows
+from gpuqs.cli.console import Output
+from gpuqs.cli.documents import open_data
+from gpuqs.cli.models import of_content
 from gpuqs.cli.progress import progress
-from gpuqs.readers import open_documents
 from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source, pandas_for
 from gpuqs.verify.frames import given_frame
 
@@ -35,19 +39,23 @@ def verify_file(
 
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Output(soft_wrap=True, highlight=False)
     threads = cpu_fallback.effective_threads(n_threads)
-    data_of_model = read_stdin(model)
-    check = Check(open_source(model if data_of_model is None else data_of_model, threads), engines)
+    source = of_content(model, partial(open_source, n_threads=threads))
+    known = ["auto", "all", *gpuqs.Model(source.forest).engines()]
+    if unknown := [name for name in engines if name not in known]:
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}", param_hint="--engine")
+    check = Check(source, engines)
     with progress("made rows") as advance:
         compare_made_rows(check, rows, seed, threads, advance)
     if data is not None:
-        reader = open_documents(data, check.model.forest, n_threads=threads, **reading)
+        reader = open_data(data, check.model.forest, n_threads=threads, **reading)
         pandas = pandas_for(check)
         with progress(reader.path.name) as advance:
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
-                    check.add(chunk.values[start : start + _STEP], f"rows of {reader.path}", threads)
+                    rows = chunk.values[start : start + _STEP]
+                    check.add(rows if chunk.table is None else coded_rows(rows), f"rows of {reader.path}", threads)
                 if chunk.table is not None and pandas is not None:
                     frame = given_frame(chunk.table, check.model.forest, pandas)
                     check.add_frame(frame, f"rows of {reader.path} as frames", threads, ours=chunk.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import time
 from dataclasses import dataclass
 from importlib import resources
@@ -16,6 +17,8 @@ import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs.demo.mslr import mslr_like
 from gpuqs.engines import ENGINES
+from gpuqs.errors import InputError
+from gpuqs.files import replacing
 from gpuqs.ranking import ndcg
 
 if TYPE_CHECKING:
@@ -97,15 +100,24 @@ def save_demo(folder: Path, n_queries: int = N_QUERIES, seed: int = SEED) -> tup
     -------
     model, documents : Path
         ``model.txt`` (LightGBM text) and ``documents.svm`` (svmlight with qid, ids from 0).
+
+    Raises
+    ------
+    InputError
+        One of them is there already.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model, documents = folder / "model.txt", folder / "documents.svm"
-    model.write_bytes(bundled_model_bytes())
+    for path in (model, documents):
+        if os.path.lexists(path):
+            raise InputError(f"{path} is there already; give another folder, or remove it")
     X, y, qid = mslr_like(n_queries, seed)
-    with open(documents, "w", encoding="ascii", newline="\n") as file:
+    with replacing(model) as file:
+        file.write(bundled_model_bytes())
+    with replacing(documents) as file:
         for row, label, query in zip(X.tolist(), y.tolist(), qid.tolist(), strict=True):
             pairs = " ".join(f"{at}:{value!r}" for at, value in enumerate(row) if value)
-            file.write(f"{label} qid:{query} {pairs}\n")
+            file.write(f"{label} qid:{query} {pairs}\n".encode("ascii"))
     return model, documents
 
 

@@ -24,9 +24,6 @@ from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.programs import MAX_LEAVES
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
 
-#: Documents in the widest word of an instruction set.
-WIDEST_WORD = {"portable": 128, "sse4.2": 128, "avx2": 256, "avx512": 512}
-
 
 class Bitslice(CpuEngine):
     """Hundreds of documents at a time, without a branch or a look-up per node."""
@@ -63,7 +60,7 @@ class Bitslice(CpuEngine):
         return None
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        widest = WIDEST_WORD[cpu_fallback.isa()]
+        widest = cpu_fallback.instruction_set().widest_word
         whole, rest = divmod(n_documents, widest)
         of_words = self.word_costs[cpu_fallback.compiles_programs()]
         word = next((w for w in of_words if w >= rest), widest) if not whole else widest

@@ -16,9 +16,7 @@ from gpuqs.layout.quickscorer import build_quickscorer, mask_bits_for
 from gpuqs.layout.ranks import RankTables
 
 MAX_LEAVES = 64
-#: Documents that an instruction set scores at once.
-LANES = {"portable": 8, "sse4.2": 8, "avx2": 8, "avx512": 16}
-#: Those without wide registers take so many times as long.
+#: Instruction sets without wide registers take so many times as long.
 NARROW = {"portable": 3.5, "sse4.2": 1.9}
 
 
@@ -83,9 +81,9 @@ class VQuickScorer(CpuEngine):
         return _supports(forest)
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        isa = cpu_fallback.isa()
-        rows = math.ceil(n_documents / LANES[isa]) * LANES[isa]
-        nodes = rows * kilonodes(forest) * self.node[forest.n_leaves <= 32] * NARROW.get(isa, 1.0)
+        isa = cpu_fallback.instruction_set()
+        rows = math.ceil(n_documents / isa.lanes) * isa.lanes
+        nodes = rows * kilonodes(forest) * self.node[forest.n_leaves <= 32] * NARROW.get(isa.name, 1.0)
         return CALL + nodes + category_cost(forest, n_documents)
 
     def prepare(

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
@@ -93,16 +93,37 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
 def _read_file(path: Path) -> Forest:
     if path.is_dir():
         raise ModelFormatError("is a directory; pass the path of the model's file in it", source=str(path))
-    return _read_bytes(path.read_bytes(), str(path))
+    with path.open("rb") as file:
+        data = content(file, str(path))
+    return _read_bytes(data, str(path))
+
+
+def content(file: BinaryIO, source: str) -> bytes:
+    """All of a file in a format that is read; of others the beginning alone is read, as a device may never end.
+
+    Raises
+    ------
+    ModelFormatError
+        It is in none; names ``source``.
+    """
+    head = file.read(_HEAD_BYTES)
+    _reader_of(head, source)
+    if not file.seekable():
+        return head + file.read()
+    file.seek(-len(head), os.SEEK_CUR)
+    return file.read()
 
 
 def _read_bytes(data: bytes, source: str) -> Forest:
-    head = data[:_HEAD_BYTES]
+    forest: Forest = _reader_of(data[:_HEAD_BYTES], source).read(data, source)
+    return forest
+
+
+def _reader_of(head: bytes, source: str) -> ModuleType:
     for reader in readers():
         if reader.recognises(head):
-            forest: Forest = reader.read(data, source)
-            return forest
-    problem = "is in no format that is read" if data else "is empty"
+            return reader
+    problem = "is in no format that is read" if head else "is empty"
     raise ModelFormatError(f"{problem}: {_what_is_read()}", source=source)
 
 

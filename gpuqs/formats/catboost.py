@@ -7,9 +7,13 @@ T trees then differ from CatBoost's by rounding, at most by
 ``2 (T + 1) 2^-53 (sum of |scale * leaf value| + |bias|)``; nothing is rounded where it is a power
 of two.
 
+"value" of a file is what the loss's link makes of the sums: a CatBoostClassifier's probabilities, a
+CatBoostRegressor's means. Of a live object it is what the object's own methods give: see `from_object`.
+
 A categorical feature is compared by the hash of its text. The categories of a model are numbered
-here; a whole number and its text (7 and "7") are one category, as they are there. Live models and files that were
-saved without their training data hold hashes only: frames are then hashed as CatBoost does, and arrays refused.
+here; a whole number and its text (7 and "7") are one category, as they are there, and whole numbers of arrays are
+categories, too. Live models and files that were saved without their training data hold hashes only: documents' texts
+are then hashed as CatBoost does.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from gpuqs.formats.catboost_trees import (
     symmetric_trees,
 )
 from gpuqs.formats.fields import get, numbers, parse_json, whole
+from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.schema import Schema
 
 NAME: Final = "CatBoost JSON"
@@ -47,7 +52,7 @@ FEATURES: Final = {
     "files": "JSON (`save_model(format='json')`)",
     "live objects": "`CatBoost*`",
     "missing values": "NaN (Min, Max, Forbidden)",
-    "categories": "one-hot; by frames where saved without its `pool`, or live",
+    "categories": "one-hot; by value, of frames and arrays of whole numbers",
     "outputs": "one, vector leaves",
     "raw scores": "same bits where the model's scale is 1",
 }
@@ -69,6 +74,9 @@ _LINKS: Final = {
     **dict.fromkeys(("Poisson", "Tweedie"), "exp"),
     "RMSEWithUncertainty": "mean_variance",
 }
+
+#: Methods that say what a live object predicts.
+_METHODS: Final = ("predict", "predict_proba", "predict_log_proba", "decision_function", "calc_leaf_indexes")
 
 #: Losses of several labels that a document may bear at once: their outputs are no classes.
 _MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")
@@ -115,12 +123,14 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 def from_object(obj: Any) -> Forest | None:
     """The Forest of a ``catboost.CatBoost`` or of one of its kinds; None for anything else.
 
-    "value" is what ``predict`` of a CatBoostRegressor or CatBoostRanker gives, and
-    ``predict_proba`` of a CatBoostClassifier (of two classes: the second's probability).
+    "value" is what ``predict`` gives (raw scores, but for a CatBoostRegressor's means of Poisson, Tweedie and
+    RMSEWithUncertainty), and of a CatBoostClassifier what ``predict_proba`` does (of two classes: the second's
+    probability).
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     if ("catboost", "CatBoost") not in kinds:
         return None
+    refuse_own_methods(obj, "catboost", _METHODS)
     source = f"catboost.{type(obj).__name__}"
     if not obj.is_fitted():
         raise ModelFormatError("the model is not fitted; call fit first", source=source)
@@ -135,9 +145,17 @@ def from_object(obj: Any) -> Forest | None:
         forest = read(path.read_bytes(), source)
     return replace(
         forest,
+        link=forest.link if forest.link in _links_of(kinds) else "identity",
         leaf_id=_live_leaf_ids(forest, np.asarray(obj.get_leaf_values(), np.float64)),
         best_iteration=obj.best_iteration_,
     )
+
+
+def _links_of(kinds: set[tuple[str, str]]) -> tuple[str, ...]:
+    """Links that a live object's own methods apply; a plain CatBoost and a ranker give raw scores."""
+    if ("catboost", "CatBoostClassifier") in kinds:
+        return tuple(_LINKS.values())
+    return ("exp", "mean_variance") if ("catboost", "CatBoostRegressor") in kinds else ()
 
 
 def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:

@@ -21,6 +21,7 @@ from gpuqs.forest import (
 )
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, one_spaced, squeezed
+from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
@@ -52,6 +53,9 @@ _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
 #: The last line of a model that was trained on a data frame with categories.
 _PANDAS: Final = b"\npandas_categorical:"
 
+#: Methods that say what a live object predicts.
+_METHODS: Final = ("predict", "predict_proba", "decision_function")
+
 _LINK_OF_OBJECTIVE: Final = {
     **dict.fromkeys(
         (
@@ -81,14 +85,17 @@ def from_object(obj: Any) -> Forest | None:
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     labels: tuple[Any, ...] = ()
     if ("lightgbm", "LGBMModel") in kinds:
+        refuse_own_methods(obj, "lightgbm", _METHODS)
         labels = tuple(getattr(obj, "classes_", np.zeros(0)).tolist())
         labels = labels * 2 if len(labels) == 1 else labels  # one class for both answers
         if not hasattr(obj, "booster_"):
             source = f"lightgbm.{type(obj).__name__}"
             raise ModelFormatError("the model is not fitted; call fit first", source=source)
+        _refuse_early_stopping(obj)
         obj = obj.booster_
     elif ("lightgbm", "Booster") not in kinds:
         return None
+    refuse_own_methods(obj, "lightgbm", _METHODS)
     try:
         text = obj.model_to_string()
     except (TypeError, ValueError) as error:  # from json, of categories such as times and intervals
@@ -102,6 +109,16 @@ def from_object(obj: Any) -> Forest | None:
     if best is None and not labels and not left_out:
         return forest
     return replace(forest, classes=labels, best_iteration=best, iterations_left_out=left_out)
+
+
+def _refuse_early_stopping(estimator: Any) -> None:
+    """Refuse an estimator that was told to leave trees out where the score seems sure: its ``predict`` heeds that."""
+    asked = estimator.get_params().get("pred_early_stop")
+    if asked is not None and str(asked).lower() not in ("false", "-"):
+        raise UnsupportedModelError(
+            f"lightgbm.{type(estimator).__name__}: pred_early_stop={asked!r} is not evaluated, all trees are; call "
+            "estimator.set_params(pred_early_stop=False), or pass estimator.booster_, whose predict takes all"
+        )
 
 
 def read(data: bytes | memoryview, source: str) -> Forest:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.sklearn_hist import hist_fields
 from gpuqs.formats.sklearn_trees import forest_arrays, node_depths, table_of_tree
 from gpuqs.schema import Schema
@@ -94,13 +95,7 @@ def from_object(obj: Any) -> Forest | None:
         if "BaseEstimator" in kinds and ("Pipeline" in kinds or source.startswith("sklearn.")):
             raise UnsupportedModelError(f"{source}: {_mend(kinds)}")
         return None
-    for name in _METHODS:
-        method = getattr(type(obj), name, None)
-        if method is not None and str(getattr(method, "__module__", "")).partition(".")[0] != "sklearn":
-            raise UnsupportedModelError(
-                f"{source}: has a method {name} of its own, and so may predict something else than "
-                f"{next(kind for kind in _READERS if kind in kinds)} does; pass an estimator of that class itself"
-            )
+    refuse_own_methods(obj, "sklearn", _METHODS)
     fields = fields_of(obj, source)
     return Forest(
         n_features=int(obj.n_features_in_),

@@ -22,6 +22,7 @@ from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats.fields import get, no_collection, numbers, parse_json, whole
+from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.xgboost_trees import condensed, forest_arrays
 from gpuqs.schema import Schema
 
@@ -55,6 +56,9 @@ _OBJECTIVES: Final = {
     ),
     "binary:hinge": ("hinge", "margin"),
 }
+
+#: Methods that say what a live object predicts.
+_METHODS: Final = ("predict", "predict_proba", "decision_function", "inplace_predict", "apply")
 
 #: Far above any real model, and small enough to sum up for each of a block of documents.
 _MAX_OUTPUTS: Final = 1 << 16
@@ -106,9 +110,11 @@ def from_object(obj: Any) -> Forest | None:
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     if ("xgboost", "Booster") in kinds:
+        refuse_own_methods(obj, "xgboost", _METHODS)
         return read(obj.save_raw("ubj"), "xgboost.Booster")
     if ("xgboost", "XGBModel") not in kinds:
         return None
+    refuse_own_methods(obj, "xgboost", _METHODS)
     source = f"xgboost.{type(obj).__name__}"
     if not obj.__sklearn_is_fitted__():
         raise ModelFormatError("the model is not fitted; call fit first", source=source)
@@ -117,7 +123,9 @@ def from_object(obj: Any) -> Forest | None:
             f"{source}: missing={obj.missing!r} is not evaluated, only NaN is missing; "
             f"replace {obj.missing!r} by NaN in the documents and pass the model's get_booster()"
         )
-    forest = read(obj.get_booster().save_raw("ubj"), source)
+    booster = obj.get_booster()
+    refuse_own_methods(booster, "xgboost", _METHODS)
+    forest = read(booster.save_raw("ubj"), source)
     if ("xgboost", "XGBClassifier") in kinds and forest.link == "argmax":  # it makes probabilities of margins itself
         forest = replace(forest, link="softmax")
     best = forest.best_iteration

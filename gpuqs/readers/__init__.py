@@ -14,12 +14,30 @@ from gpuqs.readers.source import DocumentSource
 from gpuqs.readers.svmlight import SvmlightReader
 from gpuqs.readers.tables import CsvReader, ParquetReader
 
-__all__ = ["FORMATS", "Chunk", "DocumentReader", "find_format", "open_documents"]
+__all__ = ["FORMATS", "Chunk", "DocumentReader", "OptionError", "find_format", "open_documents"]
 
-FORMATS = ("svmlight", "csv", "npy", "parquet")
+#: Formats, and which options of `open_documents` each takes.
+_OPTIONS = {"svmlight": {"first_id"}, "csv": {"header", "label", "query"}, "npy": set(), "parquet": {"label", "query"}}
+FORMATS = tuple(_OPTIONS)
 
 _SNIFFED_BYTES = 1 << 16
 _PAIR = re.compile(rb"(^|\s)(\d+|qid):")
+
+
+class OptionError(InputError):
+    """An option of `open_documents` that a format does not know, rather than leave it unheeded.
+
+    Parameters
+    ----------
+    path : path-like
+    format, option : str
+    """
+
+    def __init__(self, path: str | os.PathLike[str], format: str, option: str) -> None:
+        super().__init__(f"{path}: read as {format}, which takes no option {option!r}; leave it out")
+        self.path = path
+        self.format = format
+        self.option = option
 
 
 def find_format(path: str | os.PathLike[str] | DocumentSource) -> str:
@@ -97,9 +115,15 @@ def open_documents(
     ------
     InputError
         Not a file of documents, or not of this model's documents.
+    OptionError
+        An InputError: an option of another format was given.
     """
     source = DocumentSource(path)
     format = format or find_format(source)
+    given = {"first_id": first_id or None, "header": header, "label": label, "query": query}
+    for option, value in given.items():
+        if value is not None and option not in _OPTIONS.get(format, given):
+            raise OptionError(source.path, format, option)
     if format == "svmlight":
         return SvmlightReader(source, forest, first_id=first_id, n_threads=n_threads)
     if format == "csv":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +21,9 @@ from gpuqs.readers.source import DocumentSource
 
 #: Bytes of values that one chunk holds, about.
 CHUNK_BYTES = 16 << 20
+
+_Block = TypeVar("_Block")
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,28 @@ class DocumentReader(ABC):
 
     @abstractmethod
     def _chunks(self) -> Iterator[Chunk]: ...
+
+
+def parse_blocks(
+    blocks: Iterable[_Block], parse: Callable[[_Block], _Parsed], n_threads: int
+) -> Iterator[tuple[_Block, _Parsed]]:
+    """Each block with what ``parse`` makes of it, in order; threads parse as many blocks at a time as they are."""
+    with ThreadPoolExecutor(n_threads) as pool:
+
+        def begin(block: _Block) -> Callable[[], _Parsed]:
+            # One thread parses here and when it is asked, so that nothing runs beside the scoring.
+            if n_threads > 1:
+                try:
+                    begun: Future[_Parsed] = pool.submit(parse, block)
+                    return begun.result
+                except RuntimeError:  # no thread could be started
+                    pass
+            return partial(parse, block)
+
+        blocks = iter(blocks)
+        while wave := list(islice(blocks, n_threads)):
+            for block, parsed in [(block, begin(block)) for block in wave]:
+                yield block, parsed()
 
 
 def _query_ends(path: Path) -> npt.NDArray[np.int64]:

@@ -8,9 +8,7 @@ in the last bit without it. A line without a label starts with ``id:value``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy as np
 from gpuqs.cpu_fallback import effective_threads, svmlight
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
-from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
 from gpuqs.readers.source import DocumentSource
 
 _BLOCK_BYTES = 4 << 20
@@ -51,23 +49,8 @@ class SvmlightReader(DocumentReader):
         self._lowest_id: int | None = None
 
     def _chunks(self) -> Iterator[Chunk]:
-        with ThreadPoolExecutor(self.n_threads) as pool:
-            wave: list[bytes] = []
-            for block in self._blocks():
-                wave.append(block)
-                if len(wave) == self.n_threads:
-                    yield from self._parse(wave, pool)
-                    wave.clear()
-            yield from self._parse(wave, pool)
-        if self.first_id == 0 and (self._lowest_id or 0) > 0 and (self.forest.feature == 0).any():
-            self.warnings.append(
-                f"the lowest feature id in {self.path} is {self._lowest_id}, but the model tests feature 0: "
-                "if the ids count from 1 and the model's features from 0, use --one-based"
-            )
-
-    def _parse(self, blocks: list[bytes], pool: ThreadPoolExecutor) -> Iterator[Chunk]:
-        for block, parsed in [(block, self._begin(block, pool)) for block in blocks]:
-            values, labels, queries, lines, n_labels, n_queries, lowest_id, problem = parsed()
+        for block, parsed in parse_blocks(self._blocks(), self._parse, self.n_threads):
+            values, labels, queries, lines, n_labels, n_queries, lowest_id, problem = parsed
             self._line += lines
             if problem is not None:
                 raise InputError(f"{self.path}, line {self._line}: {self._explain(*problem)}")
@@ -76,18 +59,13 @@ class SvmlightReader(DocumentReader):
             self.done += len(block)
             if len(values):
                 yield Chunk(values, labels if n_labels else None, queries if n_queries else None)
+        if self.first_id == 0 and (self._lowest_id or 0) > 0 and (self.forest.feature == 0).any():
+            self.warnings.append(
+                f"the lowest feature id in {self.path} is {self._lowest_id}, but the model tests feature 0: "
+                "if the ids count from 1 and the model's features from 0, use --one-based"
+            )
 
-    def _begin(self, block: bytes, pool: ThreadPoolExecutor) -> Callable[[], Any]:
-        """Have a thread parse a block; what gives the result when called."""
-        # One thread parses here and now, so that nothing runs beside the scoring.
-        if self.n_threads > 1:
-            try:
-                return pool.submit(self._parse_block, block).result
-            except RuntimeError:  # no thread could be started
-                pass
-        return partial(self._parse_block, block)
-
-    def _parse_block(self, block: bytes) -> Any:
+    def _parse(self, block: bytes) -> Any:
         return svmlight.parse(block, self.forest.n_features, self.dtype, self.first_id, self.absent)
 
     def _blocks(self) -> Iterator[bytes]:

@@ -1,12 +1,13 @@
-"""CSV and Parquet, streamed through pyarrow; columns by the model's feature names, or by position."""
+"""CSV and Parquet, parsed by pyarrow; columns by the model's feature names, or by position."""
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,27 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import TableCoding, fill_numbers, kind_of_arrow
 from gpuqs.arrays.coding import NUMBERS, Kind
 from gpuqs.arrays.columns import columns_of
+from gpuqs.cpu_fallback import effective_threads
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
-from gpuqs.readers.base import Chunk, DocumentReader
+from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
+from gpuqs.readers.csv_text import Block, blocks, line_of_row, parse
 from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
 from gpuqs.schema import Rules
 from gpuqs.text_hashes import hash_names
 
-_BLOCK_BYTES = 4 << 20
-
 #: What pandas calls a frame's index when it writes it into a Parquet file.
 _PANDAS_INDEX = "__index_level_"
+
+_PARQUET = b"PAR1"
+
+#: How Arrow names what it refuses: a cell, by the column it is in, or a whole row.
+_REFUSED = re.compile(
+    r"(?:In CSV column #(?P<column>\d+)|CSV parse error): Row #(?P<row>\d+): (?:CSV conversion error to \w+: )?"
+    r"(?P<what>.*)",
+    re.DOTALL,
+)
 
 #: How Arrow names a number with a decimal comma.
 _DECIMAL_COMMA = re.compile(r"invalid value '\s*[-+]?\d*,\d")
@@ -67,7 +77,7 @@ class _TableReader(DocumentReader):
         super().__init__(source, forest)
         self.label = label
         self.query = query
-        self.n_threads = n_threads
+        self.n_threads = effective_threads(n_threads)
         self._coding: TableCoding | None = None
 
     def _choose(self, names: list[str]) -> _Columns:
@@ -169,12 +179,12 @@ class CsvReader(_TableReader):
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 
-    def _feature_types(self, pyarrow: Any) -> list[Any]:
+    def _feature_types(self, pyarrow: Any, first: Block) -> list[Any]:
         """What to read the features' columns as: texts where the model has categories that are texts."""
         schema = self.forest.schema
         if not (schema.in_order or schema.categories):
             return [pyarrow.float64()] * self.forest.n_features
-        inferred = [kind_of_arrow(kind) for kind in self._inferred_types(pyarrow)]
+        inferred = [kind_of_arrow(kind) for kind in self._inferred_types(first)]
         if schema.in_order:
             names = {Kind.TRUTH: "bool_", Kind.WHOLE: "float64", Kind.FRACTION: "float64"}
             types = [names.get(kind, "string") for kind in inferred]
@@ -198,65 +208,60 @@ class CsvReader(_TableReader):
                     "from missing: write the documents as Parquet"
                 )
 
-    def _inferred_types(self, pyarrow: Any) -> list[Any]:
+    def _inferred_types(self, first: Block) -> list[Any]:
         """What the features' columns seem to hold by the file's first block."""
-        from pyarrow import csv as arrow_csv
-
-        ids = [f"c{at}" for at in range(self._n_columns)]
-        start = self.source.start(_BLOCK_BYTES)
-        if len(start) == _BLOCK_BYTES:  # whole lines only
-            start = start[: start.rfind(b"\n") + 1]
-        reading = arrow_csv.ReadOptions(
-            use_threads=False, block_size=_BLOCK_BYTES, column_names=ids, skip_rows=self._skip
-        )
-        converting = arrow_csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True)
-        parsing = arrow_csv.ParseOptions(delimiter=self._delimiter)
-        try:
-            with arrow_csv.open_csv(io.BytesIO(start), reading, parsing, converting) as batches:
-                return [batches.schema.types[at] for at in self.columns.features]
-        except pyarrow.ArrowException as error:
-            raise InputError(f"{self.path}: {error}") from error
+        table = self._table(first, null_values=MISSING, strings_can_be_null=True)
+        return [table.schema.types[at] for at in self.columns.features]
 
     def _chunks(self) -> Iterator[Chunk]:
         import pyarrow
-        from pyarrow import csv as arrow_csv
 
-        ids = [f"c{at}" for at in range(self._n_columns)]
-        wanted = [ids[at] for at in self.columns.wanted]
-        kinds = self._feature_types(pyarrow)
-        types = dict.fromkeys(wanted, pyarrow.float64())
-        types |= {ids[at]: kind for at, kind in zip(self.columns.features, kinds, strict=True)}
-        if self.columns.query is not None:
-            types[ids[self.columns.query]] = pyarrow.string()
-        names = [self._names[at] for at in self.columns.wanted]
-        try:
-            with (
-                self.source.open() as file,
-                arrow_csv.open_csv(
-                    file,
-                    arrow_csv.ReadOptions(
-                        use_threads=self.n_threads > 1,
-                        block_size=_BLOCK_BYTES,
-                        column_names=ids,
-                        skip_rows=self._skip,
-                    ),
-                    arrow_csv.ParseOptions(delimiter=self._delimiter),
-                    arrow_csv.ConvertOptions(
-                        column_types=types,
-                        include_columns=wanted,
-                        null_values=MISSING,
-                        strings_can_be_null=pyarrow.string() in kinds,
-                    ),
-                ) as batches,
-            ):
-                for batch in batches:
-                    if self.size is not None:
-                        self.done = min(file.tell(), self.size)
+        with self.source.open() as file:
+            for _ in range(self._skip):
+                self.done += len(file.readline())
+            found = blocks(file, self._delimiter, self._skip, self.path)
+            first = next(found, None)
+            if first is None:
+                return
+            ids = [f"c{at}" for at in self.columns.wanted]
+            kinds = self._feature_types(pyarrow, first)
+            types = dict.fromkeys(ids, pyarrow.float64())
+            types |= zip(ids, kinds, strict=False)
+            if self.columns.query is not None:
+                types[ids[-1]] = pyarrow.string()
+            converting: dict[str, Any] = {
+                "column_types": types,
+                "include_columns": ids,
+                "null_values": MISSING,
+                "strings_can_be_null": pyarrow.string() in kinds,
+            }
+            names = [self._names[at] for at in self.columns.wanted]
+            parse_block = partial(self._table, **converting)
+            for block, table in parse_blocks(chain([first], found), parse_block, self.n_threads):
+                self.done += block.size
+                for batch in table.rename_columns(names).to_batches():
                     if batch.num_rows:
-                        yield self._chunk(batch.rename_columns(names), self.columns)
+                        yield self._chunk(batch, self.columns)
+
+    def _table(self, block: Block, **converting: Any) -> Any:
+        import pyarrow
+
+        try:
+            return parse(block, [f"c{at}" for at in range(self._n_columns)], self._delimiter, **converting)
+        except MemoryError:
+            raise
         except pyarrow.ArrowException as error:
-            comma = "; write decimal points" if _DECIMAL_COMMA.search(str(error)) else ""
-            raise InputError(f"{self.path}: {error}{comma}") from error
+            raise InputError(self._explain(str(error), block)) from error
+
+    def _explain(self, problem: str, block: Block) -> str:
+        """What pyarrow refuses in a block: where it is in the file, and what is wrong there."""
+        comma = "; write decimal points" if _DECIMAL_COMMA.search(problem) else ""
+        found = _REFUSED.fullmatch(problem)
+        if found is None:
+            return f"{self.path}: {problem}{comma}"
+        line = block.line + line_of_row(block.text, int(found["row"]), self._delimiter)
+        column = "" if found["column"] is None else f", column {self._names[int(found['column'])]!r}"
+        return f"{self.path}, line {line}{column}: {found['what']}{comma}"
 
 
 class ParquetReader(_TableReader):
@@ -269,6 +274,8 @@ class ParquetReader(_TableReader):
         from pyarrow import parquet
 
         super().__init__(*args, **kwargs)
+        if self.source.start(len(_PARQUET)) != _PARQUET:  # before a stream is copied, which may never end
+            raise InputError(f"{self.path}: not a readable Parquet file: it does not begin with {_PARQUET.decode()}")
         try:
             self._file = parquet.ParquetFile(self.source.open_seekable(), pre_buffer=False)
         except (pyarrow.ArrowException, OSError) as error:
@@ -287,6 +294,8 @@ class ParquetReader(_TableReader):
                 self.done += batch.num_rows
                 if batch.num_rows:
                     yield self._chunk(batch.select(names), self.columns)
+        except MemoryError:
+            raise
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path}: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuqs.arrays import as_documents, columns_of
+from gpuqs.arrays import as_documents, coded_rows, columns_of
 from gpuqs.arrays.pandas_frames import labels_of
 from gpuqs.arrays.sparse import all_columns, checked_matrix
 from gpuqs.forest import Forest
@@ -107,12 +107,13 @@ def verify(
 
 
 def _parts(X: Any, forest: Forest) -> Iterator[Any]:
-    """The rows of ``X``, some at a time: parts of a sparse matrix are sparse, others dense."""
-    sparse = checked_matrix(X) if hasattr(X, "tocsr") else None
-    documents = as_documents(X if sparse is None else sparse, forest)
+    """The rows of ``X``, some at a time: matrices and whole numbers as the user gives them, others as gpuqs reads."""
+    X = checked_matrix(X) if hasattr(X, "tocsr") else np.asarray(X) if isinstance(X, (list, tuple)) else X
+    documents = as_documents(X, forest)
+    as_given = hasattr(X, "tocsr") or (isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.dtype.isnative)
     for start in range(0, documents.n, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, documents.n)
-        yield all_columns(documents, forest, start, stop) if sparse is None else sparse[start:stop]
+        yield X[start:stop] if as_given else coded_rows(all_columns(documents, forest, start, stop))
 
 
 def compare_made_rows(
@@ -130,7 +131,7 @@ def compare_made_rows(
     rng = np.random.default_rng(seed)
     for n, dtype in maker.batches(total):
         X = maker.make(n, dtype)
-        check.add(X, MADE, n_threads)
+        check.add(coded_rows(X), MADE, n_threads)
         if pandas is not None:
             finite = X[~np.isinf(X).any(axis=1)]
             check.add_frame(made_frame(finite, check.model.forest, rng, pandas), FRAMES, n_threads)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.arrays import as_documents
+from gpuqs.arrays import Documents, as_documents, coded_rows
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -140,9 +140,12 @@ class Check:
     def add(self, X: Any, origin: str, n_threads: int | None = None) -> None:
         """Compare both sides' answers for the rows ``X`` [D, n_features]; ``origin`` says which rows they are.
 
-        Rows are an array or a sparse matrix, which the source library is given as it is.
+        Rows are an array or a sparse matrix, which the source library is given as it is; or `Documents`, whose
+        categories are codes.
         """
         outcome = self.certificate
+        coded = isinstance(X, Documents)
+        X = X.chunk(0, X.n) if coded else X
         numbers = self._seen.get(origin, 0) + np.arange(X.shape[0])
         self._seen[origin] = self._seen.get(origin, 0) + X.shape[0]
         if not self.source.takes_infinite and X.dtype.kind == "f":
@@ -153,11 +156,12 @@ class Check:
             return
         outcome.rows[origin] = outcome.rows.get(origin, 0) + X.shape[0]
         X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
-        leaves = self.source.leaves(X)
-        raw = self.source.raw(X)
+        given = coded_rows(X) if coded else X
+        leaves = self.source.leaves(given)
+        raw = self.source.raw(given)
         for tally in self._engines:
-            ours = self.model.predict(X, "leaf", engine=tally.engine, n_threads=n_threads)
-            scores = self.model.predict(X, "raw", engine=tally.engine, n_threads=n_threads).reshape(X.shape[0], -1)
+            ours = self.model.predict(given, "leaf", engine=tally.engine, n_threads=n_threads)
+            scores = self.model.predict(given, "raw", engine=tally.engine, n_threads=n_threads).reshape(X.shape[0], -1)
             if scores.shape != raw.shape or scores.dtype != raw.dtype:
                 raise InputError(
                     f"{self.source.name} gives scores of shape {raw.shape} and {raw.dtype}, gpuqs {scores.shape} "
@@ -167,7 +171,8 @@ class Check:
             if outcome.first is not None or not (differ.any() or wrong.any()):
                 continue
             row = int(np.argmax(differ.any(axis=1) | wrong.any(axis=1)))
-            place = (X[row : row + 1], int(numbers[row]), origin, tally.engine)
+            one = X[row : row + 1]
+            place = (coded_rows(one) if coded else one, int(numbers[row]), origin, tally.engine)
             if differ[row].any():
                 tree = int(np.argmax(differ[row]))
                 pair = int(ours[row, tree]), int(leaves[row, tree])
@@ -185,8 +190,8 @@ class Check:
         origin : str
             Which rows they are.
         n_threads : int, optional
-        ours : optional
-            What gpuqs is given in its place: the same rows, as it read them.
+        ours : ndarray, optional
+            What gpuqs is given in its place: the same rows, as it read and coded them.
         """
         outcome = self.certificate
         try:
@@ -197,7 +202,7 @@ class Check:
         if self._frames not in outcome.tallies:
             outcome.tallies.append(self._frames)
         outcome.rows[origin] = outcome.rows.get(origin, 0) + len(frame)
-        given = frame if ours is None else ours
+        given = frame if ours is None else coded_rows(ours)
         try:
             got = self.model.predict(given, "leaf", n_threads=n_threads)
         except InputError as error:
@@ -209,7 +214,7 @@ class Check:
         if len(bad) and not outcome.frames:
             row = int(bad[0])
             shown = frame.iloc[row : row + 1]
-            coded = as_documents(given[row : row + 1], self.model.forest).chunk(0, 1)[0]
+            coded = as_documents(shown, self.model.forest).chunk(0, 1)[0] if ours is None else ours[row]
             outcome.frames = [
                 f"first disagreement about a frame: row {row:,} of a batch of {origin}",
                 *(

@@ -109,7 +109,7 @@ def leaf_disagreement(
     tree: int,
     leaves: tuple[int, int],
 ) -> Disagreement:
-    """The disagreement of a row ``x`` [1, n_features] about a tree's exit leaf (ours, theirs)."""
+    """The disagreement of one row ``x`` (as for `Check.add`) about a tree's exit leaf (ours, theirs)."""
     output = 0 if model.forest.vector_leaves else int(model.forest.tree_output[tree])
     return _disagreement(model, source, x, row, origin, engine, [tree], leaves, output)
 
@@ -135,12 +135,13 @@ def _disagreement(
     output: int,
 ) -> Disagreement:
     forest, tree = model.forest, trees[0] if trees else None
+    documents = as_documents(x, forest)
     values: dict[str, float] = {}
     path: tuple[Step, ...] = ()
     path_leaf = leaf_value = None
     if tree is not None:
         nodes = slice(*forest.node_offsets[tree : tree + 2].tolist())
-        dense = all_columns(as_documents(x, forest), forest, 0, 1)[0]
+        dense = all_columns(documents, forest, 0, 1)[0]
         values = {feature_name(forest, f): float(dense[f]) for f in np.unique(forest.feature[nodes]).tolist()}
         path, at = trace(forest, tree, dense, leaves[1])
         path_leaf = int(forest.leaf_id[at])
@@ -150,7 +151,7 @@ def _disagreement(
     return Disagreement(
         origin=origin,
         row=row,
-        dtype=str(x.dtype),
+        dtype=str(x.dtype if hasattr(x, "dtype") else documents.chunk(0, 1).dtype),
         engine=engine,
         tree=tree,
         among=len(trees),

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from gpuqs.arrays import Documents
 from gpuqs.errors import GpuqsError, InputError, ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -92,13 +93,16 @@ class Source(ABC):
     def raw(self, X: Any, iterations: int | None = None) -> np.ndarray:
         """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1).
 
-        ``X`` holds rows of numbers, dense or sparse, or is a pandas frame, whose categories the library codes itself.
+        ``X`` holds rows as users give them, dense or sparse, or is a pandas frame, whose categories the library codes
+        itself; or it is `Documents`, whose categories are codes.
         """
-        return self._ask(self._raw, X, iterations).reshape(X.shape[0], -1)
+        rows = self._rows(X)
+        return self._ask(self._raw, rows, iterations).reshape(rows.shape[0], -1)
 
     def leaves(self, X: Any) -> np.ndarray:
         """Exit leaves, int64 [D, n_trees]; ``X`` as for `raw`."""
-        leaves = self._ask(self._leaves, X).astype(np.int64).reshape(X.shape[0], -1)
+        rows = self._rows(X)
+        leaves = self._ask(self._leaves, rows).astype(np.int64).reshape(rows.shape[0], -1)
         if leaves.shape[1] != self.forest.n_trees:
             raise UnsupportedModelError(
                 f"{self.name} gives exit leaves of {leaves.shape[1]} trees, the model has {self.forest.n_trees}"
@@ -117,6 +121,10 @@ class Source(ABC):
 
     @abstractmethod
     def _leaves(self, X: Any) -> Any: ...
+
+    def _rows(self, X: Any) -> Any:
+        """What the library is given for ``X``."""
+        return X.chunk(0, X.n) if isinstance(X, Documents) else X
 
     def _ask(self, what: Callable[..., Any], X: Any, *more: Any) -> np.ndarray:
         try:
@@ -217,7 +225,7 @@ class CatBoost(Source):
     def _raw(self, X: Any, iterations: int | None) -> Any:
         return self._base.predict(
             self._booster,
-            self._with_categories(X),
+            X,
             prediction_type="RawFormulaVal",
             ntree_end=iterations or 0,
             thread_count=self.n_threads,
@@ -248,20 +256,20 @@ class CatBoost(Source):
             return self._base().load_model(str(path), format="json")
 
     def _leaves(self, X: Any) -> Any:
-        return self._booster.calc_leaf_indexes(self._with_categories(X), thread_count=self.n_threads)
+        return self._booster.calc_leaf_indexes(X, thread_count=self.n_threads)
 
-    def _with_categories(self, X: Any) -> Any:
-        """Rows with the categories' values in place of their codes."""
-        columns = self._booster.get_cat_feature_indices()
-        if not columns or not isinstance(X, np.ndarray):
-            return X
+    def _rows(self, X: Any) -> Any:
+        """Rows with the categories' values in place of codes; what users give is left as it is."""
+        columns, rows = self._booster.get_cat_feature_indices(), super()._rows(X)
+        if not columns or not isinstance(X, Documents):
+            return rows
         with np.errstate(over="ignore"):
-            X = X.astype(np.float32)
-        rows = X.astype(object)
+            codes = rows.astype(np.float32)
+        rows = codes.astype(object)
         for column in columns:
             known = (self.forest.schema.categories or {column: None})[column] or ()
             value_of = dict(enumerate(known))
-            rows[:, column] = [value_of.get(code, _UNSEEN) for code in X[:, column].tolist()]
+            rows[:, column] = [value_of.get(code, _UNSEEN) for code in codes[:, column].tolist()]
         return rows
 
     def _as_held(self, forest: Forest) -> Forest:

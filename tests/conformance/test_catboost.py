@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_agrees
+from click.testing import CliRunner
 from trained import Rows, Trained, documents, labels, of_odd_scales_within_float32, rows, with_nan
 
 import gpuqs
+from gpuqs.arrays import coded_rows, dense
+from gpuqs.cli.commands import cli
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.formats import read_model
+from gpuqs.sklearn import wrap
 from gpuqs.text_hashes import hash_names, name_of_hash
-from gpuqs.verify import open_source
+from gpuqs.verify import open_source, verify
 
 catboost = pytest.importorskip("catboost")
 
@@ -241,7 +245,7 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
             code = {value: code for code, value in enumerate(forest.schema.categories[i])}
             codes[:, i] = [code.get(value, np.nan) for value in asked.iloc[:, i]]
         for engine in [name for name in ("reference", *COMPILED) if model.engines()[name] is None]:
-            for X in (codes, asked.assign(flag=asked["flag"].astype(object))):
+            for X in (coded_rows(codes), asked.assign(flag=asked["flag"].astype(object))):
                 np.testing.assert_array_equal(model.predict(X, "raw", engine=engine), raw)
                 np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), leaves)
 
@@ -303,13 +307,85 @@ def test_one_hot_of_live_models(kind: str, policy: str, how: str, tmp_path: Path
     np.testing.assert_array_equal(model.predict(other, "leaf"), leaves)
 
 
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [("Logloss", "binary"), ("MultiClass", "class"), ("Poisson", "count"), ("RMSEWithUncertainty", "value")],
+)
+def test_values_of_live_objects_are_what_their_classes_predict(loss: str, label: str, tmp_path: Path) -> None:
+    X, target = rows(np.random.default_rng(0))
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    trained = catboost.CatBoost({"iterations": 5, "loss_function": loss, **quiet}).fit(X, labels(label, target))
+    trained.save_model(str(tmp_path / "model.cbm"))
+    trained.save_model(str(tmp_path / "model.json"), format="json")
+    file_gives = {"Poisson": "Exponent", "RMSEWithUncertainty": "RMSEWithUncertainty"}.get(loss, "Probability")
+    expected = trained.predict(X, prediction_type=file_gives)
+    expected = expected[:, 1] if loss == "Logloss" else expected
+    np.testing.assert_allclose(gpuqs.load(tmp_path / "model.json").predict(X), expected, rtol=1e-14)
+    for kind in (catboost.CatBoost, catboost.CatBoostRegressor, catboost.CatBoostRanker):
+        live = kind().load_model(str(tmp_path / "model.cbm"))
+        np.testing.assert_allclose(gpuqs.from_model(live).predict(X), live.predict(X), rtol=1e-14)
+        np.testing.assert_allclose(wrap(live).predict(X), live.predict(X), rtol=1e-14)
+    np.testing.assert_array_equal(gpuqs.from_model(trained).predict(X), trained.predict(X))
+
+
+def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
+    """As CatBoost takes them, whether the model knows its categories' texts (saved with a pool) or their hashes."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 3, 300), rng.integers(-2, 4, 300), rng.integers(-50, 50, 300)])
+    target = X[:, 0] * 2.0 + np.array([3, -1, 4, 1, -5, 9])[X[:, 1]] + X[:, 2] / 9
+    trained = fit("Regressor", X, target, cat_features=[0, 1], one_hot_max_size=10, iterations=10)
+    pooled, hashed, copy = tmp_path / "pooled.json", tmp_path / "hashed.json", tmp_path / "copy.gpuqs"
+    trained.save_model(str(pooled), format="json", pool=catboost.Pool(X, target, cat_features=[0, 1]))
+    trained.save_model(str(hashed), format="json")
+    gpuqs.load(pooled).save(copy)
+    X[::7, 1] = 99  # not seen
+    raw = trained.predict(X)
+    for model in (gpuqs.from_model(trained), gpuqs.load(hashed), gpuqs.load(pooled), gpuqs.load(copy)):
+        for given in (X, X.astype(np.int8), X.astype(">i4"), np.asfortranarray(X), X.tolist()):
+            np.testing.assert_array_equal(model.predict(given), raw)
+            np.testing.assert_array_equal(model.predict(model.encode(given)), raw)
+        with pytest.raises(InputError, match=r"dtype float64, but the model has categories, which CatBoost takes from"):
+            model.predict(X.astype(float))
+        sparse = pytest.importorskip("scipy.sparse").csr_matrix(X)
+        with pytest.raises(InputError, match=r"a sparse matrix, but the model has categories"):
+            model.predict(sparse)
+    yes_or_no = X[:, :2] > 1
+    np.testing.assert_array_equal(
+        gpuqs.load(pooled).predict(np.column_stack([yes_or_no, yes_or_no[:, 0]])),
+        trained.predict(np.column_stack([yes_or_no, yes_or_no[:, 0]])),
+    )
+
+    np.save(tmp_path / "whole.npy", X)
+    np.save(tmp_path / "fractions.npy", X.astype(float))
+    np.savetxt(tmp_path / "plain.csv", X, "%d", delimiter=",")
+    for name in ("whole.npy", "plain.csv"):
+        verified = CliRunner().invoke(cli, ["verify", str(pooled), str(tmp_path / name), "--rows", "50"])
+        assert verified.exit_code == 0 and "300 rows of" in verified.output, verified.output
+        scored = CliRunner().invoke(cli, ["score", str(pooled), str(tmp_path / name), "-o", str(tmp_path / "out.npy")])
+        assert scored.exit_code == 0, scored.output
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), raw)
+    for command in ("score", "verify"):
+        assert CliRunner().invoke(cli, [command, str(pooled), str(tmp_path / "fractions.npy")]).exit_code == 1
+
+
+def test_verify_gives_catboost_arrays_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).integers(0, 4, (200, 2))
+    trained = fit("Regressor", X, X[:, 0] - X[:, 1] ** 2.0, cat_features=[0, 1], one_hot_max_size=10, iterations=5)
+    path = tmp_path / "model.json"
+    trained.save_model(str(path), format="json", pool=catboost.Pool(X, cat_features=[0, 1]))
+    assert verify(path, X, rows=0).ok
+    monkeypatch.setattr(dense, "_by_value", lambda X, forest: coded_rows(X.astype(np.float32)))
+    found = verify(path, X, rows=0)
+    assert not found.ok and found.first.origin == "rows of X"
+
+
 def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
     frame, target = hashed_frame()
     model = catboost.CatBoostRegressor(iterations=3, one_hot_max_size=10, verbose=0, allow_writing_files=False)
     model.fit(frame, target, cat_features=CATEGORICAL)
     read = gpuqs.from_model(model)
-    for X in (np.zeros((3, 7)), [[0.0] * 7]):  # codes of what?
-        with pytest.raises(InputError, match=r"hashes, not their texts.*pass a frame"):
+    for X in (np.zeros((3, 7)), [[0.0] * 7]):
+        with pytest.raises(InputError, match=r"CatBoost takes from arrays of whole numbers alone; pass a frame"):
             read.predict(X)
     with pytest.raises(InputError, match=r"holds fractions, which CatBoost does not take for categories"):
         read.predict(frame.assign(text=frame["text"].map(lambda text: 1.5)))

@@ -61,6 +61,21 @@ def test_lightgbm_past_the_last_iteration() -> None:
     assert_same(ours, trained.booster.predict(trained.rows, raw_score=True, start_iteration=10_000))
 
 
+@pytest.mark.parametrize("objective", ["regression", "binary", "multiclass", "poisson"])
+def test_an_average_of_no_trees(objective: str) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    label = {"regression": X[:, 0], "poisson": np.exp(X[:, 0]), "multiclass": np.digitize(X[:, 0], [-0.5, 0.5])}
+    params = {"objective": objective, "boosting": "rf", "bagging_fraction": 0.6, "bagging_freq": 1, "verbosity": -1}
+    params |= {"num_class": 3 if objective == "multiclass" else 1, "num_threads": 1}
+    booster = lgb.train(params, lgb.Dataset(X, label.get(objective, X[:, 0] > 0)), 4)
+    model = gpuqs.from_model(booster)
+    for asked in ({"start_iteration": 4}, {"start_iteration": 100, "raw_score": True}):
+        theirs = booster.predict(X, **asked)
+        assert np.isnan(theirs).all() == ("raw_score" not in asked)
+        np.testing.assert_array_equal(model.predict(X, **asked), theirs)
+    assert np.isnan(model.predict(X, trees=slice(0, 0))).all()
+
+
 @cache
 def stopped_lightgbm() -> lgb.Booster:
     data = [lgb.Dataset(X[:200], TARGET[:200]), lgb.Dataset(X[200:], NOISE)]

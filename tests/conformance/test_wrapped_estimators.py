@@ -199,10 +199,12 @@ def test_predictions(name: str) -> None:
     if isinstance(theirs, cb.CatBoostClassifier) and ours.model.n_outputs > 1 and "labels" not in name:
         expected = expected[:, 0]  # CatBoost alone gives one column
     np.testing.assert_array_equal(ours.predict(X), expected)
+    assert ours.predict(X).dtype == expected.dtype
     np.testing.assert_array_equal(ours.classes_, theirs.classes_)
     assert ours.classes_.dtype == theirs.classes_.dtype
     assert_same_values(ours.predict_proba(X), theirs.predict_proba(X))
-    if hasattr(theirs, "predict_log_proba") and type(theirs).__module__.startswith("sklearn"):
+    assert hasattr(ours, "predict_log_proba") == hasattr(theirs, "predict_log_proba")
+    if hasattr(theirs, "predict_log_proba"):
         with np.errstate(divide="ignore"):
             assert_same_values(ours.predict_log_proba(X), theirs.predict_log_proba(X))
     if hasattr(theirs, "decision_function"):

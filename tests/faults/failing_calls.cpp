@@ -62,8 +62,7 @@ std::atomic_flag held_lock = ATOMIC_FLAG_INIT;
 
 struct Locked {
     Locked() {
-        while (held_lock.test_and_set(std::memory_order_acquire)) {
-        }
+        while (held_lock.test_and_set(std::memory_order_acquire)) {}
     }
     ~Locked() { held_lock.clear(std::memory_order_release); }
 };
@@ -203,12 +202,12 @@ int pthread_create(pthread_t* id, const pthread_attr_t* attributes, void* (*run)
     return fails(thread) ? EAGAIN : create(id, attributes, run, argument);
 }
 
-#define OPEN(name, folder, parameters)                                                                 \
-    int name parameters {                                                                              \
-        va_list more;                                                                                  \
-        va_start(more, flags);                                                                         \
-        const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                  \
-        va_end(more);                                                                                  \
+#define OPEN(name, folder, parameters)                                                                              \
+    int name parameters {                                                                                           \
+        va_list more;                                                                                               \
+        va_start(more, flags);                                                                                      \
+        const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                               \
+        va_end(more);                                                                                               \
         return static_cast<int>(fails(opening) ? failing(EMFILE) : syscall(SYS_openat, folder, path, flags, mode)); \
     }
 OPEN(open, AT_FDCWD, (const char* path, int flags, ...))
@@ -217,9 +216,7 @@ OPEN(openat, folder, (int folder, const char* path, int flags, ...))
 OPEN(openat64, folder, (int folder, const char* path, int flags, ...))
 
 ssize_t read(int file, void* to, size_t n) { return fails(reading) ? failing(EIO) : syscall(SYS_read, file, to, n); }
-ssize_t write(int file, const void* from, size_t n) {
-    return fails(writing) ? failing(ENOSPC) : syscall(SYS_write, file, from, n);
-}
+ssize_t write(int file, const void* from, size_t n) { return fails(writing) ? failing(ENOSPC) : syscall(SYS_write, file, from, n); }
 int fsync(int file) { return static_cast<int>(fails(syncing) ? failing(EIO) : syscall(SYS_fsync, file)); }
 int rename(const char* from, const char* to) {
     return static_cast<int>(fails(renaming) ? failing(EIO) : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));

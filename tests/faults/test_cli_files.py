@@ -216,6 +216,51 @@ def test_outputs_that_cannot_be(model: Path, tmp_path: Path, place: str, monkeyp
         assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "options", "named"),
+    [
+        ("x.npy", npy(np.zeros((1, 3))), ["--one-based"], "npy, which takes no --one-based"),
+        ("x.npy", npy(np.zeros((1, 3))), ["--label", "a"], "npy, which takes no --label"),
+        ("x.svm", b"1 0:1\n", ["--no-header"], "svmlight, which takes no --header/--no-header"),
+        ("x.svm", b"1 0:1\n", ["--query", "a"], "svmlight, which takes no --query"),
+        ("x.csv", b"1,2,3\n", ["--one-based"], "csv, which takes no --one-based"),
+        ("x.parquet", b"PAR1", ["--header"], "parquet, which takes no --header/--no-header"),
+        ("x.csv", b"1,2,3\n", ["--format", "npy", "--header"], "npy, which takes no --header/--no-header"),
+    ],
+)
+def test_options_of_another_format(
+    model: Path, tmp_path: Path, out: Path, name: str, content: bytes, options: list[str], named: str
+) -> None:
+    data = write(tmp_path / name, content)
+    assert f"{data} is read as {named}" in fails(2, "score", model, data, "-o", out, *options)
+
+
+def test_wrong_arguments_of_verify(tmp_path: Path) -> None:
+    import lightgbm
+
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    path = tmp_path / "model.txt"
+    lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, lightgbm.Dataset(X, X[:, 0]), 1).save_model(path)
+    assert "'nope' is not one of auto, all, " in fails(2, "verify", path, "--engine", "all", "--engine", "nope")
+    data = write(tmp_path / "x.npy", npy(X))
+    assert "npy, which takes no --label" in fails(2, "verify", path, data, "--rows", "0", "--label", "a")
+
+
+@pytest.mark.parametrize("command", ["verify", "info"])
+def test_an_empty_model_on_standard_input(command: str) -> None:
+    command_line = [sys.executable, "-c", "from gpuqs.cli import main; main()", command, "-"]
+    done = subprocess.run(command_line, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("Error: standard input: is empty: ")
+
+
+@pytest.mark.parametrize("out", ["new/", "new//", "out/new/"])
+def test_an_output_that_names_a_folder(model: Path, tmp_path: Path, out: str) -> None:
+    (tmp_path / "out").mkdir()
+    data = write(tmp_path / "x.csv", b"1,2,3\n")
+    assert "names a folder" in fails(2, "score", model, data, "-o", f"{tmp_path}/{out}")
+    assert sorted(os.listdir(tmp_path)) == ["out", "x.csv"] and not os.listdir(tmp_path / "out")
+
+
 def test_more_threads_than_machines_have(model: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "x.csv", b"-1,2,3\n1,2,3\n")
     result = CliRunner().invoke(cli, ["score", str(model), str(data), "--threads", "99999999999"])

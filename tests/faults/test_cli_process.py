@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from gpuqs.forest import Forest
 MAIN = "from gpuqs.cli import main; main()"
 OLD = b"older scores"
 N = 20_000
+
+#: A process that reads without end fails soon.
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32)); "
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +342,27 @@ def test_a_wait_for_a_fifo_can_be_stopped(folder: Path, tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGTERM
 
 
+@pytest.mark.parametrize(("number", "data"), [("SIGTERM", "x.csv"), ("SIGINT", "x.csv"), ("SIGTERM", "x.svm")])
+def test_a_wait_for_documents_can_be_stopped(folder: Path, tmp_path: Path, number: str, data: str) -> None:
+    out = old_scores(tmp_path)
+    command = [sys.executable, "-c", MAIN, "score", "model", "-", "-o", str(out)]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write((folder / data).read_bytes())
+        process.stdin.flush()
+        while len(os.listdir(tmp_path)) == 1 and process.poll() is None:  # till it reads documents
+            time.sleep(0.01)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(getattr(signal, number))
+        try:
+            assert process.wait(20) == -getattr(signal, number)
+        finally:
+            process.kill()
+        assert one_line(process.stderr.read()) == f"Error: stopped by {number}\n"
+    assert as_before(out)
+
+
 @pytest.mark.parametrize("module", ["gpuqs.cli.process", "click"])
 def test_an_interrupt_while_the_command_is_imported(folder: Path, module: str) -> None:
     interrupt = (
@@ -356,3 +381,78 @@ def test_an_interrupt_while_the_command_is_imported(folder: Path, module: str) -
 def test_a_terminal_of_an_odd_size(folder: Path, columns: str) -> None:
     done = run("info", folder / "model", env={**os.environ, "COLUMNS": columns})
     assert done.returncode == 0 and b"bitslice" in done.stdout, done.stderr
+
+
+#: Send a signal, so many times, within the callback of a weak reference: no exception can leave one.
+SWALLOWED = """
+import os, signal, weakref, gpuqs
+real, times = gpuqs.load, {times}
+class Thing: pass
+def stopped(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise AssertionError
+def load(*arguments):
+    for _ in range(times):
+        thing = Thing()
+        reference = weakref.ref(thing, stopped)
+        del thing
+    return real(*arguments)
+gpuqs.load = load
+"""
+
+
+@pytest.mark.parametrize("command", ["score", "info"])
+def test_a_signal_whose_exception_is_swallowed(folder: Path, tmp_path: Path, command: str) -> None:
+    out = old_scores(tmp_path)
+    more = [folder / "x.npy", "-o", out] if command == "score" else []
+    done = run(command, folder / "model", *more, before=SWALLOWED.format(times=1))
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
+    assert as_before(out)
+
+
+def test_a_signal_after_one_that_was_swallowed_is_no_repeat(folder: Path, tmp_path: Path) -> None:
+    """The second one raises, too, instead of being ignored; else the callback would fail in its next line."""
+    done = run("info", folder / "model", before=SWALLOWED.format(times=2))
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
+
+
+@pytest.mark.parametrize("arguments", [["info", "model"], ["formats"], ["--help"], ["score", "model", "x.csv"]])
+def test_a_reader_that_has_gone_before(folder: Path, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as gone:
+        done = run(*arguments, cwd=folder, stdout=gone)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "appended"),
+    [
+        (["score", "model", "x.csv"], "x.csv"),
+        (["score", "model", "x.csv", "-o", "-"], "x.csv"),
+        (["score", "model", "x.csv"], "model"),
+        (["info", "model"], "model"),
+    ],
+)
+def test_standard_output_is_no_input(folder: Path, tmp_path: Path, arguments: list[str], appended: str) -> None:
+    for name in ("model", "x.csv"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    with open(tmp_path / appended, "ab") as output:
+        done = run(*arguments, cwd=tmp_path, stdout=output)
+    assert done.returncode == 2 and "standard output is also the input" in one_line(done.stderr)
+    for name in ("model", "x.csv"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("format", ["parquet", None])
+def test_documents_from_a_device_that_never_ends(folder: Path, format: str | None) -> None:
+    done = run("score", folder / "model", "/dev/zero", *(["--format", format] if format else []), before=LIMITED)
+    assert done.returncode == 1 and "/dev/zero" in one_line(done.stderr) and "memory" not in done.stderr.decode()
+
+
+@pytest.mark.parametrize(("command", "stdin"), [("info", False), ("info", True), ("verify", False), ("verify", True)])
+def test_a_model_from_a_device_that_never_ends(command: str, stdin: bool) -> None:
+    with open("/dev/zero", "rb") as zeros:
+        done = run(command, "-" if stdin else "/dev/zero", stdin=zeros, before=LIMITED)
+    name = "standard input" if stdin else "/dev/zero"
+    assert done.returncode == 1 and f"{name}: is in no format that is read" in one_line(done.stderr)

@@ -1,4 +1,4 @@
-// Stress of threads.cpp and scratch.cpp; built with ThreadSanitizer by test_threads.py.
+// Stress of driver/threads.cpp and driver/scratch.cpp; built with ThreadSanitizer by test_threads.py.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "scratch.hpp"
-#include "threads.hpp"
+#include "driver/scratch.hpp"
+#include "driver/threads.hpp"
 
 using gpuqs::allocate;
 using gpuqs::share_out;

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from rich.console import Console
 import gpuqs
 from gpuqs.demo import bundled_model, mslr_feature_names, mslr_like, run_demo, save_demo
 from gpuqs.demo.run import bundled_model_bytes, run_engines
+from gpuqs.errors import InputError
 from gpuqs.ranking import ndcg
 from gpuqs.readers import open_documents
 
@@ -109,6 +111,28 @@ def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     good, text = run(n_queries=1)
     assert not good
     assert "Scores differ from reference: vqs" in text
+
+
+@pytest.mark.parametrize("name", ["model.txt", "documents.svm"])
+def test_a_file_that_is_there_is_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"{name} is there already"):
+        save_demo(tmp_path, n_queries=1)
+    assert (tmp_path / name).read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(("room", "name"), [(1000, "model.txt"), (3 << 20, "documents.svm")])
+def test_no_room_for_a_file(tmp_path: Path, room: int, name: str) -> None:
+    """The old way left a part of it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(OSError, match=name):
+            save_demo(tmp_path / "demo")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    left = ["model.txt"] if name == "documents.svm" else []
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == left
 
 
 def test_saved_documents_score_as_those_in_memory(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import stat
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -158,6 +159,12 @@ def test_a_descriptor_of_the_process_is_written_from_where_it_stands(tmp_path: P
     assert (tmp_path / "log").read_bytes() == b"before scores after"
 
 
+def test_a_name_that_ends_as_a_folders(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="new/"), replacing(f"{tmp_path}/new/"):
+        pass
+    assert not os.listdir(tmp_path)
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     import socket
 
@@ -239,8 +246,35 @@ def test_a_signal_while_a_file_is_overwritten(tmp_path: Path, monkeypatch: pytes
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         write(path, b"the new one")
-    assert raised == ["before", "after"] and signal.getsignal(signal.SIGINT) is handler
+    assert raised[:2] == ["before", "after"] and len(raised) % 2 == 0 and signal.getsignal(signal.SIGINT) is handler
     assert path.read_bytes() == b"the new one" and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("broken", [{2}, {1, 2}, {2, 3}])
+def test_an_error_in_the_middle_of_overwriting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: set[int]
+) -> None:
+    """Copied are the old content aside, the new one over it, and the old one back."""
+    calls: list[int] = []
+
+    def fails(source: BinaryIO, target: BinaryIO, size: int) -> None:
+        calls.append(len(calls) + 1)
+        target.write(source.read(5))
+        if calls[-1] in broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        target.write(source.read())
+
+    path = tmp_path / "out"
+    path.write_bytes(b"the old content")
+    refuse_neighbours(monkeypatch, errno.EACCES)
+    monkeypatch.setattr(shutil, "copyfileobj", fails)
+    with pytest.raises(OSError, match="out") as caught:
+        write(path, b"new, and longer than the old one")
+    assert caught.value.errno == errno.EIO and os.listdir(tmp_path) == ["out"]
+    if broken == {2}:
+        assert path.read_bytes() == b"the old content" and "damaged" not in str(caught.value)
+    else:
+        assert "damaged" in str(caught.value)
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
-from gpuqs.errors import UnsupportedModelError
+from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.keywords import output_and_trees
 from gpuqs.model import Model
 from gpuqs.programs import Programs
+from gpuqs.sklearn import wrap
 
 
 def make(**fields: Any) -> Forest:
@@ -39,6 +40,9 @@ X = probing_documents(np.random.default_rng(1), FOREST, 40)
         ({"output_margin": True}, "raw", None),
         ({"raw_score": True, "output_margin": True}, "raw", None),
         ({"pred_leaf": True}, "leaf", None),
+        ({"raw_score": np.True_, "pred_leaf": 0}, "raw", None),
+        ({"raw_score": np.int64(0), "pred_leaf": 1}, "leaf", None),
+        ({"iteration_range": [1, np.int64(3)]}, "value", slice(3, 9)),
         ({"num_iteration": 4}, "value", None),
         ({"num_iteration": 2}, "value", slice(0, 4)),
         ({"start_iteration": 1}, "value", slice(3, 12)),
@@ -81,6 +85,10 @@ def test_the_same_said_twice_is_no_contradiction() -> None:
         ({"num_iteration": "3"}, "num_iteration must be a whole number, not '3'"),
         ({"start_iteration": 0.5}, "start_iteration must be a whole number"),
         ({"start_iteration": np.zeros(2, int)}, "start_iteration must be a whole number"),
+        ({"raw_score": np.array([1, 0])}, r"raw_score must be True or False, not array\(\[1, 0\]\)"),
+        ({"output_margin": "no"}, "output_margin must be True or False, not 'no'"),
+        ({"pred_leaf": None}, "pred_leaf must be True or False, not None"),
+        ({"pred_contrib": 2}, "pred_contrib must be True or False, not 2"),
         ({"output": ["raw"]}, r"output must be one of .*, not \['raw'\]"),
         ({"output": None, "pred_leaf": True}, "output must be one of .*, not None"),
         ({"trees": slice(0.0, 2.0)}, "each end of trees must be a whole number, not 0.0"),
@@ -98,6 +106,13 @@ def test_what_is_not_offered() -> None:
         MODEL.predict(X, pred_contrib=True)
     with pytest.raises(TypeError, match="unexpected keyword argument 'pred_interactions'"):
         MODEL.predict(X, pred_interactions=True)
+
+
+def test_documents_are_encoded_once() -> None:
+    encoded = MODEL.encode(X)
+    for take in (MODEL.encode, wrap(MODEL, kind="regressor").predict):
+        with pytest.raises(InputError, match=r"X is a gpuqs.EncodedDocuments, not documents; they are encoded already"):
+            take(encoded)
 
 
 def test_encoded_documents_take_them_too() -> None:

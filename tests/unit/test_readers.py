@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import io
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -324,8 +327,8 @@ def test_csv_values_are_correctly_rounded(tmp_path: Path) -> None:
     [
         ("a,b_c\n1,2\n", "lacks 1 of the model's 3 features: 'd'"),
         ("a,b_c,d,a\n1,2,3,4\n", "several columns are named 'a'"),
-        ("a,b_c,d\n1,x,3\n", "invalid value 'x'"),
-        ("a,b_c,d\n1,2\n", "Expected 3 columns, got 2"),
+        ("a,b_c,d\n1,x,3\n", "line 2, column 'b_c': invalid value 'x'"),
+        ("a,b_c,d\n1,2\n", "line 2: Expected 3 columns, got 2"),
         ("1,2\n", "2 columns and no header; the model takes 3 features"),
     ],
 )
@@ -341,11 +344,94 @@ def test_csv_without_header_has_no_named_columns(tmp_path: Path) -> None:
 
 
 def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.tables._BLOCK_BYTES", 256)
+    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 256)
     X = np.random.default_rng(0).normal(size=(100, 3))
     path = write(tmp_path, "".join(",".join(map(repr, row)) + "\n" for row in X.tolist()))
     assert len(list(open_documents(path, forest()))) > 5
     np.testing.assert_array_equal(read(path, n_threads=2).values, X)
+
+
+#: Rows of two numbers and a text between them, in which quotes, line ends and doubled quotes stand.
+ODD_ROWS = [
+    "1,x,2",
+    '3,"a,b",4',
+    '5,"a\nb",6',
+    '7,"""\n""",8',
+    '9,5",10',
+    '11,"",12',
+    '"13",a"b,"14"',
+    '15,"c"d,16\r',
+    "",
+    '17,"\r\n1,2,3\r\n",18',
+    "19,',20",
+    '21,";",22\r',
+    '23,;"z,24',
+]
+
+
+@pytest.mark.parametrize("block", [*range(1, 30), 64, 1000])
+@pytest.mark.parametrize("stray", [True, False])
+def test_csv_quotes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stray: bool, block: int) -> None:
+    rows = [row for row in ODD_ROWS if stray or row.count('"') % 2 == 0]
+    last = [23, 24] if stray else [21, 22]
+    path = write(tmp_path, "a,text,d\n" + "\n".join(rows * 3))
+    whole = read(path, forest(2, schema=Schema(("a", "d")))).values
+    assert len(whole) == 3 * (len(rows) - 1) and whole[-1].tolist() == last
+    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", block)
+    np.testing.assert_array_equal(read(path, forest(2, schema=Schema(("a", "d")))).values, whole)
+
+
+@pytest.mark.parametrize("block", [1, 8, 1000])
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        (["1,2,3", "1,,x"], "line 3, column 'd': invalid value 'x'"),
+        (["", "1,2,3", "", "\r", "1,x,3"], "line 6, column 'b_c': invalid value 'x'"),
+        (['1,2,3,"\n\n1,x,1,1\n"', '"x",1,1,2'], "line 6, column 'a': invalid value 'x'"),
+        (["1,2,3", "1,2"], "line 3: Expected . columns, got 2"),
+        (['1,2,3,5"', "1,2,3,4,5"], "line 3: Expected 4 columns, got 5"),
+        (['"1', "2,3,4", "5,6,7"], "line 2: Expected 3 columns"),
+    ],
+)
+def test_csv_errors_say_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], where: str, block: int
+) -> None:
+    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", block)
+    header = "a,b_c,d,text" if rows[0].startswith("1,2,3,") else "a,b_c,d"
+    path = write(tmp_path, "\n".join([header, *rows]))
+    with pytest.raises(InputError, match=rf"data\.txt, {where}"):
+        read(path, forest(**NAMED))
+
+
+def test_csv_with_an_endless_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.readers.csv_text._LONGEST_ROW", 1000)
+    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 100)
+    path = write(tmp_path, 'a,b_c,d\n1,2,3\n"1,2,3\n' + "1,2,3\n" * 1000)
+    with pytest.raises(InputError, match=r"data\.txt, line 3: a row longer than .* is a quote open"):
+        read(path, forest(**NAMED))
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("text", ["1,2,3\n" * 50_000, "1,2,3\n" * 50_000 + "1,x,3\n", "1,red,3\n" * 50_000])
+def test_pyarrow_has_no_python_file_to_read_csv_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, n_threads: int
+) -> None:
+    """Its threads would wait for the interpreter, and die with the process where that ends before them."""
+    readers: set[threading.Thread] = set()
+
+    class Watched(io.FileIO):
+        def readinto(self, buffer: Any) -> int | None:
+            readers.add(threading.current_thread())
+            return super().readinto(buffer)
+
+    path = write(tmp_path, "a,b_c,d\n" + text)
+    monkeypatch.setattr("gpuqs.readers.source.DocumentSource.open", lambda _: io.BufferedReader(Watched(path), 1 << 16))
+    schema = Schema(("a", "b_c", "d"), (None, ("red",), None), library="CatBoost") if "red" in text else NAMED["schema"]
+    try:
+        read(path, forest(schema=schema), n_threads=n_threads)
+    except InputError as error:
+        assert "line 50002" in str(error)
+    assert readers == {threading.main_thread()}
 
 
 @pytest.mark.parametrize("format", [None, "csv"])
@@ -370,7 +456,7 @@ def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_no_csv_is_called_by_its_name(tmp_path: Path, content: bytes, message: str, format: str | None) -> None:
-    with pytest.raises(InputError, match=rf"data\.txt: .*{message}"):
+    with pytest.raises(InputError, match=rf"data\.txt.*: .*{message}"):
         read(write(tmp_path, content), forest(**NAMED), format=format)
 
 

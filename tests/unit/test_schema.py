@@ -17,6 +17,7 @@ from gpuqs.cli.info import describe
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.readers import open_documents
 from gpuqs.schema import Schema
 
 pd = pytest.importorskip("pandas")
@@ -110,7 +111,7 @@ def test_xgboost_and_catboost_refuse_what_their_libraries_do() -> None:
     xgboost = dataclasses.replace(PLACED, library="XGBoost")
     with pytest.raises(InputError, match="column 't' holds the category 'new', which the model has not seen"):
         read(FRAME.assign(w=FRAME["t"].cat.rename_categories([10, 20, 30])), xgboost)
-    with pytest.raises(InputError, match="column 'w' holds whole numbers, which XGBoost does not take for categories"):
+    with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not take for categories"):
         read(FRAME.assign(t=FRAME["t"].cat.remove_categories(["new"]), w=10), xgboost)
     catboost = Schema(NAMES, (("x", "z"), ("10", 10, "1", 1), None), library="CatBoost")
     with pytest.raises(InputError, match="column 't' has missing categories, which CatBoost refuses"):
@@ -156,7 +157,8 @@ def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
         (IN_ORDER, ["t", "nobody"], "'nobody', which is none of the model's 3 features, called 't', 'w', 'v'"),
         (IN_ORDER, [0, 3], "3, which is none"),
         (IN_ORDER, {"t": LISTS[1], "w": LISTS[0]}, "but the model keeps"),
-        (Schema(NAMES), ["t"], "no lists of categories that lack a place"),
+        (Schema(NAMES), ["t"], r"keeps no categories of 't'; pass \{column: "),
+        (PLACED, ["t", "v"], r"keeps no categories of 'v'; pass \{column: "),
         (Schema(), {"t": ["x"]}, "numbered 0 to 2"),
         (Schema(NAMES), {"t": "xyz"}, "the categories of 't' are a str"),
         (Schema(NAMES), {"t": [None]}, "hold None"),
@@ -166,6 +168,37 @@ def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
 def test_what_may_not_be_told(schema: Schema, told: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         gpuqs.from_model(forest_of(schema=schema), categories=told)
+
+
+def test_numbers_of_columns_that_are_named_are_categories_by_value(tmp_path: Path) -> None:
+    schema = dataclasses.replace(PLACED, library="XGBoost")
+    model = gpuqs.from_model(forest_of(schema=schema), categories=["w"])
+    assert model.forest.schema == dataclasses.replace(schema, stated=(1,))
+    frame = FRAME.assign(t=FRAME["t"].cat.remove_categories(["new"]), w=[30, 10, 20, 10])
+    chunk = as_documents(frame, model.forest).chunk(0, 4)
+    np.testing.assert_array_equal(chunk[:, 1], [2, 0, 1, 0])
+    with pytest.raises(InputError, match=r"'w' holds numbers, which XGBoost does not take.*categories=\[column\]"):
+        read(frame, schema)
+    frame.to_csv(tmp_path / "rows.csv", index=False)  # whose numbers are all read as fractions
+    with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not take"):
+        list(open_documents(tmp_path / "rows.csv", forest_of(schema=schema)))
+    (rows,) = open_documents(tmp_path / "rows.csv", model.forest)
+    np.testing.assert_array_equal(rows.values[:, 1], [2, 0, 1, 0])
+
+
+def test_columns_that_cannot_be_read_are_named() -> None:
+    wide = pl.DataFrame({"t": ["x"], "w": pl.Series([1], dtype=pl.Int128), "v": [0.5]})
+    with pytest.raises(InputError, match=r"column 'w' has type Int128, which Arrow has not: cast it"):
+        read(wide, PLACED)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([4], pa.int32()), pa.array(["x"]))
+    for schema in (IN_ORDER, PLACED):
+        with pytest.raises(InputError, match=r"column 't' has type run_end_encoded<.*, not a number; convert it"):
+            read(TABLE.set_column(0, "t", runs), schema)
+    nothing = TABLE.set_column(0, "t", pa.nulls(4))
+    with pytest.raises(InputError, match=r"X has 1: 'w' \(column 't' has type null, and so no categories\)"):
+        read(nothing, IN_ORDER)
+    with pytest.raises(InputError, match=r"column 't' holds nothing \(type null\), but the model's categories"):
+        read(nothing, PLACED)
 
 
 def test_schemas_that_contradict_themselves() -> None:

@@ -28,6 +28,8 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
@@ -281,6 +283,9 @@ def test_what_is_refused() -> None:
         wrap(RandomForestClassifier())
     with pytest.raises(NotFittedError, match=r"model must be a gpuqs.Model, not str; use gpuqs.sklearn.wrap"):
         GpuqsClassifier("model.txt").predict(X)  # type: ignore[arg-type]
+    for last in ("passthrough", None):
+        with pytest.raises(ModelFormatError, match=rf"the last step, 'last', is {last!r}, which predicts nothing"):
+            wrap(Pipeline([("first", StandardScaler()), ("last", last)]).fit(X))
     own_objective = lgb.LGBMClassifier(**LIGHTGBM, objective=lambda y, score: (score - y, np.ones_like(y)))
     with pytest.raises(UnsupportedModelError, match="say nothing of classes"):
         wrap(own_objective.fit(X, y))

@@ -214,8 +214,9 @@ def test_what_lightgbm_takes_for_zero_or_not() -> None:
 
 def test_catboost_takes_no_sparse_categories() -> None:
     model, S, _ = sparse_case(categorical=0.4)
-    with pytest.raises(InputError, match="CatBoost takes no sparse matrix"):
-        Model(replace(model.forest, source="CatBoost")).predict(S)
+    schema = Schema(categories=((1, 2), *[None] * (model.n_features - 1)), library="CatBoost")
+    with pytest.raises(InputError, match="a sparse matrix, but the model has categories, which of CatBoost's"):
+        Model(replace(model.forest, schema=schema)).predict(S)
 
 
 WIDE = """

@@ -204,7 +204,7 @@ def test_a_process_ends_while_threads_score() -> None:
 def test_threads_under_threadsanitizer(tmp_path: Path) -> None:
     """Callers at once, pieces that fail, helpers that are stuck: no race, every piece once, each failure told."""
     program = tmp_path / "stress"
-    sources = [HERE / "stress_threads.cpp", KERNELS / "threads.cpp", KERNELS / "scratch.cpp"]
+    sources = [HERE / "stress_threads.cpp", *(KERNELS / "driver" / name for name in ("threads.cpp", "scratch.cpp"))]
     flags = ["-std=c++17", "-O1", "-g1", "-fsanitize=thread", "-pthread", f"-I{KERNELS}", "-o", str(program)]
     subprocess.run([os.environ.get("CXX", "g++"), *flags, *map(str, sources)], check=True, timeout=300)
     # ThreadSanitizer wants its memory where it expects it.

@@ -6,9 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-struct dim3 {
-    unsigned x = 1, y = 1, z = 1;
-};
+struct dim3 { unsigned x = 1, y = 1, z = 1; };
 
 namespace emulation {
 
@@ -127,8 +125,7 @@ inline unsigned ballot(unsigned mask, bool vote, Site site) {
 #define EMULATION_SITE(what) (::emulation::Site{what, __FILE__, __LINE__})
 #define __syncthreads() ::emulation::meet_block(EMULATION_SITE("__syncthreads"))
 #define __syncwarp(...) ::emulation::meet_warp(0xffffffffu __VA_OPT__(&(__VA_ARGS__)), 0, EMULATION_SITE("__syncwarp"))
-#define __shfl_down_sync(mask, value, offset) \
-    ::emulation::shuffle_down(mask, value, offset, EMULATION_SITE("__shfl_down_sync"))
+#define __shfl_down_sync(mask, value, offset) ::emulation::shuffle_down(mask, value, offset, EMULATION_SITE("__shfl_down_sync"))
 #define __ballot_sync(mask, vote) ::emulation::ballot(mask, vote, EMULATION_SITE("__ballot_sync"))
 
 inline int max(int a, int b) { return a < b ? b : a; }

@@ -138,8 +138,8 @@ void fail(const std::string& message) {
 }
 
 std::string where(const Fiber& f) {
-    return "thread " + std::to_string(f.thread.number) + " at " + f.site.what + " (" + f.site.file + ":" +
-           std::to_string(f.site.line) + ")";
+    return "thread " + std::to_string(f.thread.number) + " at " + f.site.what + " (" + f.site.file + ":" + std::to_string(f.site.line) +
+           ")";
 }
 
 bool same_site(const Site& a, const Site& b) {
@@ -252,8 +252,7 @@ bool release_warps() {
         const size_t first = ready.size();
         for (unsigned lane = 0; lane < 32; ++lane) {
             if (!(mask >> lane & 1)) continue;
-            for (unsigned k = 0; k < 32; ++k)
-                fibers[base + lane]->lanes[k] = mask >> k & 1 ? fibers[base + k]->value : 0;
+            for (unsigned k = 0; k < 32; ++k) fibers[base + lane]->lanes[k] = mask >> k & 1 ? fibers[base + k]->value : 0;
             make_ready(base + lane);
         }
         order_members(first, warp_meeting[i / 32]);

@@ -1,0 +1,222 @@
+# The C++ side of the CPU engines, as Cython sees it.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+
+
+cdef extern from "layout/documents.hpp" namespace "gpuqs" nogil:
+    cdef struct Documents:
+        const void* data
+        int64_t n, row_stride, column_stride
+        cbool is_double
+        const uint8_t* planes
+
+    cdef uint8_t kZeroMissing, kCategorical, kSetRight, kNegativeFractionIsZero, kWholeCodes
+    cdef double kZeroThreshold
+
+    cdef struct Columns:
+        int32_t n
+        const int32_t* feature
+        const uint8_t* routing
+        const int64_t* set_offsets
+        const uint32_t* set_words
+
+
+cdef extern from "layout/quickscorer.hpp" namespace "gpuqs" nogil:
+    cdef struct Tuples:
+        const int64_t* offsets
+        const int32_t* tree
+        const void* mask
+
+    cdef struct QuickScorerModel:
+        Columns columns
+        cbool single
+        int32_t n_blocks
+        const int32_t* block_offsets
+        Tuples tests
+        Tuples missing
+        const float* threshold32
+        const double* threshold64
+        int32_t mask_bits
+
+
+cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
+    cdef uint32_t kWalkLeaves
+
+    cdef cppclass Item[T]:
+        pass
+
+    cdef struct WalkModel:
+        Columns columns
+        cbool single
+        int32_t column_bits, n_blocks
+        const int32_t* block_offsets
+        const int64_t* tree_offsets
+        const Item[float]* item32
+        const Item[double]* item64
+
+
+cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
+    cdef int kRankWalks
+    cdef uint32_t kEntryMask
+
+    cdef struct RankEntry:
+        pass
+
+    cdef struct RankWalkModel:
+        Columns columns
+        cbool single
+        const int64_t* offsets
+        const float* threshold32
+        const double* threshold64
+        int32_t n_entries
+        const RankEntry* entries
+        int32_t n_blocks
+        const int32_t* block_offsets
+        const int32_t* tree
+        const uint32_t* root
+        const uint8_t* steps
+        const uint32_t* word
+
+
+cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
+    cdef struct CategoryTable:
+        pass
+
+    cdef struct RankModel:
+        Columns columns
+        int32_t n_columns
+        cbool single
+        const uint8_t* n_bits
+        const uint8_t* marks_missing
+        const int32_t* plane_offsets
+        const int64_t* level_offsets
+        const float* levels
+        const int64_t* offsets
+        const double* threshold
+        int32_t n_tables
+        const CategoryTable* tables
+        const int32_t* table_columns
+        const uint64_t* table_rows
+
+
+cdef extern from "layout/bitslice.hpp" namespace "gpuqs" nogil:
+    cdef int kNarrowestWord, kPlanes
+
+    cdef struct Segment:
+        pass
+
+    cdef struct Run:
+        pass
+
+    cdef struct Treelet:
+        pass
+
+    cdef struct TreeNode:
+        pass
+
+    cdef struct BitsliceModel:
+        RankModel ranks
+        int32_t n_trees, n_batches
+        const int32_t* batch_offsets
+        const int64_t* batch_segments
+        const Segment* segments
+        const uint8_t* low
+        const int64_t* batch_low
+        int32_t n_words
+        const int64_t* level_offsets
+        const uint16_t* levels
+        const uint16_t* tree_leaves
+        int32_t leaf_bytes
+        int32_t trees_merged, n_slots
+        const int64_t* group_runs
+        const Run* runs
+        const int64_t* group_treelets
+        const Treelet* treelets
+        const uint16_t* tree_slot
+        const int64_t* node_offsets
+        const TreeNode* nodes
+
+
+cdef extern from "layout/structs.hpp" namespace "gpuqs" nogil:
+    cdef cppclass Field:
+        const char* name
+        char kind
+        size_t bytes, items, offset
+    cdef cppclass Struct:
+        const char* name
+        size_t bytes
+        const Field* begin
+        const Field* end
+    const Struct* begin_structs()
+    const Struct* end_structs()
+
+
+cdef extern from "layout/leaf_values.hpp" namespace "gpuqs" nogil:
+    cdef enum class ValueKind:
+        float64
+        float32
+        fixed
+
+    cdef struct CLeafValues "gpuqs::LeafValues":
+        ValueKind kind
+        const void* value
+        int32_t width
+        const int64_t* offsets
+        const int32_t* tree_output
+        const int32_t* leaf_id
+        int32_t n_outputs
+        int32_t n_trees
+        const void* start
+        const void* tables
+        int32_t table_leaves
+
+
+cdef extern from "driver/scorer.hpp" namespace "gpuqs" nogil:
+    cdef cppclass ExitLeaves:
+        pass
+
+    void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int, cbool) except +
+    void c_exit_leaves "gpuqs::exit_leaves"(const ExitLeaves&, const Documents&, const CLeafValues&, int32_t*, int) except +
+
+
+cdef extern from "generic/kernels.hpp" namespace "gpuqs" nogil:
+    cdef struct Kernels:
+        int (*table_word)(int n_leaves, int value_bytes)
+
+
+cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
+    cdef cppclass CInstructionSet "gpuqs::InstructionSet":
+        const char* name() const
+        int lanes() const
+        int widest_word() const
+        cbool has_encoder() const
+        cbool is_here() const
+    const CInstructionSet* begin_instruction_sets()
+    const CInstructionSet* end_instruction_sets()
+    const Kernels* find_kernels(const char* isa)
+
+
+cdef extern from "driver/threads.hpp" nogil:
+    int gpuqs_most_threads()
+
+
+cdef extern from "jit/machine_code.hpp" namespace "gpuqs" nogil:
+    cbool compiles_programs(const Kernels&)
+
+
+cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
+    cdef cppclass CQuickScorer "gpuqs::QuickScorer"(ExitLeaves):
+        CQuickScorer(const Kernels&, const QuickScorerModel&, cbool vectorised, int block) except +
+
+    cdef cppclass CWalk "gpuqs::Walk"(ExitLeaves):
+        CWalk(const Kernels&, const WalkModel&, int block) except +
+
+    cdef cppclass CRankWalk "gpuqs::RankWalk"(ExitLeaves):
+        CRankWalk(const Kernels&, const RankWalkModel&) except +
+
+    cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
+        CBitslice(const Kernels&, const BitsliceModel&) except +
+
+    int64_t coded_bytes(const CBitslice&, int64_t n)
+    void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, double* seconds) except +
+    void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +

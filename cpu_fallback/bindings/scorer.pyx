@@ -1,0 +1,416 @@
+# distutils: language = c++
+"""Layouts (NumPy arrays) bound to the C++ engines; scoring releases the GIL."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdlib cimport getenv
+from libcpp.memory cimport unique_ptr
+
+
+class InstructionSet(NamedTuple):
+    """One that kernels were built for.
+
+    Parameters
+    ----------
+    name : str
+    lanes : int
+        Documents that `vqs` scores at once.
+    widest_word : int
+        Documents that `bitslice` scores at once at most.
+    has_encoder : bool
+        Whether tree programs can become machine code.
+    is_here : bool
+        Whether this processor has it.
+    """
+
+    name: str
+    lanes: int
+    widest_word: int
+    has_encoder: bool
+    is_here: bool
+
+
+cdef _instruction_sets():
+    cdef const CInstructionSet* c = begin_instruction_sets()
+    sets = []
+    while c != end_instruction_sets():
+        sets.append(InstructionSet(c.name().decode(), c.lanes(), c.widest_word(), c.has_encoder(), c.is_here()))
+        c += 1
+    return tuple(sets)
+
+
+cdef _structs():
+    cdef const Struct* c = begin_structs()
+    cdef const Field* field
+    structs = {}
+    while c != end_structs():
+        names, formats, offsets = [], [], []
+        field = c.begin
+        while field != c.end:
+            names.append(field.name.decode())
+            formats.append((f"{chr(field.kind)}{field.bytes}", () if field.items == 1 else field.items))
+            offsets.append(field.offset)
+            field += 1
+        structs[c.name.decode()] = np.dtype(
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": c.bytes}
+        )
+        c += 1
+    return structs
+
+
+#: All instruction sets that kernels were built for, best first.
+INSTRUCTION_SETS = _instruction_sets()
+#: The C++ structs that layouts fill, by name.
+STRUCTS = _structs()
+#: Numbers of the C++ headers that layouts go by, by name.
+CONSTANTS = {
+    "kZeroMissing": kZeroMissing,
+    "kCategorical": kCategorical,
+    "kSetRight": kSetRight,
+    "kNegativeFractionIsZero": kNegativeFractionIsZero,
+    "kWholeCodes": kWholeCodes,
+    "kZeroThreshold": kZeroThreshold,
+    "kWalkLeaves": kWalkLeaves,
+    "kRankWalks": kRankWalks,
+    "kEntryMask": kEntryMask,
+    "kNarrowestWord": kNarrowestWord,
+    "kPlanes": kPlanes,
+}
+
+
+def available_isas():
+    """Names of the instruction sets that this processor has, best first."""
+    return [isa.name for isa in INSTRUCTION_SETS if isa.is_here]
+
+
+def forced_isa():
+    """What the environment variable ``GPUQS_ISA`` holds, or None: asked by every call, so not through `os.environ`."""
+    cdef const char* name = getenv("GPUQS_ISA")
+    return None if name == NULL else name.decode()
+
+
+def compiles(str isa):
+    """Whether tree programs become machine code for an instruction set: `GPUQS_MACHINE_CODE=0` forbids it."""
+    cdef const char* allowed = getenv("GPUQS_MACHINE_CODE")
+    return (allowed == NULL or allowed[0] != b"0") and compiles_programs(find_kernels(isa.encode())[0])
+
+
+def most_threads():
+    """Most threads that work at a call, and at all calls together but for their callers'."""
+    return gpuqs_most_threads()
+
+
+def table_word(str isa, int n_leaves, int value_bytes):
+    """Bytes of the words into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
+
+    `n_leaves` is 32 or 64: the most leaves of a tree.
+    """
+    return find_kernels(isa.encode()).table_word(n_leaves, value_bytes)
+
+
+cdef const void* data_of(array, dtype, list keep) except? NULL:
+    """Address of an array of that dtype in C order, on a whole cache line, kept alive in `keep`.
+
+    Kernels load whole registers: one that straddles two cache lines costs two loads.
+    """
+    array = np.ascontiguousarray(array)
+    if array.dtype != dtype:
+        raise TypeError(f"expected {np.dtype(dtype)}, got {array.dtype}")
+    if array.ctypes.data % 64:
+        room = np.empty(array.nbytes + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        aligned = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        aligned[...] = array
+        array = aligned
+    keep.append(array)
+    return <const void*><size_t>array.ctypes.data
+
+
+cdef const void* structs_of(array, str name, list keep) except? NULL:
+    """`data_of` an array of the C++ struct of that name."""
+    if array.dtype != STRUCTS[name]:
+        raise TypeError(f"the layout has {name} as {array.dtype}, but the kernels read {STRUCTS[name]}: build gpuqs anew")
+    return data_of(array, STRUCTS[name], keep)
+
+
+cdef Columns columns_of(columns, list keep) except *:
+    cdef Columns c
+    c.n = len(columns)
+    c.feature = <const int32_t*>data_of(columns.feature, np.int32, keep)
+    c.routing = <const uint8_t*>data_of(columns.routing, np.uint8, keep)
+    c.set_offsets = <const int64_t*>data_of(columns.set_offsets, np.int64, keep)
+    c.set_words = <const uint32_t*>data_of(columns.set_words, np.uint32, keep)
+    return c
+
+
+cdef Tuples tuples_of(tuples, int mask_bits, list keep) except *:
+    cdef Tuples c
+    c.offsets = <const int64_t*>data_of(tuples.offsets, np.int64, keep)
+    c.tree = <const int32_t*>data_of(tuples.tree, np.int32, keep)
+    c.mask = data_of(tuples.mask, f"u{mask_bits // 8}", keep)
+    return c
+
+
+cdef class Values:
+    """`gpuqs.layout.leaves.LeafValues`, bound."""
+
+    cdef CLeafValues c
+    cdef list keep
+    cdef char sum_format  # of the buffer protocol
+
+    def __init__(self, values, tables=None, int table_leaves=64):
+        self.keep = []
+        self.sum_format = ord(values.sum_dtype.char)
+        value = values.value.dtype.str[1:]
+        self.c.kind = {"f8": ValueKind.float64, "f4": ValueKind.float32, "i4": ValueKind.fixed}[value]
+        self.c.value = data_of(values.value, value, self.keep)
+        self.c.width = values.value.shape[1]
+        self.c.offsets = <const int64_t*>data_of(values.offsets, np.int64, self.keep)
+        self.c.tree_output = <const int32_t*>data_of(values.tree_output, np.int32, self.keep)
+        self.c.leaf_id = <const int32_t*>data_of(values.leaf_id, np.int32, self.keep)
+        self.c.n_outputs = values.n_outputs
+        self.c.n_trees = len(values.tree_output)
+        self.c.start = data_of(values.start, values.sum_dtype, self.keep)
+        self.c.tables = NULL
+        self.c.table_leaves = 0
+        if tables is not None:
+            self.c.tables = data_of(tables, f"u{values.value.itemsize // tables.shape[1]}", self.keep)
+            self.c.table_leaves = table_leaves
+
+
+cdef class Scorer:
+    """An engine with its model, for one instruction set; immutable, usable from many threads."""
+
+    cdef unique_ptr[ExitLeaves] engine
+    cdef const Kernels* kernels
+    cdef list keep
+    cdef int n_features
+
+    cdef void _choose(self, str isa, int n_features) except *:
+        self.keep = []
+        self.n_features = n_features
+        self.kernels = find_kernels(isa.encode())
+        if self.kernels == NULL:
+            raise ValueError(f"no kernels for instruction set {isa!r} here")
+
+    cdef Documents _documents(self, const Py_buffer* view) except *:
+        cdef Documents c
+        cdef char kind = view.format[0]
+        if view.ndim != 2 or view.shape[1] != self.n_features or kind not in (b"f", b"d"):
+            raise ValueError(f"documents must be float32 or float64 [n, {self.n_features}]")
+        c.data = view.buf
+        c.n = view.shape[0]
+        c.row_stride, c.column_stride = view.strides[0], view.strides[1]
+        c.is_double = kind == b"d"
+        c.planes = NULL
+        return c
+
+    def score(self, Values values, documents, sums, int n_threads, bint started=False):
+        """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`; started: add to what it holds."""
+        self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False, started)
+
+    def leaves(self, Values values, documents, out, int n_threads):
+        """Fill `out`, int32 C order [documents, trees], with the source library's leaf numbers."""
+        self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True, False)
+
+    cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves,
+              bint started):
+        cdef Py_buffer read, write
+        cdef Documents docs
+        coded = isinstance(documents, Coded)
+        if coded:
+            docs = (<Coded>documents).c
+        else:
+            PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+        try:
+            if not coded:
+                docs = self._documents(&read)
+            PyObject_GetBuffer(out, &write, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
+            try:
+                if write.ndim != 2 or write.shape[0] != docs.n or write.shape[1] != width or write.format[0] != kind:
+                    raise ValueError(f"the output must be [{docs.n}, {width}] of format {chr(kind)!r}")
+                with nogil:
+                    if leaves:
+                        c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
+                    else:
+                        c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads, started)
+            finally:
+                PyBuffer_Release(&write)
+        finally:
+            if not coded:
+                PyBuffer_Release(&read)
+
+
+cdef class Coded:
+    """Documents coded as ranks by a `Bitslice`; only scorers over the same rank tables understand them."""
+
+    cdef Documents c
+    cdef object planes
+
+    def __len__(self):
+        return self.c.n
+
+    @property
+    def nbytes(self):
+        return self.planes.nbytes
+
+
+cdef class QuickScorer(Scorer):
+    """`qs`, or `vqs` where vectorised, over a QuickScorerLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, bint vectorised, int document_block, str isa):
+        self._choose(isa, n_features)
+        cdef QuickScorerModel model
+        model.columns = columns_of(layout.columns, self.keep)
+        model.single = single
+        model.n_blocks = len(layout.block_offsets) - 1
+        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        model.tests = tuples_of(layout.tests, layout.mask_bits, self.keep)
+        model.missing = tuples_of(layout.missing, layout.mask_bits, self.keep)
+        model.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
+        model.threshold64 = <const double*>data_of(layout.threshold64, np.float64, self.keep)
+        model.mask_bits = layout.mask_bits
+        self.engine.reset(new CQuickScorer(self.kernels[0], model, vectorised, document_block))
+
+
+cdef class Walk(Scorer):
+    """`walk` over a WalkLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, int document_block, str isa):
+        self._choose(isa, n_features)
+        cdef WalkModel model
+        model.columns = columns_of(layout.columns, self.keep)
+        model.single = single
+        model.column_bits = layout.column_bits
+        model.n_blocks = len(layout.block_offsets) - 1
+        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        model.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
+        model.item32 = <const Item[float]*>structs_of(layout.item32, "Item<float>", self.keep)
+        model.item64 = <const Item[double]*>structs_of(layout.item64, "Item<double>", self.keep)
+        self.engine.reset(new CWalk(self.kernels[0], model, document_block))
+
+
+cdef class RankWalk(Scorer):
+    """`rankwalk` over a RankWalkLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, str isa):
+        self._choose(isa, n_features)
+        cdef RankWalkModel model
+        model.columns = columns_of(layout.ranks.columns, self.keep)
+        model.single = single
+        model.offsets = <const int64_t*>data_of(layout.ranks.offsets, np.int64, self.keep)
+        model.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
+        model.threshold64 = <const double*>data_of(layout.ranks.threshold, np.float64, self.keep)
+        model.n_entries = len(layout.entries)
+        model.entries = <const RankEntry*>structs_of(layout.entries, "RankEntry", self.keep)
+        model.n_blocks = len(layout.block_offsets) - 1
+        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        model.tree = <const int32_t*>data_of(layout.tree, np.int32, self.keep)
+        model.root = <const uint32_t*>data_of(layout.root, np.uint32, self.keep)
+        model.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
+        model.word = <const uint32_t*>data_of(layout.word, np.uint32, self.keep)
+        self.engine.reset(new CRankWalk(self.kernels[0], model))
+
+
+cdef RankModel ranks_of(ranks, bint single, list keep) except *:
+    cdef RankModel c
+    c.columns = columns_of(ranks.columns, keep)
+    c.columns.n = ranks.columns.n_numeric
+    c.n_columns = len(ranks.columns)
+    c.single = single
+    c.n_bits = <const uint8_t*>data_of(ranks.n_bits, np.uint8, keep)
+    c.marks_missing = <const uint8_t*>data_of(ranks.marks_missing, np.uint8, keep)
+    c.plane_offsets = <const int32_t*>data_of(ranks.plane_offsets, np.int32, keep)
+    c.level_offsets = <const int64_t*>data_of(ranks.level_offsets, np.int64, keep)
+    c.levels = <const float*>data_of(ranks.levels, np.float32, keep)
+    c.offsets = <const int64_t*>data_of(ranks.offsets, np.int64, keep)
+    c.threshold = <const double*>data_of(ranks.threshold, np.float64, keep)
+    tables = ranks.categories
+    c.n_tables = len(tables.tables)
+    c.tables = <const CategoryTable*>structs_of(tables.tables, "CategoryTable", keep)
+    c.table_columns = <const int32_t*>data_of(tables.columns, np.int32, keep)
+    c.table_rows = <const uint64_t*>data_of(tables.rows, np.uint64, keep)
+    return c
+
+
+cdef class Bitslice(Scorer):
+    """`bitslice` over a BitsliceLayout."""
+
+    def __init__(self, layout, int n_features, *, bint single, str isa):
+        self._choose(isa, n_features)
+        cdef BitsliceModel model
+        model.ranks = ranks_of(layout.ranks, single, self.keep)
+        model.n_trees = len(layout.tree_leaves)
+        model.n_batches = len(layout.batch_offsets) - 1
+        model.batch_offsets = <const int32_t*>data_of(layout.batch_offsets, np.int32, self.keep)
+        model.batch_segments = <const int64_t*>data_of(layout.batch_segments, np.int64, self.keep)
+        model.segments = <const Segment*>structs_of(layout.segments, "Segment", self.keep)
+        model.low = <const uint8_t*>data_of(layout.low, np.uint8, self.keep)
+        model.batch_low = <const int64_t*>data_of(layout.batch_low, np.int64, self.keep)
+        model.n_words = layout.n_words
+        model.level_offsets = <const int64_t*>data_of(layout.level_offsets, np.int64, self.keep)
+        model.levels = <const uint16_t*>data_of(layout.levels, np.uint16, self.keep)
+        model.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
+        model.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
+        programs = layout.programs
+        if hasattr(programs, "nodes"):
+            model.node_offsets = <const int64_t*>data_of(programs.node_offsets, np.int64, self.keep)
+            model.nodes = <const TreeNode*>structs_of(programs.nodes, "TreeNode", self.keep)
+        else:
+            self._interpret(&model, programs)
+        self.engine.reset(new CBitslice(self.kernels[0], model))
+
+    cdef void _interpret(self, BitsliceModel* model, programs) except *:
+        model.nodes = NULL
+        model.trees_merged = programs.trees_merged
+        model.n_slots = programs.n_slots
+        model.group_runs = <const int64_t*>data_of(programs.group_runs, np.int64, self.keep)
+        model.runs = <const Run*>structs_of(programs.runs, "Run", self.keep)
+        model.group_treelets = <const int64_t*>data_of(programs.group_treelets, np.int64, self.keep)
+        model.treelets = <const Treelet*>structs_of(programs.treelets, "Treelet", self.keep)
+        model.tree_slot = <const uint16_t*>data_of(programs.tree_slot, np.uint16, self.keep)
+
+    def encode(self, chunks, Py_ssize_t n, int n_threads):
+        """Rank `n` documents (chunks of float32 or float64 [rows, features]) once, to score them many times.
+
+        All chunks but the last hold a multiple of 512 rows.
+        """
+        cdef Py_buffer read
+        cdef Documents docs
+        cdef Coded coded = Coded.__new__(Coded)
+        cdef const CBitslice* engine = <const CBitslice*>self.engine.get()
+        cdef uint8_t* planes
+        cdef int64_t rows = 0
+        coded.planes = np.empty(coded_bytes(engine[0], n), np.uint8)
+        planes = <uint8_t*><size_t>coded.planes.ctypes.data
+        for documents in chunks:
+            PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+            try:
+                docs = self._documents(&read)
+                if rows % 512 or rows + docs.n > n:
+                    raise ValueError("chunks do not fit the documents")
+                with nogil:
+                    c_encode(engine[0], docs, n, planes + coded_bytes(engine[0], rows), n_threads)
+                rows += docs.n
+            finally:
+                PyBuffer_Release(&read)
+        coded.c.n = n
+        coded.c.planes = planes
+        return coded
+
+    def time_stages(self, Values values, documents):
+        """Seconds that one thread spends on documents (float32 or float64 [n, features]), by stage."""
+        cdef Py_buffer read
+        cdef Documents docs
+        cdef double[4] seconds
+        PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
+        try:
+            docs = self._documents(&read)
+            with nogil:
+                c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, seconds)
+        finally:
+            PyBuffer_Release(&read)
+        return dict(zip(("rank coding", "predicates", "programs", "values"), seconds))

@@ -1,0 +1,135 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Sparse matrices into dense blocks of their tested columns, without the GIL."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+
+
+cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
+    cdef cppclass SparseResult:
+        int problem
+        int64_t at
+        int64_t index
+
+    SparseResult scatter_rows[Index, Value, Out](
+        const int64_t*, const Index*, const Value*, int64_t, int64_t, int64_t, int64_t, const int32_t*, int64_t,
+        int64_t*, cbool, double, Out*)
+    SparseResult check_columns[Index](const int64_t*, const Index*, int64_t, int64_t, int64_t)
+    SparseResult scatter_columns[Index, Value, Out](
+        const int64_t*, const Index*, const Value*, int64_t, int64_t, int64_t, cbool, double, Out*)
+
+    int _BOUNDS "gpuqs::SPARSE_BOUNDS"
+    int _OUTSIDE "gpuqs::SPARSE_OUTSIDE"
+    int _TWICE "gpuqs::SPARSE_TWICE"
+    int _UNSORTED "gpuqs::SPARSE_UNSORTED"
+    int _REFUSED "gpuqs::SPARSE_REFUSED"
+
+BOUNDS = _BOUNDS
+OUTSIDE = _OUTSIDE
+TWICE = _TWICE
+UNSORTED = _UNSORTED
+REFUSED = _REFUSED
+
+ctypedef fused index_t:
+    int32_t
+    int64_t
+
+ctypedef fused value_t:
+    int8_t
+    int16_t
+    int32_t
+    int64_t
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+    float
+    double
+
+ctypedef fused out_t:
+    float
+    double
+
+
+def scatter_csr(const int64_t[::1] bounds, const index_t[::1] indices, const value_t[::1] data, int64_t start,
+                const int32_t[::1] column_of, int64_t[::1] seen, refused, out_t[:, ::1] out):
+    """Put rows of CSR into ``out`` [rows, tested columns], which holds what absent entries are.
+
+    Parameters
+    ----------
+    bounds : int64 [rows + 1]
+        The rows' part of ``indptr``.
+    indices, data
+        The whole matrix's.
+    start : int
+        The number of the first row.
+    column_of : int32 [columns]
+        The place of a column among those tested, or -1.
+    seen : int64 [tested columns]
+        Scratch; holds numbers of no row from ``start`` on.
+    refused : float or None
+        A value that is not taken.
+
+    Returns
+    -------
+    problem, at, index : int
+        0 where all is well; else what is wrong, in which row, and the index at fault.
+    """
+    cdef SparseResult result
+    cdef int64_t n = out.shape[0], tested = out.shape[1], columns = column_of.shape[0]
+    cdef int64_t entries = min(indices.shape[0], data.shape[0])
+    cdef cbool refuses = refused is not None
+    cdef double value = refused if refuses else 0.0
+    if bounds.shape[0] != n + 1 or seen.shape[0] != tested:
+        raise ValueError("bounds or seen do not fit the rows")
+    if n == 0 or entries == 0 or tested == 0 or columns == 0:
+        return _empty(bounds, entries, start) if tested == 0 or columns == 0 or entries == 0 else (0, 0, 0)
+    with nogil:
+        result = scatter_rows(&bounds[0], &indices[0], &data[0], entries, start, n, columns, &column_of[0], tested,
+                              &seen[0], refuses, value, &out[0, 0])
+    return result.problem, result.at, result.index
+
+
+cdef _empty(const int64_t[::1] bounds, int64_t entries, int64_t start):
+    """The outcome where nothing can be put anywhere: only whether the rows' bounds are right."""
+    cdef int64_t row
+    for row in range(bounds.shape[0] - 1):
+        if not 0 <= bounds[row] <= bounds[row + 1] <= entries:
+            return _BOUNDS, start + row, 0
+    return 0, 0, 0
+
+
+def check_csc(const int64_t[:, ::1] bounds, const index_t[::1] indices, int64_t n_rows):
+    """Whether columns' entries, from and up to ``bounds`` [columns, 2], are rows in strictly ascending order.
+
+    Returns
+    -------
+    problem, at, index : int
+        As from `scatter_csr`; ``at`` is a number of ``bounds``.
+    """
+    cdef SparseResult result
+    cdef int64_t columns = bounds.shape[0], entries = indices.shape[0]
+    cdef const int64_t* first = &bounds[0, 0] if columns else NULL
+    cdef const index_t* all_indices = &indices[0] if entries else NULL
+    with nogil:
+        result = check_columns(first, all_indices, entries, n_rows, columns)
+    return result.problem, result.at, result.index
+
+
+def scatter_csc(const int64_t[:, ::1] bounds, const index_t[::1] indices, const value_t[::1] data, int64_t start,
+                refused, out_t[:, ::1] out):
+    """Put rows of columns for which `check_csc` has nothing to say into ``out`` [columns, rows].
+
+    Parameters and results as of `scatter_csr`, ``bounds`` as of `check_csc`; ``data`` is as long as ``indices``.
+    """
+    cdef SparseResult result
+    cdef int64_t columns = out.shape[0], n = out.shape[1]
+    cdef cbool refuses = refused is not None
+    cdef double value = refused if refuses else 0.0
+    if bounds.shape[0] != columns or data.shape[0] < indices.shape[0]:
+        raise ValueError("bounds or data do not fit the columns")
+    if columns == 0 or n == 0 or indices.shape[0] == 0:
+        return 0, 0, 0
+    with nogil:
+        result = scatter_columns(&bounds[0, 0], &indices[0], &data[0], start, n, columns, refuses, value, &out[0, 0])
+    return result.problem, result.at, result.index

@@ -1,0 +1,235 @@
+// The engines as the driver runs them: which kernel, on how many documents, with how much scratch.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "driver/scorer.hpp"
+#include "generic/kernels.hpp"
+#include "jit/machine_code.hpp"
+
+namespace gpuqs {
+
+inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Engines that read documents as values, feature-major: x[column][document block], float or double.
+class ByValue : public ExitLeaves {
+public:
+    ByValue(const Kernels& kernels, const Columns& columns, bool single, int block)
+        : kernels_(kernels), columns_(columns), single_(single), block_(block) {}
+
+    int document_block() const override { return block_; }
+    int stride(int n) const override { return (n + lanes() - 1) / lanes() * lanes(); }
+    const uint16_t* order(int) const override { return nullptr; }
+    size_t loaded_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void*) const override {
+        if (head_for(documents, loaded).is_double)
+            kernels_.load_double(documents, first, n, columns_, stride, x<double>(loaded));
+        else
+            kernels_.load_float(documents, first, n, columns_, stride, x<float>(loaded));
+    }
+
+protected:
+    struct Head {
+        bool is_double, has_missing;  // the latter as walks ask it
+    };
+    virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
+    // At least one column: a walk reads column 0 at leaves, even if no tree tests any.
+    size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
+    Head& head_for(const Documents& documents, void* loaded) const {
+        Head& head = *static_cast<Head*>(loaded);
+        head.is_double = documents.is_double && !single_;
+        return head;
+    }
+    static const Head& head(const void* loaded) { return *static_cast<const Head*>(loaded); }
+    template <class Value> static Value* x(void* loaded) {
+        return reinterpret_cast<Value*>(static_cast<char*>(loaded) + whole_lines(sizeof(Head)));
+    }
+    template <class Value> static const Value* x(const void* loaded) { return x<Value>(const_cast<void*>(loaded)); }
+
+    const Kernels& kernels_;
+    const Columns columns_;
+    const bool single_;
+    const int block_;
+};
+
+// qs (vectorised false) and vqs (true).
+class QuickScorer final : public ByValue {
+public:
+    QuickScorer(const Kernels& kernels, const QuickScorerModel& model, bool vectorised, int block)
+        : ByValue(kernels, model.columns, model.single, block), model_(model), vectorised_(vectorised) {}
+
+    int leaf_bytes() const override { return 1; }
+    int n_tree_blocks() const override { return model_.n_blocks; }
+    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    size_t scratch_bytes(int) const override {
+        int trees = 0;
+        for (int b = 0; b < model_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
+        return static_cast<size_t>(trees) * (model_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
+    }
+    void find(int block, int n, int stride, const void* loaded, void* bits, void* leaf) const override {
+        uint8_t* to = static_cast<uint8_t*>(leaf);
+        if (head(loaded).is_double) {
+            const auto find = vectorised_ ? kernels_.vqs_double : kernels_.qs_double;
+            find(model_, block, x<double>(loaded), n, stride, bits, to);
+        } else {
+            const auto find = vectorised_ ? kernels_.vqs_float : kernels_.qs_float;
+            find(model_, block, x<float>(loaded), n, stride, bits, to);
+        }
+    }
+
+private:
+    int lanes() const override { return vectorised_ ? kernels_.vqs_lanes : 8; }
+    const QuickScorerModel model_;
+    const bool vectorised_;
+};
+
+class Walk final : public ByValue {
+public:
+    Walk(const Kernels& kernels, const WalkModel& model, int block)
+        : ByValue(kernels, model.columns, model.single, block), model_(model) {}
+
+    int leaf_bytes() const override { return 4; }
+    int n_tree_blocks() const override { return model_.n_blocks; }
+    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    size_t scratch_bytes(int) const override { return sizeof(double) * columns_.n * kRowBlock; }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* block) const override {
+        Head& head = head_for(documents, loaded);
+        if (head.is_double)
+            head.has_missing = kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(block), x<double>(loaded));
+        else
+            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(block), x<float>(loaded));
+    }
+    void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
+        int32_t* to = static_cast<int32_t*>(leaf);
+        if (head(loaded).is_double)
+            kernels_.walk_double(model_, block, x<double>(loaded), head(loaded).has_missing, n, stride, to);
+        else
+            kernels_.walk_float(model_, block, x<float>(loaded), head(loaded).has_missing, n, stride, to);
+    }
+
+private:
+    const WalkModel model_;
+};
+
+// load writes the documents' values, then their codes.
+class RankWalk final : public ByValue {
+public:
+    RankWalk(const Kernels& kernels, const RankWalkModel& model)
+        : ByValue(kernels, model.columns, model.single, kRankWalkBlock), model_(model) {}
+
+    int leaf_bytes() const override { return 1; }
+    int n_tree_blocks() const override { return model_.n_blocks; }
+    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    size_t loaded_bytes(int stride) const override {
+        return ByValue::loaded_bytes(stride) + whole_lines(sizeof(uint32_t) * model_.n_entries * stride);
+    }
+    size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
+        ByValue::load(documents, first, n, stride, loaded, scratch);
+        int32_t* rank = static_cast<int32_t*>(scratch);
+        uint32_t* codes = reinterpret_cast<uint32_t*>(static_cast<char*>(loaded) + ByValue::loaded_bytes(stride));
+        if (head(loaded).is_double)
+            kernels_.rank_codes_double(model_, x<double>(loaded), n, stride, rank, codes);
+        else
+            kernels_.rank_codes_float(model_, x<float>(loaded), n, stride, rank, codes);
+    }
+    void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
+        const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
+        kernels_.rank_walk(model_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+    }
+
+private:
+    const RankWalkModel model_;
+};
+
+// load writes planes. Scratch holds words of a block, slots of a group (or planes of a tree), and documents feature-major.
+class Bitslice final : public ExitLeaves {
+public:
+    Bitslice(const Kernels& kernels, const BitsliceModel& model) : kernels_(kernels), model_(model) {
+        for (int w = 0; w < kernels.n_widths; w++)
+            for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
+                // spread writes document 8 i + r at byte r * word_bytes + i.
+                order_[w].push_back(static_cast<uint16_t>(d % 8 * kernels.widths[w].word_bytes + d / 8));
+    }
+
+    ~Bitslice() override {
+        for (auto& code : code_) delete code.load();
+    }
+
+    int document_block() const override { return 8 * widest(); }
+    int stride(int n) const override {
+        int w = 0;
+        while (8 * kernels_.widths[w].word_bytes < n) w++;
+        return 8 * kernels_.widths[w].word_bytes;
+    }
+    int leaf_bytes() const override { return model_.leaf_bytes; }
+    int n_tree_blocks() const override { return model_.n_batches; }
+    int first_tree(int block) const override { return model_.batch_offsets[block]; }
+    // Batches that decode their block's predicates.
+    bool may_begin(int batch) const override { return model_.batch_segments[batch] != model_.batch_segments[batch + 1]; }
+    int blocks_together() const override {
+        const size_t fitting = kLoadedTogether / std::max<size_t>(loaded_bytes(document_block()), 1);
+        return static_cast<int>(std::clamp<size_t>(fitting, 1, 32));
+    }
+    const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
+    // Coded documents are this, block after block.
+    size_t loaded_bytes(int stride) const override { return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8)); }
+    size_t scratch_bytes(int stride) const override { return words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
+        if (documents.planes) {
+            std::memcpy(loaded, documents.planes + first / document_block() * loaded_bytes(stride), loaded_bytes(stride));
+            return;
+        }
+        void* x = static_cast<char*>(scratch) + words_bytes(stride) + slots_bytes(stride);
+        kernels_.rank(model_.ranks, documents, first, n, x, static_cast<uint8_t*>(loaded), stride / 8);
+    }
+    // Of threads that come at once each makes code and the first's is kept: a fork could leave a lock taken in the child.
+    void make_ready(int stride) const override {
+        const int w = width(stride);
+        if (!model_.nodes || code_[w].load(std::memory_order_acquire)) return;
+        auto made = std::make_unique<const MachineCode>(model_, kernels_, w);
+        const MachineCode* none = nullptr;
+        if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
+    }
+    void find(int block, int, int stride, const void* loaded, void* scratch, void* leaf) const override {
+        find_predicates(block, stride, loaded, scratch);
+        run_programs(block, stride, scratch, leaf);
+    }
+
+    // The two stages of find.
+    void find_predicates(int block, int stride, const void* planes, void* words) const {
+        if (may_begin(block)) kernels_.widths[width(stride)].predicates(model_, block, planes, words);
+    }
+    void run_programs(int block, int stride, void* words, void* leaf) const {
+        void* slots = static_cast<char*>(words) + words_bytes(stride);
+        if (model_.nodes)
+            code_[width(stride)].load(std::memory_order_acquire)->run(block, words, slots, leaf);
+        else
+            kernels_.widths[width(stride)].programs(model_, block, words, slots, leaf);
+    }
+
+private:
+    static constexpr size_t kLoadedTogether = 2 << 20;  // bytes of the documents that pass trees together: the L3's
+
+    int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
+    int width(int stride) const {
+        int w = 0;
+        while (8 * kernels_.widths[w].word_bytes != stride) w++;
+        return w;
+    }
+    size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
+    size_t slots_bytes(int stride) const {
+        return whole_lines(static_cast<size_t>(model_.nodes ? kPlanes : model_.n_slots) * (stride / 8));
+    }
+    size_t x_bytes() const { return whole_lines(sizeof(double) * model_.ranks.columns.n * kRankBlock); }
+
+    const Kernels& kernels_;
+    const BitsliceModel model_;
+    std::vector<uint16_t> order_[kMostWidths];
+    mutable std::atomic<const MachineCode*> code_[kMostWidths] = {};
+};
+
+}  // namespace gpuqs

@@ -1,0 +1,49 @@
+#include "driver/instruction_sets.hpp"
+
+#include <cstring>
+#include <iterator>
+
+namespace gpuqs {
+
+// Made in isa/*/kernels.cpp.
+extern const Kernels kernels_portable;
+#ifdef GPUQS_X86
+extern const Kernels kernels_sse42;
+extern const Kernels kernels_avx2;
+extern const Kernels kernels_avx512;
+#endif
+
+namespace {
+
+bool always() { return true; }
+
+#ifdef GPUQS_X86
+bool has_sse42() { return __builtin_cpu_supports("sse4.2"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"); }
+bool has_avx512() {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+}
+#endif
+
+const InstructionSet instruction_sets[] = {
+#ifdef GPUQS_X86
+    {&kernels_avx512, has_avx512},
+    {&kernels_avx2, has_avx2},
+    {&kernels_sse42, has_sse42},
+#endif
+    {&kernels_portable, always},
+};
+
+}  // namespace
+
+const InstructionSet* begin_instruction_sets() { return std::begin(instruction_sets); }
+const InstructionSet* end_instruction_sets() { return std::end(instruction_sets); }
+
+const Kernels* find_kernels(const char* isa) {
+    for (const InstructionSet& set : instruction_sets)
+        if (std::strcmp(set.name(), isa) == 0 && set.is_here()) return set.kernels;
+    return nullptr;
+}
+
+}  // namespace gpuqs

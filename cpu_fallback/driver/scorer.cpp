@@ -1,0 +1,258 @@
+// The driver that all CPU engines share; see scorer.hpp for its loop.
+#include "driver/scorer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "driver/engines.hpp"
+#include "driver/scratch.hpp"
+#include "driver/threads.hpp"
+#include "generic/kernels.hpp"
+
+namespace gpuqs {
+namespace {
+
+// Most bytes of exit leaves that are kept while threads share out the trees.
+constexpr size_t kMostByTrees = 16 << 20;
+// Ranges of trees for each thread: several, so that a thread that comes late still finds work.
+constexpr int kRangesOfThread = 4;
+
+struct Thread { Buffer loaded, scratch, leaf, sums; };
+
+int largest_tree_block(const ExitLeaves& engine) {
+    int largest = 0;
+    for (int b = 0; b < engine.n_tree_blocks(); b++) largest = std::max(largest, engine.first_tree(b + 1) - engine.first_tree(b));
+    return largest;
+}
+
+// How a batch is cut: `size` documents at a time, laid out in `stride` places; `together` such blocks pass each range of
+// tree blocks before the next.
+struct Blocks {
+    int64_t size;
+    int stride;
+    int together;
+    std::vector<int> ranges;  // where they start, and the end
+};
+
+int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Blocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
+    const int64_t most = engine.document_block();
+    Blocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, {0}};
+    if (!documents.planes && documents.n < most * n_threads) {  // coded documents keep the blocks they were coded in
+        const int64_t each = std::max<int64_t>(quotient_up(documents.n, n_threads), 1);
+        blocks.stride = engine.stride(static_cast<int>(std::min(each, most)));
+        blocks.size = std::min<int64_t>(blocks.stride, most);
+    }
+    const int n_tree_blocks = engine.n_tree_blocks();
+    for (int b = 1; b < n_tree_blocks && engine.blocks_together() > 1; b++)
+        if (engine.may_begin(b)) blocks.ranges.push_back(b);
+    blocks.ranges.push_back(n_tree_blocks);
+    if (blocks.ranges.size() > 2) {
+        const int64_t of_thread = std::max<int64_t>(quotient_up(quotient_up(documents.n, blocks.size), n_threads), 1);
+        blocks.together = static_cast<int>(quotient_up(of_thread, quotient_up(of_thread, engine.blocks_together())));
+    }
+    return blocks;
+}
+
+// Runs work(thread, first document, documents) for every `together` document blocks; memory is taken before any thread starts.
+template <class Work>
+void for_document_blocks(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, size_t sum_bytes, int n_threads,
+                         Work work) {
+    const int stride = blocks.stride;
+    const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
+    n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
+    const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * stride * engine.leaf_bytes();
+    std::vector<Thread> threads(n_threads);
+    for (Thread& thread : threads) {
+        thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)), allocate(leaf_bytes),
+                  allocate(sum_bytes * stride * blocks.together)};
+        std::memset(thread.leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
+    }
+    share_out(n_pieces, n_threads, [&](int thread, int64_t p) {
+        work(threads[thread], p * size, static_cast<int>(std::min(size, documents.n - p * size)));
+    });
+}
+
+// Finds the exit leaves of documents [first, first + n), some blocks of them: work(block, documents, first tree, trees, leaf).
+template <class Work>
+void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, const Thread& thread, int64_t first,
+                      int n, Work work) {
+    const int size = static_cast<int>(blocks.size), stride = blocks.stride;
+    char* const loaded = static_cast<char*>(thread.loaded.get());
+    const size_t loaded_bytes = engine.loaded_bytes(stride);
+    for (int d = 0; d < n; d += size)
+        engine.load(documents, first + d, std::min(size, n - d), stride, loaded + d / size * loaded_bytes, thread.scratch.get());
+    for (size_t range = 0; range + 1 < blocks.ranges.size(); range++)
+        for (int d = 0; d < n; d += size)
+            for (int b = blocks.ranges[range]; b < blocks.ranges[range + 1]; b++) {
+                const int rows = std::min(size, n - d), tree = engine.first_tree(b);
+                engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), thread.leaf.get());
+                work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
+            }
+}
+
+// Tree blocks as up to so many contiguous ranges.
+std::vector<int> share_trees(const ExitLeaves& engine, int most) {
+    std::vector<int> starts = {0};
+    const int n = engine.n_tree_blocks();
+    for (int b = 1; b < n; b++)
+        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / most) starts.push_back(b);
+    starts.push_back(n);
+    return starts;
+}
+
+// leaf[tree][stride] of all trees, for documents of one block; null where threads can share nothing out.
+Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, int n_threads) {
+    const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
+    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
+    const std::vector<int> starts = share_trees(engine, n_threads * kRangesOfThread);
+    const int n_ranges = static_cast<int>(starts.size()) - 1;
+    if (n_ranges < 2) return nullptr;
+    Buffer leaf = allocate(bytes);
+    std::memset(leaf.get(), 0, bytes);
+    std::vector<Thread> threads(std::min(n_ranges, n_threads));
+    for (Thread& thread : threads)
+        thread = {allocate(engine.loaded_bytes(blocks.stride)), allocate(engine.scratch_bytes(blocks.stride)), nullptr, nullptr};
+    std::vector<char> loads(threads.size(), true);  // those that have loaded the documents need not again
+    const int n = static_cast<int>(documents.n);
+    share_out(n_ranges, static_cast<int>(threads.size()), [&](int number, int64_t r) {
+        const Thread& thread = threads[number];
+        if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
+        loads[number] = false;
+        for (int b = starts[r]; b < starts[r + 1]; b++) {
+            const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
+            engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), static_cast<char*>(leaf.get()) + at);
+        }
+    });
+    return leaf;
+}
+
+template <class Sum>
+void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
+              int n_threads, bool started) {
+    const Blocks blocks = blocks_of(engine, documents, n_threads);
+    const int stride = blocks.stride, size = static_cast<int>(blocks.size);
+    engine.make_ready(stride);
+    const int n_outputs = values.n_outputs;
+    const uint16_t* order = engine.order(stride);
+    const Sum* start = static_cast<const Sum*>(values.start);
+    const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
+    std::vector<int32_t> places(stride);  // of a block's sums while trees are added
+    for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
+    for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
+        Sum* sums = static_cast<Sum*>(thread.sums.get());
+        const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
+        // move(sum, value of out) for each document and output.
+        const auto exchange = [&](auto move) {
+            for (int d = 0; d < n; d += size)
+                for (int k = 0; k < n_outputs; k++)
+                    for (int i = 0; i < std::min(size, n - d); i++)
+                        move(sums[d / size * of_block + static_cast<int64_t>(k) * stride + places[i]],
+                             out[(first + d + i) * n_outputs + k]);
+        };
+        for (int row = 0; row < blocks.together * n_outputs; row++)
+            std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
+        if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
+        const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+            kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
+                               sums + block * of_block);
+        };
+        if (found)
+            add(0, n, 0, values.n_trees, found.get());
+        else
+            find_exit_leaves(engine, documents, blocks, thread, first, n, add);
+        exchange([](const Sum& sum, Sum& value) { value = sum; });
+    });
+}
+
+template <class Leaf>
+void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
+    const Blocks blocks = blocks_of(engine, documents, n_threads);
+    const int stride = blocks.stride;
+    engine.make_ready(stride);
+    const uint16_t* order = engine.order(stride);
+    const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
+    for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
+        const auto number = [&](int block, int rows, int tree, int n_trees, const void* leaves) {
+            const Leaf* leaf = static_cast<const Leaf*>(leaves);
+            int32_t* to = out + (first + block * blocks.size) * values.n_trees;
+            for (int t = tree; t < tree + n_trees; t++, leaf += stride)
+                for (int d = 0; d < rows; d++)
+                    to[static_cast<int64_t>(d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
+        };
+        if (found)
+            number(0, n, 0, values.n_trees, found.get());
+        else
+            find_exit_leaves(engine, documents, blocks, thread, first, n, number);
+    });
+}
+
+}  // namespace
+
+void score(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
+           int n_threads, bool started) {
+    switch (values.kind) {
+        case ValueKind::float64: return score_as(engine, kernels, documents, values, static_cast<double*>(sums), n_threads, started);
+        case ValueKind::float32: return score_as(engine, kernels, documents, values, static_cast<float*>(sums), n_threads, started);
+        case ValueKind::fixed: return score_as(engine, kernels, documents, values, static_cast<int64_t*>(sums), n_threads, started);
+    }
+}
+
+void exit_leaves(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* leaves, int n_threads) {
+    switch (engine.leaf_bytes()) {
+        case 1: return exit_leaves_as<uint8_t>(engine, documents, values, leaves, n_threads);
+        case 2: return exit_leaves_as<uint16_t>(engine, documents, values, leaves, n_threads);
+        default: return exit_leaves_as<uint32_t>(engine, documents, values, leaves, n_threads);
+    }
+}
+
+int64_t coded_bytes(const Bitslice& engine, int64_t n) {
+    const int stride = engine.stride(static_cast<int>(std::min<int64_t>(n, engine.document_block())));
+    return quotient_up(n, engine.document_block()) * static_cast<int64_t>(engine.loaded_bytes(stride));
+}
+
+void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* planes, int n_threads) {
+    Documents all = part;
+    all.n = n;
+    Blocks blocks = blocks_of(engine, all, 1);  // the same for any number of threads
+    blocks.together = 1;
+    const int64_t bytes = static_cast<int64_t>(engine.loaded_bytes(blocks.stride));
+    for_document_blocks(engine, part, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int rows) {
+        engine.load(part, first, rows, blocks.stride, planes + first / blocks.size * bytes, thread.scratch.get());
+    });
+}
+
+void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values,
+                 double seconds[4]) {
+    using Clock = std::chrono::steady_clock;
+    Blocks blocks = blocks_of(engine, documents, 1);
+    blocks.together = 1;
+    engine.make_ready(blocks.stride);
+    std::fill_n(seconds, 4, 0.0);
+    for_document_blocks(engine, documents, blocks, sizeof(double) * values.n_outputs, 1, [&](Thread& thread, int64_t first, int n) {
+        auto since = Clock::now();
+        const auto stage = [&](int number) {
+            const auto now = Clock::now();
+            seconds[number] += std::chrono::duration<double>(now - since).count();
+            since = now;
+        };
+        std::memset(thread.sums.get(), 0, sizeof(double) * values.n_outputs * blocks.stride);
+        engine.load(documents, first, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
+        stage(0);
+        for (int b = 0; b < engine.n_tree_blocks(); b++) {
+            const int tree = engine.first_tree(b);
+            engine.find_predicates(b, blocks.stride, thread.loaded.get(), thread.scratch.get());
+            stage(1);
+            engine.run_programs(b, blocks.stride, thread.scratch.get(), thread.leaf.get());
+            stage(2);
+            kernels.add_values(values, tree, engine.first_tree(b + 1) - tree, engine.leaf_bytes(), thread.leaf.get(), blocks.stride,
+                               blocks.stride, thread.sums.get());
+            stage(3);
+        }
+    });
+}
+
+}  // namespace gpuqs

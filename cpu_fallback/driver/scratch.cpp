@@ -1,0 +1,90 @@
+// Large scratch lies on large pages: spread over small ones, words may by chance compete for the same places of the L2
+// cache, and take four times as long to write. As the system clears large pages slowly, they are kept between calls.
+#include "driver/scratch.hpp"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+namespace gpuqs {
+namespace {
+
+constexpr size_t kLine = 64, kLargePage = 2 << 20, kLarge = kLargePage / 2;
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kMostKept = 0;  // so that what is used after it was given back, or beyond its end, shows
+#else
+constexpr size_t kMostKept = 64 << 20;
+#endif
+
+struct Kept {
+    size_t bytes;
+    void* at;
+};
+
+// A thread that finds the store locked does without it: none waits.
+std::mutex store_lock;
+std::vector<Kept>& store = *new std::vector<Kept>;  // the oldest first; never destroyed: threads may give back at exit
+size_t n_kept = 0;
+
+// fork waits until no thread changes the store; the child gets it unlocked. Should registering fail, a child may find it
+// locked for ever, and does without it.
+[[maybe_unused]] const int at_fork =
+    pthread_atfork([] { store_lock.lock(); }, [] { store_lock.unlock(); }, [] { store_lock.unlock(); });
+
+size_t whole(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void* take(size_t bytes) {
+    const std::unique_lock<std::mutex> lock(store_lock, std::try_to_lock);
+    for (size_t i = lock ? store.size() : 0; i-- > 0;)
+        if (store[i].bytes == bytes) {
+            void* at = store[i].at;
+            store.erase(store.begin() + static_cast<std::ptrdiff_t>(i));
+            n_kept -= bytes;
+            return at;
+        }
+    return nullptr;
+}
+
+bool keep(size_t bytes, void* at) {
+    const std::unique_lock<std::mutex> lock(store_lock, std::try_to_lock);
+    if (!lock || bytes > kMostKept) return false;
+    while (n_kept + bytes > kMostKept) {
+        std::free(store.front().at);
+        n_kept -= store.front().bytes;
+        store.erase(store.begin());
+    }
+    try {
+        store.push_back({bytes, at});
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    n_kept += bytes;
+    return true;
+}
+
+}  // namespace
+
+Buffer allocate(size_t bytes) {
+    const bool large = bytes >= kLarge;
+    bytes = whole(bytes ? bytes : 1, large ? kLargePage : kLine);
+    if (void* kept = large ? take(bytes) : nullptr) return Buffer(kept, {bytes});
+    void* at = std::aligned_alloc(large ? kLargePage : kLine, bytes);
+    if (!at) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    if (large) madvise(at, bytes, MADV_HUGEPAGE);
+#endif
+    return Buffer(at, {bytes});
+}
+
+void GiveBack::operator()(void* at) const {
+    if (bytes < kLargePage || !keep(bytes, at)) std::free(at);
+}
+
+}  // namespace gpuqs

@@ -1,0 +1,151 @@
+#include "driver/threads.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+
+namespace gpuqs {
+namespace {
+
+const int kMostThreads = 4 * static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+
+struct Job {
+    const Piece piece;
+    void* const work;
+    const int64_t n;
+    int n_joined, most;  // threads; the caller is one
+    std::atomic<int64_t> next{0}, n_done{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error{};  // of the piece that failed first
+    Job* after = nullptr;
+};
+
+struct Pool {
+    std::mutex lock;
+    std::condition_variable called, done;
+    Job* jobs = nullptr;  // those that helpers may join
+    int n_wanted = 0;                             // helpers, by all those jobs
+    int n_helpers = 0, n_idle = 0, n_called = 0;  // idle: those that nobody has called
+};
+
+// Never destroyed: helpers sleep in it until the process ends.
+Pool* const pool = new Pool;
+
+// A child has none of its parent's helpers, and its parent's other threads may have been anywhere in the pool.
+const bool survives_fork = pthread_atfork(nullptr, nullptr, [] { new (pool) Pool; }) == 0;
+
+void run(Job& job, int thread, int64_t p) {
+    if (job.failed.load(std::memory_order_relaxed)) return;
+    try {
+        job.piece(job.work, thread, p);
+    } catch (...) {
+        if (!job.failed.exchange(true)) job.error = std::current_exception();
+    }
+}
+
+// From piece p on. The next piece is taken before this one counts as done: once all are, the job may be gone.
+void run_from(Job& job, int thread, int64_t p) {
+    const int64_t n = job.n;
+    while (p < n) {
+        run(job, thread, p);
+        p = job.next.fetch_add(1, std::memory_order_relaxed);
+        if (job.n_done.fetch_add(1, std::memory_order_acq_rel) + 1 == n && thread != 0) {
+            pool->lock.lock();  // the caller either has still to look, or sleeps already
+            pool->lock.unlock();
+            pool->done.notify_all();
+        }
+    }
+}
+
+void help() {
+    std::unique_lock<std::mutex> lock(pool->lock);
+    for (;;) {
+        Job* job = pool->jobs;
+        int64_t p = 0;
+        // A helper joins with a piece in hand: the caller waits for no other.
+        while (job && (job->n_joined == job->most || (p = job->next.fetch_add(1, std::memory_order_relaxed)) >= job->n))
+            job = job->after;
+        if (job) {
+            const int thread = job->n_joined++;
+            lock.unlock();
+            run_from(*job, thread, p);
+            lock.lock();
+        } else {
+            pool->n_idle++;
+            pool->called.wait(lock, [] { return pool->n_called > 0; });
+            pool->n_called--;
+        }
+    }
+}
+
+// Whether a thread more could be started. Signals are for the program's own threads, but for those of faults.
+bool start_helper() {
+    sigset_t none, before;
+    sigfillset(&none);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&none, fault);
+    pthread_sigmask(SIG_SETMASK, &none, &before);
+    bool started = true;
+    try {
+        std::thread(help).detach();
+    } catch (const std::exception&) {
+        started = false;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
+}
+
+void call_helpers(Job& job) {
+    int n_called, n_new;
+    {
+        const std::lock_guard<std::mutex> lock(pool->lock);
+        job.after = pool->jobs;
+        pool->jobs = &job;
+        pool->n_wanted += job.most - 1;
+        n_called = std::min(job.most - 1, pool->n_idle);
+        n_new = std::max(std::min(pool->n_wanted, kMostThreads - 1) - pool->n_helpers, 0);
+        pool->n_idle -= n_called;
+        pool->n_called += n_called;
+        pool->n_helpers += n_new;
+    }
+    for (int i = 0; i < n_called; i++) pool->called.notify_one();
+    while (n_new > 0 && start_helper()) n_new--;
+    if (n_new > 0) {
+        const std::lock_guard<std::mutex> lock(pool->lock);
+        pool->n_helpers -= n_new;
+    }
+}
+
+void wait_for_helpers(Job& job) {
+    std::unique_lock<std::mutex> lock(pool->lock);
+    Job** at = &pool->jobs;
+    while (*at != &job) at = &(*at)->after;
+    *at = job.after;
+    pool->n_wanted -= job.most - 1;
+    pool->done.wait(lock, [&] { return job.n_done.load(std::memory_order_acquire) == job.n; });
+}
+
+}  // namespace
+
+void share_out(int64_t n, int n_threads, Piece piece, void* work) {
+    const int most = static_cast<int>(std::min<int64_t>({n, n_threads, kMostThreads}));
+    if (most <= 1 || !survives_fork) {
+        for (int64_t p = 0; p < n; p++) piece(work, 0, p);
+        return;
+    }
+    Job job = {piece, work, n, 1, most};
+    call_helpers(job);
+    run_from(job, 0, job.next.fetch_add(1, std::memory_order_relaxed));
+    wait_for_helpers(job);
+    if (job.error) std::rethrow_exception(job.error);
+}
+
+}  // namespace gpuqs
+
+int gpuqs_most_threads() { return gpuqs::kMostThreads; }

@@ -1,0 +1,29 @@
+// Work shared out among threads that are kept between calls.
+//
+//   the caller tells helpers of its job, then takes piece after piece, as does each helper that comes
+//   when no piece is left, it waits for the pieces that helpers have begun
+//
+// Nobody waits for a helper that has begun nothing: one that sleeps, is busy or cannot be started leaves its pieces to
+// others, to the caller at worst. A forked child has no helpers and starts its own; that is why this is not OpenMP, whose
+// runtime waits in a child for its parent's threads.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+// Most threads of one call, and of one caller with all helpers: a few times the processors. threadpoolctl finds the library
+// by this symbol.
+extern "C" int gpuqs_most_threads();
+
+namespace gpuqs {
+
+// Runs piece(work, thread, p) for p = 0 ... n - 1 in any order; threads are numbered below `n_threads`, and each number runs
+// one piece at a time. Rethrows what a piece throws; pieces that nobody has begun by then are left out.
+using Piece = void (*)(void* work, int thread, int64_t p);
+void share_out(int64_t n, int n_threads, Piece piece, void* work);
+
+template <class Work> void share_out(int64_t n, int n_threads, Work&& work) {
+    using Called = std::remove_reference_t<Work>;
+    share_out(n, n_threads, [](void* called, int thread, int64_t p) { (*static_cast<Called*>(called))(thread, p); }, &work);
+}
+
+}  // namespace gpuqs

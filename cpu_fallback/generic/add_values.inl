@@ -1,0 +1,118 @@
+// add_values: each tree's leaf value to the sum of its output, in tree order.
+//
+//   for each few trees, whose values the L1 cache holds:
+//       for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
+#pragma once
+#include <cstdint>
+
+#include "layout/leaf_values.hpp"
+#include "tables.inl"
+
+namespace gpuqs {
+namespace {
+
+constexpr int kFixedBatch = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
+
+// add_values, one output, no tables: for some documents at a time: for each tree: sum += value[leaf]
+template <int width, class Value, class Sum, class Leaf>
+void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int stride, Sum* sums) {
+    Sum s[width];
+    for (int k = 0; k < width; k++) s[k] = sums[k];
+    for (int t = 0; t < n_trees; t++, leaf += stride) {
+        const Value* of_tree = value + offsets[t];
+        if constexpr (sizeof(Leaf) * width == 8) {
+            uint64_t leaves;  // one load for all: the load ports are the bottleneck
+            __builtin_memcpy(&leaves, leaf, sizeof leaves);
+            for (int k = 0; k < width; k++) s[k] += of_tree[static_cast<Leaf>(leaves >> 8 * sizeof(Leaf) * k)];
+        } else {
+            for (int k = 0; k < width; k++) s[k] += of_tree[leaf[k]];
+        }
+    }
+    for (int k = 0; k < width; k++) sums[k] = s[k];
+}
+
+template <class Value, class Sum, class Leaf>
+void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+    int d = 0;
+    for (; d + 8 <= n; d += 8) add_side_by_side<8>(value, offsets, n_trees, leaf + d, stride, sums + d);
+    if (n - d >= 4) add_side_by_side<4>(value, offsets, n_trees, leaf + d, stride, sums + d), d += 4;
+    for (; d < n; d++) add_side_by_side<1>(value, offsets, n_trees, leaf + d, stride, sums + d);
+}
+
+// add_values, any number of outputs: each tree adds to its output, or its leaves' vectors to all
+template <class Value, class Sum, class Leaf>
+void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+    const Value* value = static_cast<const Value*>(values.value);
+    const int64_t* offsets = values.offsets + first;
+    if (values.n_outputs == 1) {
+        for (int t = 0; t < n_trees; t += kTrees, leaf += static_cast<int64_t>(kTrees) * stride)
+            add_scalar_leaves(value, offsets + t, n_trees - t < kTrees ? n_trees - t : kTrees, leaf, n, stride, sums);
+        return;
+    }
+    for (int t = 0; t < n_trees; t++, leaf += stride) {
+        const Value* of_tree = value + offsets[t] * values.width;
+        if (values.width == 1) {
+            Sum* to = sums + static_cast<int64_t>(values.tree_output[first + t]) * stride;
+            for (int d = 0; d < n; d++) to[d] += of_tree[leaf[d]];
+        } else {
+            for (int d = 0; d < n; d++)
+                for (int k = 0; k < values.width; k++)
+                    sums[static_cast<int64_t>(k) * stride + d] += of_tree[static_cast<int64_t>(leaf[d]) * values.width + k];
+        }
+    }
+}
+
+// add_values by tables, if the instruction set has them; sums are in the order that sum_place tells
+template <class Value, class Sum>
+void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
+    if constexpr (sizeof(Value) == sizeof(Sum)) {
+        Tables::add_trees<Value>(values, first, n_trees, leaf, n, stride, sums);
+    } else {  // fixed point: a batch of trees fits 32 bits
+        alignas(64) Value batch[512];
+        for (int d = 0; d < n; d += 512) {
+            const int documents = n - d < 512 ? n - d : 512;
+            for (int t = 0; t < n_trees; t += kFixedBatch) {
+                const int trees = n_trees - t < kFixedBatch ? n_trees - t : kFixedBatch;
+                for (int i = 0; i < documents; i++) batch[i] = 0;
+                Tables::add_trees<Value>(values, first + t, trees, leaf + static_cast<int64_t>(t) * stride + d, documents, stride,
+                                         batch);
+                for (int i = 0; i < documents; i++) sums[d + i] += batch[i];
+            }
+        }
+    }
+}
+
+template <class Value, class Sum, class Leaf>
+void add_any(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+    if constexpr (Tables::available && sizeof(Leaf) == 1) {
+        if (values.tables) return add_by_tables<Value>(values, first, n_trees, leaf, n, stride, sums);
+    }
+    add_leaves<Value>(values, first, n_trees, leaf, n, stride, sums);
+}
+
+int table_word(int n_leaves, int value_bytes) { return Tables::word_bytes(n_leaves, value_bytes); }
+
+int sum_place(const LeafValues& values, int d) {
+    const int value_bytes = values.kind == ValueKind::float64 ? 8 : 4;
+    return values.tables ? Tables::sum_place(Tables::word_bytes(values.table_leaves, value_bytes), value_bytes, d) : d;
+}
+
+template <class Leaf>
+void add_kind(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, void* sums) {
+    switch (values.kind) {
+        case ValueKind::float64: return add_any<double>(values, first, n_trees, leaf, n, stride, static_cast<double*>(sums));
+        case ValueKind::float32: return add_any<float>(values, first, n_trees, leaf, n, stride, static_cast<float*>(sums));
+        case ValueKind::fixed: return add_any<int32_t>(values, first, n_trees, leaf, n, stride, static_cast<int64_t*>(sums));
+    }
+}
+
+void add_values(const LeafValues& values, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums) {
+    switch (leaf_bytes) {
+        case 1: return add_kind(values, first, n_trees, static_cast<const uint8_t*>(leaf), n, stride, sums);
+        case 2: return add_kind(values, first, n_trees, static_cast<const uint16_t*>(leaf), n, stride, sums);
+        default: return add_kind(values, first, n_trees, static_cast<const uint32_t*>(leaf), n, stride, sums);
+    }
+}
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,222 @@
+// bitslice: one bit per document, one word per test, a boolean program per tree.
+//
+//   predicates: for each distinct test of the trees: word = rank > i        (bit d: false for document d)
+//   programs:   for each tree: for each node, parents first: S[slot] = S[end] | (S[first] & word)
+//               (a treelet, a node with up to two children, at a time)
+//               plane[k] = XOR of S_j, j an odd multiple of 2^k              (the exit leaf, in Gray code)
+//               of an oblivious tree: plane[k] = word of its k-th level from below
+//   leaves:     planes of bits to bytes, leaf[tree][document]
+//
+// or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m): see words.inl and registers.inl.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "layout/bitslice.hpp"
+#include "registers.inl"
+
+namespace gpuqs {
+namespace {
+
+template <class Word> inline Word constant(uint8_t byte) { return Word{} + 0x0101010101010101u * byte; }
+
+// over[b] = the four bits of low ... low + 3 planes, as a number, are above b; b = 0 ... 15.
+template <class Word> void nibble_above(const Word* bits, int n, Word* over) {
+    const Word zero = {};
+    const Word p0 = n > 0 ? bits[0] : zero, p1 = n > 1 ? bits[1] : zero;
+    const Word p2 = n > 2 ? bits[2] : zero, p3 = n > 3 ? bits[3] : zero;
+    const Word low[3] = {p1 | p0, p1, p1 & p0};     // low two bits above 0, 1, 2
+    const Word high[3] = {p3 | p2, p3, p3 & p2};    // high two bits above 0, 1, 2
+    const Word equal[4] = {~high[0], high[0] & ~high[1], high[1] & ~high[2], high[2]};
+    for (int a = 0; a < 4; a++) {
+        const Word above = a < 3 ? high[a] : zero;
+        for (int b = 0; b < 3; b++) over[4 * a + b] = or_and(above, equal[a], low[b]);
+        over[4 * a + 3] = above;
+    }
+}
+
+inline int nibble_of(int value, int nibble) { return value >> (4 * nibble) & 15; }
+
+template <class Word> inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
+
+template <class Word> void predicates(const BitsliceModel& model, int batch, const void* planes, void* words) {
+    const Word* of_columns = static_cast<const Word*>(planes);
+    Word* to = static_cast<Word*>(words);
+    const uint8_t* low = model.low + model.batch_low[batch];
+    Word over[4][16];  // the nibbles of the ranks, lowest first
+    Word missing = {};
+    int column = -1, n_bits = 0;
+    for (int64_t s = model.batch_segments[batch]; s < model.batch_segments[batch + 1]; s++) {
+        const Segment segment = model.segments[s];
+        if (segment.column != column) {
+            column = segment.column;
+            n_bits = model.ranks.n_bits[column];
+            const Word* bits = of_columns + model.ranks.plane_offsets[column];
+            if (n_bits == 1)
+                over[0][0] = bits[0];  // one threshold: its word is the plane itself
+            else
+                for (int nibble = 0; nibble * 4 < n_bits; nibble++) nibble_above(bits + nibble * 4, n_bits - nibble * 4, over[nibble]);
+            if (model.ranks.marks_missing[column]) missing = bits[n_bits];
+        }
+        // The rank's bits above the lowest four, against the segment's.
+        Word above = {}, equal = ~Word{};
+        for (int nibble = 1; nibble * 4 < n_bits; nibble++) {
+            const int a = nibble_of(segment.high, nibble - 1);
+            const Word same = nibble_equals(over[nibble], a);
+            above = or_and(over[nibble][a], same, above);
+            equal &= same;
+        }
+        if (segment.nan_left) {
+            above &= ~missing;
+            equal &= ~missing;
+        }
+        for (int i = 0; i < segment.count; i++) *to++ = or_and(above, equal, over[0][*low++]);
+    }
+}
+
+// Bit k of the exit leaf in Gray code: the XOR of S_j at the odd multiples j of 2^k.
+template <class Word> inline Word exit_bit(const Word* s, int n_leaves, int k) {
+    Word a = {}, b = {};
+    const int step = 2 << k;
+    int j = 1 << k;
+    for (; j + 3 * step < n_leaves; j += 4 * step) {
+        a = xor3(a, s[j], s[j + step]);
+        b = xor3(b, s[j + 2 * step], s[j + 3 * step]);
+    }
+    for (; j < n_leaves; j += step) a ^= s[j];
+    return a ^ b;
+}
+
+// All bits of a tree; returns how many. The commonest sizes are unrolled.
+template <class Word> int exit_bits(const Word* s, int n_leaves, Word* bits) {
+    switch (n_leaves) {
+        case 64:
+#pragma GCC unroll 6
+            for (int k = 0; k < 6; k++) bits[k] = exit_bit(s, 64, k);
+            return 6;
+        case 32:
+#pragma GCC unroll 5
+            for (int k = 0; k < 5; k++) bits[k] = exit_bit(s, 32, k);
+            return 5;
+        default: {
+            int n_bits = 0;
+            for (; 1 << n_bits < n_leaves; n_bits++) bits[n_bits] = exit_bit(s, n_leaves, n_bits);
+            return n_bits;
+        }
+    }
+}
+
+// Byte r * sizeof(Word) + i of the result holds the bits of document 8 i + r: see Bitslice::order.
+template <class Word> inline void exchange(Word& a, Word& b, int shift, Word mask) {
+    const Word low = select(mask, a, b << shift), high = select(mask, a >> shift, b);
+    a = low;
+    b = high;
+}
+
+// Words by name: compilers copy an array of them through memory in halves.
+template <int n_bits, class Word> inline void spread(const Word* bits, Word* leaf) {
+    const Word zero = {}, m1 = constant<Word>(0x55), m2 = constant<Word>(0x33), m4 = constant<Word>(0x0f);
+    Word p0 = n_bits > 0 ? bits[0] : zero, p1 = n_bits > 1 ? bits[1] : zero, p2 = n_bits > 2 ? bits[2] : zero;
+    Word p3 = n_bits > 3 ? bits[3] : zero, p4 = n_bits > 4 ? bits[4] : zero, p5 = n_bits > 5 ? bits[5] : zero;
+    Word p6 = n_bits > 6 ? bits[6] : zero, p7 = n_bits > 7 ? bits[7] : zero;
+    if (n_bits > 0) exchange(p0, p1, 1, m1);
+    if (n_bits > 2) exchange(p2, p3, 1, m1);
+    if (n_bits > 4) exchange(p4, p5, 1, m1);
+    if (n_bits > 6) exchange(p6, p7, 1, m1);
+    if (n_bits > 0) exchange(p0, p2, 2, m2), exchange(p1, p3, 2, m2);
+    if (n_bits > 4) exchange(p4, p6, 2, m2), exchange(p5, p7, 2, m2);
+    if (n_bits > 0) exchange(p0, p4, 4, m4), exchange(p1, p5, 4, m4), exchange(p2, p6, 4, m4), exchange(p3, p7, 4, m4);
+    leaf[0] = p0, leaf[1] = p1, leaf[2] = p2, leaf[3] = p3;
+    leaf[4] = p4, leaf[5] = p5, leaf[6] = p6, leaf[7] = p7;
+}
+
+// The number of each document's leaf, from the bits of up to kPlanes planes; bytes hold those of eight.
+template <class Word, class Leaf, int n_bits> void spread_planes(const void* planes, void* leaf) {
+    constexpr int n_low = n_bits < 8 ? n_bits : 8;
+    const Word* bits = static_cast<const Word*>(planes);
+    if constexpr (sizeof(Leaf) == 1) {
+        spread<n_low>(bits, static_cast<Word*>(leaf));
+    } else {
+        Word low[8], high[8];
+        spread<n_low>(bits, low);
+        spread<n_bits - n_low>(bits + n_low, high);
+        Leaf* to = static_cast<Leaf*>(leaf);
+        for (size_t d = 0; d < sizeof low; d++)
+            to[d] = static_cast<Leaf>(reinterpret_cast<uint8_t*>(low)[d] | reinterpret_cast<uint8_t*>(high)[d] << 8);
+    }
+}
+
+template <class Word, class Leaf, int n_bits = 0> void to_leaves(const Word* bits, int n, void* leaf) {
+    if (n == n_bits)
+        spread_planes<Word, Leaf, n_bits>(bits, leaf);
+    else if constexpr (n_bits < kPlanes)
+        to_leaves<Word, Leaf, n_bits + 1>(bits, n, leaf);
+}
+
+template <class Word> inline Word* word_at(Word* words, uint64_t place) {
+    using Byte = std::conditional_t<std::is_const_v<Word>, const char, char>;
+    return reinterpret_cast<Word*>(reinterpret_cast<Byte*>(words) + place * (sizeof(Word) / kNarrowestWord));
+}
+
+// A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
+template <int kind, class Word> inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
+    for (; at != end; at++) {
+        // Three loads for all fields of a treelet: the load ports are the bottleneck.
+        uint64_t low, middle, high;
+        __builtin_memcpy(&low, at->predicate, sizeof low);
+        __builtin_memcpy(&middle, at->predicate + 2, sizeof middle);
+        __builtin_memcpy(&high, at->slot + 2, sizeof high);
+        const uint32_t of_root = static_cast<uint32_t>(low), of_right = static_cast<uint32_t>(middle);
+        const uint64_t of_left = low >> 32;
+        const uint16_t root_slot = static_cast<uint16_t>(middle >> 32), right_slot = static_cast<uint16_t>(high);
+        const uint64_t left_slot = middle >> 48;
+        const uint16_t first_slot = static_cast<uint16_t>(high >> 16);
+        const uint64_t end_slot = high >> 32;  // the field after it is zero
+        const Word first = *word_at(s, first_slot), last = *word_at(s, end_slot);
+        const Word root = or_and(last, first, *word_at(words, of_root));
+        *word_at(s, root_slot) = root;
+        if (kind & kWithLeft) *word_at(s, left_slot) = or_and(root, first, *word_at(words, of_left));
+        if (kind & kWithRight) *word_at(s, right_slot) = or_and(last, root, *word_at(words, of_right));
+    }
+}
+
+template <class Word> void run_group(const BitsliceModel& model, int64_t group, const Word* words, Word* s) {
+    const Treelet* at = model.treelets + model.group_treelets[group];
+    const Run* end = model.runs + model.group_runs[group + 1];
+    for (const Run* run = model.runs + model.group_runs[group]; run != end; at += run->count, run++) {
+        switch (run->kind) {
+            case 0: run_treelets<0>(at, at + run->count, words, s); break;
+            case kWithLeft: run_treelets<kWithLeft>(at, at + run->count, words, s); break;
+            case kWithRight: run_treelets<kWithRight>(at, at + run->count, words, s); break;
+            case kWithLeft | kWithRight: run_treelets<kWithLeft | kWithRight>(at, at + run->count, words, s); break;
+        }
+    }
+}
+
+template <class Word> void programs(const BitsliceModel& model, int batch, const void* words, void* slots, void* leaves) {
+    constexpr int documents = static_cast<int>(sizeof(Word)) * 8;
+    Word* s = static_cast<Word*>(slots);
+    char* leaf = static_cast<char*>(leaves);
+    s[0] = Word{};
+    const int last = model.batch_offsets[batch + 1];
+    for (int t = model.batch_offsets[batch]; t < last; t += model.trees_merged) {
+        const int end = t + model.trees_merged < last ? t + model.trees_merged : last;
+        for (int i = t; i < end; i++) s[model.tree_slot[i]] = ~Word{};
+        run_group(model, t / model.trees_merged, static_cast<const Word*>(words), s);
+        for (int i = t; i < end; i++, leaf += model.leaf_bytes * documents) {
+            Word bits[kPlanes];
+            const int64_t level = model.level_offsets[i];
+            int n_bits = static_cast<int>(model.level_offsets[i + 1] - level);
+            for (int k = 0; k < n_bits; k++) bits[k] = static_cast<const Word*>(words)[model.levels[level + k]];
+            if (n_bits == 0) n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
+            if (model.leaf_bytes == 1)
+                to_leaves<Word, uint8_t>(bits, n_bits, leaf);
+            else
+                to_leaves<Word, uint16_t>(bits, n_bits, leaf);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,45 @@
+// All kernels of one instruction set, as a table: what isa/*/kernels.cpp make.
+//
+// Compiled once for each instruction set, with its folder first among those that are searched: there lie registers.inl,
+// lanes.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
+#pragma once
+#include <cstdint>
+#include <utility>
+
+#include "generic/add_values.inl"
+#include "generic/bitslice.inl"
+#include "generic/kernels.hpp"
+#include "generic/load.inl"
+#include "generic/qs.inl"
+#include "generic/ranks.inl"
+#include "generic/rankwalk.inl"
+#include "generic/vqs.inl"
+#include "generic/walk.inl"
+#include "lanes.inl"
+
+namespace gpuqs {
+namespace {
+
+template <class Word, int... n_bits> constexpr BitsliceKernels width(std::integer_sequence<int, n_bits...>) {
+    return {sizeof(Word),
+            predicates<Word>,
+            programs<Word>,
+            {{spread_planes<Word, uint8_t, n_bits>...}, {spread_planes<Word, uint16_t, n_bits>...}}};
+}
+template <class Word> constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }
+
+// Words: those on which bitslice works, the narrowest first.
+template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
+    static_assert(sizeof...(Words) <= kMostWidths);
+    // clang-format off
+    return {name, encoding,
+            load<float>, load<double>, load_rows<float>, load_rows<double>,
+            add_values, table_word, sum_place,
+            qs<float>, qs<double>, Lanes::n, vqs<float>, vqs<double>,
+            walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rank_walk,
+            rank, sizeof...(Words), {width<Words>()...}};
+    // clang-format on
+}
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,4 @@
+// Sixteen bytes a look-up.
+#pragma once
+#include "generic/byte_tables.inl"
+#include "generic/value_tables.inl"

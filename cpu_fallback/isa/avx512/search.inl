@@ -1,0 +1,64 @@
+// Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes. Four
+// registers of documents take each level side by side: one alone would wait for its last answer.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace gpuqs {
+namespace {
+
+struct Search {
+    // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
+    template <int n> static __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
+        if constexpr (n == 1) {
+            return _mm512_permutexvar_ps(answers, table[0]);
+        } else if constexpr (n == 2) {
+            return _mm512_permutex2var_ps(table[0], answers, table[1]);
+        } else {
+            const __mmask16 upper = asked[__builtin_ctz(n * 8)];
+            return _mm512_mask_mov_ps(look_up<n / 2>(table, answers, asked), upper, look_up<n / 2>(table + n / 2, answers, asked));
+        }
+    }
+    // Levels level ... n - 1 of `side` registers of documents.
+    template <int level, int n, int side>
+    static void ask(const __m512* table, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes) {
+        if constexpr (level < n) {
+            constexpr int n_registers = level < 4 ? 1 : 1 << (level - 4);
+#pragma GCC unroll 4
+            for (int s = 0; s < side; s++) {
+                const __m512 threshold = level == 0 ? table[0] : look_up<n_registers>(table, answers[s], asked[s]);
+                asked[s][level] = _mm512_cmp_ps_mask(_mm512_load_ps(x + 16 * s), threshold, _CMP_NLE_UQ);
+                answers[s] = _mm512_mask_or_epi32(answers[s], asked[s][level], answers[s], _mm512_set1_epi32(1 << level));
+                __builtin_memcpy(top - level * plane_bytes + 2 * s, &asked[s][level], 2);
+            }
+            ask<level + 1, n, side>(table + n_registers, x, answers, asked, top, plane_bytes);
+        }
+    }
+    template <int n, int side> static void ask_all(const __m512* table, const float* x, uint8_t* top, int64_t plane_bytes) {
+        __m512i answers[side];
+        __mmask16 asked[side][8];
+        for (int s = 0; s < side; s++) answers[s] = _mm512_setzero_si512();
+        ask<0, n, side>(table, x, answers, asked, top, plane_bytes);
+    }
+    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
+        constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
+        __m512 of_level[n_registers];
+        for (int r = 0; r < n_registers; r++) of_level[r] = _mm512_loadu_ps(table + 16 * r);
+        of_level[0] = _mm512_broadcastss_ps(_mm512_castps512_ps128(of_level[0]));
+        int d = 0;
+        for (; d + 64 <= block; d += 64) ask_all<n, 4>(of_level, x + d, top + d / 8, plane_bytes);
+        for (; d < block; d += 16) ask_all<n, 1>(of_level, x + d, top + d / 8, plane_bytes);
+    }
+
+    static void missing(const float* x, int block, uint8_t* plane) {
+        for (int d = 0; d < block; d += 16) {
+            const __m512 values = _mm512_load_ps(x + d);
+            const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+            __builtin_memcpy(plane + d / 8, &is_nan, 2);
+        }
+    }
+};
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,35 @@
+// Eight documents side by side, one look-up each.
+#pragma once
+#include <cstdint>
+
+namespace gpuqs {
+namespace {
+
+struct Search {
+    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
+        for (int d = 0; d < block; d += 8) {
+            int answers[8] = {0};
+            const float* of_level = table;
+            for (int level = 0; level < n; of_level += level < 4 ? 16 : 1 << level, level++) {
+                uint8_t bits = 0;
+                for (int k = 0; k < 8; k++) {
+                    const int answer = !(x[d + k] <= of_level[answers[k]]);
+                    answers[k] |= answer << level;
+                    bits |= static_cast<uint8_t>(answer << k);
+                }
+                top[d / 8 - level * plane_bytes] = bits;
+            }
+        }
+    }
+
+    static void missing(const float* x, int block, uint8_t* plane) {
+        for (int d = 0; d < block; d += 8) {
+            uint8_t bits = 0;
+            for (int k = 0; k < 8; k++) bits |= static_cast<uint8_t>((x[d + k] != x[d + k]) << k);
+            plane[d / 8] = bits;
+        }
+    }
+};
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,3 @@
+// Tiles of four by four gain nothing over single values.
+#pragma once
+#include "isa/portable/tile.inl"

@@ -1,0 +1,50 @@
+#include "jit/executable.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#if defined(GPUQS_X86) && (defined(__linux__) || defined(__APPLE__))
+#include <sys/mman.h>
+#define GPUQS_EXECUTABLE
+#endif
+
+namespace gpuqs {
+
+#ifdef GPUQS_EXECUTABLE
+
+Executable::Executable(const std::vector<uint8_t>& code) : bytes_(code.size() + 1) {
+    void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    pages_ = static_cast<uint8_t*>(pages);
+    if (!code.empty()) std::memcpy(pages_, code.data(), code.size());
+    if (mprotect(pages_, bytes_, PROT_READ | PROT_EXEC) != 0) {
+        munmap(pages_, bytes_);
+        throw std::bad_alloc();
+    }
+}
+
+Executable::~Executable() { munmap(pages_, bytes_); }
+
+bool Executable::allowed() {
+    static std::atomic<int> known{-1};  // no static that is made once: a fork meanwhile would have the child wait for it
+    if (known < 0) {
+        try {
+            const Executable nothing({});
+            known = 1;
+        } catch (const std::bad_alloc&) {
+            known = 0;
+        }
+    }
+    return known == 1;
+}
+
+#else
+
+Executable::Executable(const std::vector<uint8_t>&) { throw std::bad_alloc(); }
+Executable::~Executable() {}
+bool Executable::allowed() { return false; }
+
+#endif
+
+}  // namespace gpuqs

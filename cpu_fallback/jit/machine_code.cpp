@@ -1,0 +1,205 @@
+#include "jit/machine_code.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "jit/assembler.hpp"
+
+namespace gpuqs {
+namespace {
+
+// One tree: which register holds which S, and how many still need it.
+class TreeProgram {
+public:
+    TreeProgram(Assembler& assembler, Encoding encoding, const TreeNode* nodes, int n_leaves)
+        : to_(assembler), nodes_(nodes), registers_needed_(n_leaves), uses_(assembler.n_registers()),
+          n_waiting_(encoding == Encoding::evex ? 4 : 0) {
+        while (1 << n_planes_ < n_leaves) n_planes_++;
+        // Planes get the registers that S, the S that wait for a plane, and a spare one leave over.
+        n_in_registers_ = assembler.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
+    }
+
+    // Returns how many planes there are.
+    int write() {
+        if (const int root = nodes_[0].right) {
+            count_registers(root);
+            write_nodes(root);
+        }
+        for (int k = 0; k < n_planes_ && k < n_in_registers_; k++) {
+            if (planes_[k].waiting != kNone) add_one(planes_[k], planes_[k].waiting);
+            to_.store(plane_at(k), planes_[k].sum);
+        }
+        return n_planes_;
+    }
+
+private:
+    static constexpr int kNone = -1;
+    // A plane so far; the S that waits is added with the next, by one instruction.
+    struct Plane {
+        int sum = kNone, waiting = kNone;
+        bool begun = false;  // in memory
+    };
+
+    static Operand predicate(uint32_t word) { return {Base::predicates, word}; }
+    static Operand plane_at(int k) { return {Base::planes, static_cast<uint32_t>(k)}; }
+
+    int take() {
+        for (size_t r = 0; r < uses_.size(); r++)
+            if (uses_[r] == 0) {
+                uses_[r] = 1;
+                return static_cast<int>(r);
+            }
+        throw std::logic_error("a tree program needs more registers than there are");  // not of trees that layouts hold
+    }
+    void keep(int r) { uses_[r]++; }
+    void drop(int r) {
+        if (r != kNone) uses_[r]--;
+    }
+
+    // Not by recursion: chains are as deep as trees have leaves.
+    void count_registers(int root) {
+        std::vector<int> order = {root};  // parents first
+        for (size_t i = 0; i < order.size(); i++)
+            for (const int child : {nodes_[order[i]].left, nodes_[order[i]].right})
+                if (child) order.push_back(child);
+        for (size_t i = order.size(); i-- > 0;) {
+            const int left = registers_needed_[nodes_[order[i]].left], right = registers_needed_[nodes_[order[i]].right];
+            registers_needed_[order[i]] = left == right ? left + 1 : std::max(left, right);
+        }
+    }
+
+    // Returns the register of node j's S. S_first without a register is all ones, S_end all zeros. An S that no child needs
+    // any more is dropped.
+    int combine(int j, int first, int end) {
+        const TreeNode& node = nodes_[j];
+        const Operand word = predicate(node.predicate);
+        int s = kNone;
+        if (node.right == 0 && end != kNone && uses_[end] == 1)
+            s = end;
+        else if (node.left == 0 && first != kNone && uses_[first] == 1)
+            s = first;
+        if (s != kNone)
+            keep(s);
+        else
+            s = take();
+        if (first == kNone && end == kNone)
+            to_.load(s, word);
+        else if (first == kNone)
+            to_.or_with(s, end, word);
+        else if (end == kNone)
+            to_.and_with(s, first, word);
+        else
+            to_.or_and(s, end, first, word);
+        if (node.left == 0) drop(first);
+        if (node.right == 0) drop(end);
+        return s;
+    }
+
+    void write_nodes(int root) {
+        struct Subtree { int j, first, end; };
+        std::vector<Subtree> to_do = {{root, kNone, kNone}};
+        while (!to_do.empty()) {
+            const auto [j, first, end] = to_do.back();
+            to_do.pop_back();
+            const TreeNode& node = nodes_[j];
+            const int s = combine(j, first, end);
+            add_to_plane(__builtin_ctz(j), s);
+            const Subtree left = {node.left, first, s}, right = {node.right, s, end};
+            if (node.left && node.right) {
+                keep(s);
+                const bool left_first = registers_needed_[node.left] <= registers_needed_[node.right];
+                to_do.push_back(left_first ? right : left);
+                to_do.push_back(left_first ? left : right);
+            } else if (node.left || node.right) {
+                to_do.push_back(node.left ? left : right);
+            } else {
+                drop(s);
+            }
+        }
+    }
+
+    void add_to_plane(int k, int s) {
+        Plane& plane = planes_[k];
+        if (k >= n_in_registers_) {
+            if (plane.begun)
+                to_.exclusive_or_with(plane_at(k), s);
+            else
+                to_.store(plane_at(k), s);
+            plane.begun = true;
+            return;
+        }
+        keep(s);
+        if (plane.sum == kNone)
+            plane.sum = s;
+        else if (plane.waiting != kNone)
+            add_two(plane, s);
+        else if (k < n_waiting_)
+            plane.waiting = s;
+        else
+            add_one(plane, s);
+    }
+    void add_one(Plane& plane, int s) {
+        const int sum = uses_[plane.sum] == 1 ? plane.sum : take();
+        to_.exclusive_or(sum, plane.sum, s);
+        if (sum != plane.sum) drop(plane.sum);
+        drop(s);
+        plane = {sum, kNone};
+    }
+    void add_two(Plane& plane, int s) {
+        // Into whichever of the three nobody else needs.
+        int sum = plane.sum, a = plane.waiting, b = s;
+        if (uses_[sum] > 1 && uses_[a] == 1) std::swap(sum, a);
+        if (uses_[sum] > 1 && uses_[b] == 1) std::swap(sum, b);
+        if (uses_[sum] > 1) {
+            const int copy = take();
+            to_.move(copy, sum);
+            drop(sum);
+            sum = copy;
+        }
+        to_.exclusive_or3(sum, a, b);
+        drop(a);
+        drop(b);
+        plane = {sum, kNone};
+    }
+
+    Assembler& to_;
+    const TreeNode* const nodes_;
+    std::vector<int> registers_needed_;
+    std::vector<int> uses_;
+    const int n_waiting_;
+    int n_planes_ = 0, n_in_registers_;
+    Plane planes_[kPlanes];
+};
+
+}  // namespace
+
+bool compiles_programs(const Kernels& kernels) { return kernels.encoding != Encoding::none && Executable::allowed(); }
+
+MachineCode::MachineCode(const BitsliceModel& model, const Kernels& kernels, int width)
+    : spread_(kernels.widths[width].spread[model.leaf_bytes - 1]) {
+    const int word_bytes = kernels.widths[width].word_bytes;
+    Assembler assembler(kernels.encoding, word_bytes);
+    for (int batch = 0; batch < model.n_batches; batch++) {
+        starts_.push_back(assembler.begin_function());
+        for (int t = model.batch_offsets[batch]; t < model.batch_offsets[batch + 1]; t++) {
+            int n_planes = static_cast<int>(model.level_offsets[t + 1] - model.level_offsets[t]);
+            for (int k = 0; k < n_planes; k++) {
+                assembler.load(0, {Base::predicates, model.levels[model.level_offsets[t] + k]});
+                assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
+            }
+            if (n_planes == 0)
+                n_planes = TreeProgram(assembler, kernels.encoding, model.nodes + model.node_offsets[t], model.tree_leaves[t]).write();
+            assembler.call_with_leaves(n_planes, 8 * word_bytes * model.leaf_bytes);
+        }
+        assembler.end_function();
+    }
+    code_ = std::make_unique<Executable>(assembler.code());
+}
+
+void MachineCode::run(int batch, const void* words, void* planes, void* leaf) const {
+    using Function = void (*)(const void* words, void* planes, void* leaf, const Spread* spread);
+    reinterpret_cast<Function>(code_->at(starts_[batch]))(words, planes, leaf, spread_);
+}
+
+}  // namespace gpuqs

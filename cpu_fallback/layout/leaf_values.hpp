@@ -1,0 +1,26 @@
+// What add_values reads: gpuqs/layout/leaves.py as a C struct.
+#pragma once
+#include <cstdint>
+
+namespace gpuqs {
+
+// Trees whose leaf values stay in the L1 cache while all documents of a block take them.
+constexpr int kTrees = 16;
+
+enum class ValueKind : int { float64, float32, fixed };
+
+struct LeafValues {
+    ValueKind kind;
+    const void* value;           // [leaves][width]: double, float or int32
+    int32_t width;               // 1, or n_outputs for vector leaves
+    const int64_t* offsets;      // first leaf of each tree
+    const int32_t* tree_output;  // output that a tree adds to, where width is 1
+    const int32_t* leaf_id;      // the source library's number of each leaf
+    int32_t n_outputs;
+    int32_t n_trees;
+    const void* start;           // [n_outputs]: double, float or int64
+    const void* tables;          // [tree][word of a value][64 leaves], or null: one output, at most 64 leaves
+    int32_t table_leaves;        // 32 or 64: most leaves of a tree
+};
+
+}  // namespace gpuqs

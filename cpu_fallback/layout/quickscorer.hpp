@@ -1,0 +1,41 @@
+// What the QuickScorer kernels read: gpuqs/layout/quickscorer.py as C structs.
+#pragma once
+#include <cstdint>
+
+#include "layout/documents.hpp"
+
+namespace gpuqs {
+
+struct Tuples {
+    const int64_t* offsets;  // [block][column + 1]
+    const int32_t* tree;     // counted from the block's first
+    const void* mask;        // uint8, 16, 32 or 64
+};
+
+struct QuickScorerModel {
+    Columns columns;
+    bool single;  // documents are cast to float32 first
+    int32_t n_blocks;
+    const int32_t* block_offsets;
+    Tuples tests;
+    Tuples missing;  // nodes that send a missing value right
+    const float* threshold32;
+    const double* threshold64;
+    int32_t mask_bits;
+};
+
+// One tree block's share of a QuickScorerModel, typed; offsets are absolute.
+template <class Value, class Mask>
+struct TestsOf {
+    int32_t n_trees;
+    int32_t n_columns;
+    const int64_t* offsets;
+    const Value* threshold;
+    const int32_t* tree;
+    const Mask* mask;
+    const int64_t* missing_offsets;
+    const int32_t* missing_tree;
+    const Mask* missing_mask;
+};
+
+}  // namespace gpuqs

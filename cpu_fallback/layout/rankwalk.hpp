@@ -1,0 +1,37 @@
+// What the rankwalk kernels read: gpuqs/layout/rank_nodes.py as C structs.
+#pragma once
+#include <cstdint>
+
+#include "layout/documents.hpp"
+
+namespace gpuqs {
+
+// A byte of a coded document: the value's rank among 255 thresholds of a column, from `first` on.
+struct RankEntry { int32_t column, first, nan_left; };
+
+// A node's word: the entry, from the lowest bit, then 255 - position of the threshold (of a leaf: its position in the
+// tree), then the distance to the left child. A code has its byte where a word has the position: their sum carries into
+// the distance exactly if the walk turns right.
+constexpr uint32_t kEntryMask = 0xffff;
+constexpr int kPositionShift = 16, kDistanceShift = 24;
+
+constexpr int kRankWalks = 16;      // trees walked side by side
+constexpr int kRankWalkBlock = 16;  // most documents of a block
+
+struct RankWalkModel {
+    Columns columns;
+    bool single;              // documents are cast to float32 first
+    const int64_t* offsets;   // of a column's thresholds
+    const float* threshold32;  // rounded down
+    const double* threshold64;
+    int32_t n_entries;
+    const RankEntry* entries;  // the first is the leaves'
+    int32_t n_blocks;
+    const int32_t* block_offsets;
+    const int32_t* tree;   // [group][kRankWalks]: within the block, -1: none
+    const uint32_t* root;  // [group][kRankWalks]
+    const uint8_t* steps;  // [group]
+    const uint32_t* word;
+};
+
+}  // namespace gpuqs
