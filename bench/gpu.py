@@ -305,7 +305,9 @@ def hardware(device: Any) -> Hardware:
 
 def occupancy(device: Any, placed: Any) -> float:
     """Share of a multiprocessor's threads that `update_scores` can keep resident, as the driver says."""
-    blocks = device.resident_blocks(*placed.scoring_kernel())
+    from driver import resident_blocks
+
+    blocks = resident_blocks(device, *placed.scoring_kernel())
     return blocks * placed.threads / device.attributes.threads_per_multiprocessor
 
 

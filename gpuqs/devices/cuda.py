@@ -260,36 +260,6 @@ class CudaDevice:
 
         return cached((nvrtc.version(), options, name, source), compile_kernel)
 
-    def resident_blocks(self, kernel: CudaKernel, threads: int, shared: int) -> int:
-        """Thread blocks of a kernel that the driver lets run at once on one multiprocessor.
-
-        Parameters
-        ----------
-        kernel : CudaKernel
-            One of `kernel`'s.
-        threads : int
-            Threads per block.
-        shared : int
-            Bytes of dynamic shared memory per block.
-        """
-        driver = bindings("driver")
-        with self.active():
-            counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel.handle, threads, shared)
-        return int(checked(counted, f"cuda:{self.index} does not tell the occupancy of {kernel.name}"))
-
-    @contextlib.contextmanager
-    def profiled(self) -> Iterator[None]:
-        """What is queued inside is what a profiler sees that records on request; waits for it."""
-        runtime = bindings("runtime")
-        with self.active():
-            self.wait()
-            checked(runtime.cudaProfilerStart(), "the profiler does not start")
-            try:
-                yield
-                self.wait()
-            finally:
-                checked(runtime.cudaProfilerStop(), "the profiler does not stop")
-
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         import cupyx
 

@@ -1,4 +1,4 @@
-"""Makes the emulation, and what the tests share, importable."""
+"""Makes the emulation, what the tests share, and the benchmarks, importable."""
 
 import sys
 from pathlib import Path
@@ -7,3 +7,6 @@ HERE = Path(__file__).parent
 for folder in (HERE, HERE.parent):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+BENCH = HERE.parents[1] / "bench"
+if str(BENCH) not in sys.path:
+    sys.path.append(str(BENCH))  # last: it has a profile.py, as the standard library has

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from driver import profiled, resident_blocks
 from emulation.streams import Queues, Stream
 from made_up_device import made_up_device
 
@@ -54,11 +55,11 @@ def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", count)
     kernel = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096))
     answer: tuple = (bindings.CUresult.CUDA_SUCCESS, 12)
-    assert made_up_device().resident_blocks(kernel, 256, 9000) == 12
+    assert resident_blocks(made_up_device(), kernel, 256, 9000) == 12
     assert asked == [(bindings.CUfunction, 4096, 256, 9000)]
     answer = (bindings.CUresult.CUDA_ERROR_INVALID_VALUE, None)
     with pytest.raises(DeviceError, match=r"occupancy of update_scores.*CUDA_ERROR_INVALID_VALUE"):
-        made_up_device().resident_blocks(kernel, 256, 9000)
+        resident_blocks(made_up_device(), kernel, 256, 9000)
 
 
 def test_a_kernel_may_have_more_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +97,7 @@ def test_what_cuda_python_says_without_a_driver() -> None:
     pytest.importorskip("cuda.bindings.runtime")
     with pytest.raises(DeviceError, match="cuda:0 does not tell its L2CacheSize: cudaError"):
         read_attribute(0, "L2CacheSize")
-    with pytest.raises(DeviceError, match="the profiler does not start: cudaError"), made_up_device().profiled():
+    with pytest.raises(DeviceError, match="the profiler does not start: cudaError"), profiled(made_up_device()):
         pytest.fail("nothing runs where no profiler starts")
 
 

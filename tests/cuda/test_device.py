@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 
+import driver
 import numpy as np
 import pytest
 from forests import probing_documents, random_forest
@@ -135,13 +136,13 @@ def test_the_drivers_occupancy_is_the_policys(device: TestedDevice, case: Case) 
         placed = QsGpu(case.settings).prepare(forest, "exact", device=device).forest
         kernel, threads, shared = placed.scoring_kernel()
         registers, static = kernel.attribute("NUM_REGS"), kernel.attribute("SHARED_SIZE_BYTES")
-    by_driver = device.resident_blocks(kernel, threads, shared)
+    by_driver = driver.resident_blocks(device, kernel, threads, shared)
     assert by_driver == resident_blocks(device.attributes, threads, registers, shared + static)
 
 
 def test_a_profiler_is_started_and_stopped(device: TestedDevice) -> None:
     forest, documents = CASES[0].make()
-    with device.profiled():
+    with driver.profiled(device):
         got = Model(forest).to(device).predict(documents, "leaf")
     np.testing.assert_array_equal(got, expected(forest, documents).leaves)
 

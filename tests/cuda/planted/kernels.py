@@ -116,8 +116,8 @@ KERNELS = [
     Fault(
         "sums of documents beyond the last are written",
         _SCORES,
-        "        if (first_document + d < n_documents)\n",
-        "",
+        "if (first_document + d < n_documents) partial[",
+        "partial[",
         _CASES,
     ),
     Fault(
@@ -134,7 +134,7 @@ KERNELS = [
         "tree < end_tree; tree += 1 << 20)",
         _CASES,
     ),
-    Fault("every lane writes its output's sum", _OUTPUTS, "        if (threadIdx.x % WARP == 0)\n", "", _CASES),
+    Fault("every lane writes its output's sum", _OUTPUTS, "if (threadIdx.x % WARP == 0) ", "", _CASES),
     Fault(
         "outputs beyond the warps are left out", _OUTPUTS, "output += blockDim.x / WARP)", "output += 1 << 20)", _CASES
     ),
