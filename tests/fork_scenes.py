@@ -165,10 +165,10 @@ def while_preparing(n: int) -> None:
     prepare, model = engine.prepare, Model(FOREST)
     entered, go = threading.Event(), threading.Event()
 
-    def slowly(*arguments: object) -> object:
+    def slowly(*arguments: object, **options: object) -> object:
         entered.set()
         go.wait()
-        return prepare(*arguments)
+        return prepare(*arguments, **options)
 
     def work() -> None:
         engine.prepare = prepare
@@ -197,9 +197,9 @@ def within_preparing(n: int) -> None:
         score(model, "bitslice")
         children.extend(fork(lambda: score(model, "bitslice")) for _ in range(n))
 
-    def interrupted(*arguments: object) -> object:
+    def interrupted(*arguments: object, **options: object) -> object:
         os.kill(os.getpid(), signal.SIGUSR1)
-        return prepare(*arguments)
+        return prepare(*arguments, **options)
 
     signal.signal(signal.SIGUSR1, interrupt)
     engine.prepare = interrupted

@@ -262,10 +262,13 @@ def test_categories_by_value_are_coded_on_the_host(device: EmulatedDevice) -> No
 
 def test_an_average_of_no_trees(device: EmulatedDevice) -> None:
     forest, documents = make(average=True)
-    for X in (documents, device.from_host(documents)):
-        model = Model(forest).to(device)
-        assert np.isnan(np.array(model.predict(X, trees=slice(0, 0)))).all()
-        assert np.isfinite(np.array(model.predict(X, "raw", trees=slice(0, 0)))).all()
+    model, there = Model(forest).to(device), device.from_host(documents)
+    none = slice(0, 0)
+    for values, raw in (
+        (model.predict(documents, trees=none), model.predict(documents, "raw", trees=none)),
+        (device.to_host(model.predict(there, trees=none)), device.to_host(model.predict(there, "raw", trees=none))),
+    ):
+        assert np.isnan(values).all() and np.isfinite(raw).all()
 
 
 def test_the_model_is_copied_to_the_device_once(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
