@@ -25,6 +25,7 @@ TESTS = Path(__file__).parents[1]
 SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
 #: Signs that a fault was not tested at all.
 NOT_TESTED = (
+    "TimeoutExpired",
     "the C++ compiler failed",
     "SyntaxError",
     "ImportError",
@@ -96,7 +97,7 @@ def try_fault(fault: Fault) -> Outcome:
         try:
             done = run_tests(package, fault.tests)
         except subprocess.TimeoutExpired as never:
-            return Outcome(True, f"no end within {SECONDS} s", str(never.stdout))
+            return Outcome(False, f"no end within {SECONDS} s", str(never.stdout))
     return judge(done)
 
 
