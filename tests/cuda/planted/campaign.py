@@ -107,8 +107,8 @@ def judge(done: subprocess.CompletedProcess[str]) -> Outcome:
     failed = re.search(r"^FAILED \S*?([\w/]+\.py::\S+?)(?:\[.*?)?(?: - (.*))?$", output, re.MULTILINE)
     if any(sign in output for sign in NOT_TESTED):
         return Outcome(False, "not tested: it does not compile or import", output)
+    if done.returncode and failed is not None:
+        return Outcome(True, failed[1], output)
     if done.returncode < 0:
         return Outcome(True, f"the process ends by signal {-done.returncode}", output)
-    if done.returncode != 1 or failed is None:
-        return Outcome(False, f"tests ended with {done.returncode}", output)
-    return Outcome(True, failed[1], output)
+    return Outcome(False, f"tests ended with {done.returncode}", output)
