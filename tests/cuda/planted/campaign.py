@@ -25,6 +25,7 @@ TESTS = Path(__file__).parents[1]
 SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
 #: Signs that a fault was not tested at all.
 NOT_TESTED = (
+    "TimeoutExpired",
     "the C++ compiler failed",
     "SyntaxError",
     "ImportError",
@@ -96,7 +97,7 @@ def try_fault(fault: Fault) -> Outcome:
         try:
             done = run_tests(package, fault.tests)
         except subprocess.TimeoutExpired as never:
-            return Outcome(True, f"no end within {SECONDS} s", str(never.stdout))
+            return Outcome(False, f"no end within {SECONDS} s", str(never.stdout))
     return judge(done)
 
 
@@ -106,8 +107,8 @@ def judge(done: subprocess.CompletedProcess[str]) -> Outcome:
     failed = re.search(r"^FAILED \S*?([\w/]+\.py::\S+?)(?:\[.*?)?(?: - (.*))?$", output, re.MULTILINE)
     if any(sign in output for sign in NOT_TESTED):
         return Outcome(False, "not tested: it does not compile or import", output)
+    if done.returncode and failed is not None:
+        return Outcome(True, failed[1], output)
     if done.returncode < 0:
         return Outcome(True, f"the process ends by signal {-done.returncode}", output)
-    if done.returncode != 1 or failed is None:
-        return Outcome(False, f"tests ended with {done.returncode}", output)
-    return Outcome(True, failed[1], output)
+    return Outcome(False, f"tests ended with {done.returncode}", output)
