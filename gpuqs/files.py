@@ -78,6 +78,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with _buffered(stream, path, stream=True) as file:
             yield file
         return
+    with _naming(path):
+        os.stat(os.path.dirname(path) or os.curdir)  # `realpath` would pass over a folder that is not there
     target = os.path.realpath(path)
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)

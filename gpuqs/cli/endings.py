@@ -83,8 +83,9 @@ def describe(error: Exception) -> str:
     """What a user must know of an exception."""
     if isinstance(error, GpuqsError):
         return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, OSError):
+        said = error.strerror or str(error)
+        return f"{os.fsdecode(error.filename)}: {said}" if error.filename else said
     if isinstance(error, MemoryError):
         return f"there is not enough memory{f' ({error})' if str(error) else ''}"
     kind = type(error).__name__

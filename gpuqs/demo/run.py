@@ -112,9 +112,8 @@ def save_demo(folder: Path, n_queries: int = N_QUERIES, seed: int = SEED) -> tup
         if os.path.lexists(path):
             raise InputError(f"{path} is there already; give another folder, or remove it")
     X, y, qid = mslr_like(n_queries, seed)
-    with replacing(model) as file:
-        file.write(bundled_model_bytes())
-    with replacing(documents) as file:
+    with replacing(model) as of_model, replacing(documents) as file:  # neither is there before both are
+        of_model.write(bundled_model_bytes())
         for row, label, query in zip(X.tolist(), y.tolist(), qid.tolist(), strict=True):
             pairs = " ".join(f"{at}:{value!r}" for at, value in enumerate(row) if value)
             file.write(f"{label} qid:{query} {pairs}\n".encode("ascii"))

@@ -76,7 +76,10 @@ _LINKS: Final = {
 }
 
 #: Methods that say what a live object predicts.
-_METHODS: Final = ("predict", "predict_proba", "predict_log_proba", "decision_function", "calc_leaf_indexes")
+_METHODS: Final = (
+    *("predict", "predict_proba", "predict_log_proba", "decision_function", "calc_leaf_indexes"),
+    "_predict",
+)
 
 #: Losses of several labels that a document may bear at once: their outputs are no classes.
 _MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")

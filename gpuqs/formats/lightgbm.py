@@ -54,7 +54,7 @@ _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
 _PANDAS: Final = b"\npandas_categorical:"
 
 #: Methods that say what a live object predicts.
-_METHODS: Final = ("predict", "predict_proba", "decision_function")
+_METHODS: Final = ("predict", "predict_proba", "decision_function", "_process_params")
 
 _LINK_OF_OBJECTIVE: Final = {
     **dict.fromkeys(

@@ -26,6 +26,7 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
     kind = type(obj)
     for name in names:
         method = getattr(kind, name, None)
+        method = getattr(method, "fget", method)  # of a property
         if name not in vars(obj) and (method is None or _package(getattr(method, "__module__", "")) == package):
             continue
         base = next(base.__name__ for base in kind.__mro__ if _package(base.__module__) == package)

@@ -48,7 +48,10 @@ FEATURES: Final = {
 _PICKLE: Final = re.compile(rb"\x80([\x02\x03]c|[\x04\x05]\x95)")
 
 #: Methods that say what an estimator predicts; another library's own would say something else.
-_METHODS: Final = ("predict", "predict_proba", "decision_function", "score_samples", "apply", "_raw_predict")
+_METHODS: Final = (
+    *("predict", "predict_proba", "decision_function", "score_samples", "apply"),
+    *("_raw_predict", "_validate_X_predict"),
+)
 
 #: Strategies of ``sklearn.dummy`` estimators whose predictions depend on no document and no chance.
 _CONSTANT: Final = ("prior", "most_frequent", "uniform", "constant", "mean", "median", "quantile")

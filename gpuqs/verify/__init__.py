@@ -134,7 +134,8 @@ def compare_made_rows(
         check.add(coded_rows(X), MADE, n_threads)
         if pandas is not None:
             finite = X[~np.isinf(X).any(axis=1)]
-            check.add_frame(made_frame(finite, check.model.forest, rng, pandas), FRAMES, n_threads)
+            frame = made_frame(finite, check.model.forest, rng, pandas, check.source.untested_categories())
+            check.add_frame(frame, FRAMES, n_threads)
         done += n
         if progress is not None:
             progress(done, total)

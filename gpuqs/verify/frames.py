@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,13 @@ def category_lists(forest: Forest) -> dict[int, tuple[Any, ...]]:
     return dict(zip(sorted(features), schema.in_order, strict=True))
 
 
-def made_frame(X: np.ndarray, forest: Forest, rng: np.random.Generator, pandas: Any) -> Any:
-    """A frame of the rows ``X`` [D, n_features], its categories in another order, some unseen, some missing."""
+def made_frame(
+    X: np.ndarray, forest: Forest, rng: np.random.Generator, pandas: Any, untested: Collection[int] = ()
+) -> Any:
+    """A frame of the rows ``X`` [D, n_features], its categories in another order, some unseen, some missing.
+
+    ``untested``: features that are categories, of which the model keeps no list, as its trees do not test them.
+    """
     columns: dict[int, Any] = {feature: X[:, feature] for feature in range(X.shape[1])}
     for feature, known in category_lists(forest).items():
         codes = X[:, feature].astype(np.float64)
@@ -42,6 +48,7 @@ def made_frame(X: np.ndarray, forest: Forest, rng: np.random.Generator, pandas: 
             sound = (codes >= 0) & (codes < len(known)) & (codes == np.floor(codes))
         places = np.where(sound, np.where(sound, codes, 0).astype(np.int64), drawn)
         columns[feature] = _shuffled([*known, *unseen], places, rng, pandas)
+    columns |= dict.fromkeys(untested, np.zeros(len(X), np.int64))
     frame = pandas.DataFrame(columns)
     frame.columns = list(forest.schema.names) or [f"f{feature}" for feature in range(X.shape[1])]
     return frame

@@ -90,6 +90,10 @@ class Source(ABC):
     def trees_per_iteration(self) -> int:
         """Trees that one boosting iteration made; `raw` can stop after any iteration."""
 
+    def untested_categories(self) -> list[int]:
+        """Features that the library takes for categories, though the model's trees test none of them."""
+        return []
+
     def raw(self, X: Any, iterations: int | None = None) -> np.ndarray:
         """Raw scores, [D, n_outputs], of all trees, or of the first ``iterations`` (at least 1).
 
@@ -254,6 +258,10 @@ class CatBoost(Source):
             path = Path(folder) / "model.json"
             path.write_bytes(data)
             return self._base().load_model(str(path), format="json")
+
+    def untested_categories(self) -> list[int]:
+        known = self.forest.schema.categories or (None,) * self.forest.n_features
+        return [feature for feature in self._booster.get_cat_feature_indices() if not known[feature]]
 
     def _leaves(self, X: Any) -> Any:
         return self._booster.calc_leaf_indexes(X, thread_count=self.n_threads)

@@ -60,6 +60,23 @@ def test_estimators_with_methods_of_their_own(name: str) -> None:
     np.testing.assert_array_equal(wrap(given).predict(X), np.ravel(given.predict(X)))
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "own"),
+    [
+        ("XGBRegressor", "_get_iteration_range", lambda self, given: (0, 1)),
+        ("XGBClassifier", "best_iteration", property(lambda self: 0)),
+        ("LGBMClassifier", "_process_params", lambda self, stage: {"pred_early_stop": True}),
+        ("CatBoostRegressor", "_predict", lambda self, *data, **options: 0),
+        ("RandomForestRegressor", "_validate_X_predict", lambda self, X: X),
+    ],
+)
+def test_what_methods_of_the_library_call(name: str, method: str, own: Any) -> None:
+    base, options = KINDS[name]
+    model = fitted(base, options)
+    model.__class__ = type(name, (base,), {method: own})
+    refused(model, REFUSED.format(method, name))
+
+
 def test_boosters_with_methods_of_their_own() -> None:
     class Mine(lgb.Booster):  # type: ignore[misc]
         def predict(self, *args: Any, **options: Any) -> Any:

@@ -292,6 +292,14 @@ def test_any_exception_while_room_is_made(tmp_path: Path, monkeypatch: pytest.Mo
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["out"]
 
 
+def test_a_way_through_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    with pytest.raises(FileNotFoundError) as caught:
+        write(tmp_path / "none" / ".." / "x", b"new")
+    assert caught.value.filename == str(tmp_path / "none" / ".." / "x")
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
 @pytest.mark.parametrize("number", ["99999999999999999999", "9" * 5000, "99999"])
 def test_a_descriptor_that_cannot_be(number: str) -> None:
     with pytest.raises(OSError, match="Bad file descriptor") as caught:

@@ -70,6 +70,20 @@ def catboost_file(folder: Path, columns: list[str]) -> Path:
     return folder / "model.json"
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_category_column_of_catboost_that_no_tree_tests(tmp_path: Path) -> None:
+    catboost = pytest.importorskip("catboost")
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.integers(0, 5, 300), np.full(300, 7), rng.integers(0, 100, 300)])
+    options = {"iterations": 5, "one_hot_max_size": 9, "verbose": 0, "allow_writing_files": False}
+    pool = catboost.Pool(X, X[:, 0] % 3 + X[:, 2] / 50, cat_features=[0, 1])
+    model = catboost.CatBoostRegressor(**options).fit(pool)
+    assert model.feature_importances_[1] == 0
+    model.save_model(str(tmp_path / "model.json"), format="json", pool=pool)
+    certificate = verify(tmp_path / "model.json", rows=100)
+    assert certificate.ok and certificate.rows["made rows as frames"] > 80, certificate
+
+
 FILES = {"LightGBM": lightgbm_file, "XGBoost": xgboost_file, "CatBoost": catboost_file}
 
 
