@@ -158,7 +158,8 @@ def write(writer: Writer, name: str, forest: Forest, X: np.ndarray) -> None:
     leaves = np.empty((len(X), forest.n_trees), np.int32)
     reference.leaves(reference.prepare(forest, "exact"), X, leaves, 1)
     writer.arrays(leaves)
-    engines = [engine for engine in ENGINES.values() if engine is not reference and engine.supports(forest) is None]
+    compiled = [engine for engine in ENGINES.values() if engine.device == "cpu" and engine is not reference]
+    engines = [engine for engine in compiled if engine.supports(forest) is None]
     writer.numbers(2 * len(engines))
     for precision in ("exact", "fast"):
         program = reference.prepare(forest, precision)
