@@ -63,8 +63,10 @@ def run_kernels(sanitizer: str) -> None:
             # Few documents: fibers that ThreadSanitizer knows are slow to make.
             check(device, forest, documents[:3], case.settings)
         sums = device.from_host(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
-        for link, width in (("softmax", 4), ("argmax", 1)):
-            apply_link(device, link, 1.0, 3.0, sums, device.empty((3, width), np.float32))
+        with device.active():
+            for link, width in (("softmax", 4), ("argmax", 1)):
+                apply_link(device, link, 1.0, 3.0, sums, device.empty((3, width), np.float32))
+        device.wait()
         return device
 
     run(EmulatedDevice("random", sanitizer, set(run(EmulatedDevice("random")).launched)))
