@@ -30,7 +30,8 @@ NEGATIVE_FRACTION_IS_ZERO: Final = 16
 #: `Forest.routing` bit of a categorical node: a value that is no whole number is in no set; without
 #: it, values are truncated toward zero.
 WHOLE_CODES: Final = 32
-_ALL_ROUTING: Final = 63
+#: All routing bits together.
+ALL_ROUTING: Final = 63
 
 #: LightGBM's kZeroThreshold: the float32 value 1e-35, held as float64.
 ZERO_THRESHOLD: Final = float(np.float32(1e-35))
@@ -334,7 +335,7 @@ class Forest:
         bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
         self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
         self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
-        self._refuse(self.routing > _ALL_ROUTING, "unknown routing bits", "routing")
+        self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
         self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         with np.errstate(over="ignore", invalid="ignore"):
             bad_leaf = np.flatnonzero(~np.isfinite(self.weighted_leaves()).all(axis=1))

@@ -16,7 +16,7 @@ from gpuqs.layout.bitslice import (
     MAX_COLUMNS,
     build_bitslice,
     gray_values,
-    word_tables,
+    value_tables,
 )
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
@@ -31,20 +31,20 @@ class Bitslice(CpuEngine):
     name: ClassVar[str] = "bitslice"
     summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
 
-    #: Predicate words of a block of trees: what fits an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
-    max_words: ClassVar[int] = 12_000
-    #: So few distinct tests make one block: decoding some of them twice would cost more than what overflows.
-    one_block: ClassVar[int] = 20_000
+    #: Predicates of a superblock: their words fit an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
+    max_predicates: ClassVar[int] = 12_000
+    #: So few distinct tests make one superblock: decoding some of them twice would cost more than what overflows.
+    one_superblock: ClassVar[int] = 20_000
 
-    #: Nodes of a block: programs and leaf values of so many stay in the L3 cache while other documents run.
+    #: Nodes of a superblock: programs and leaf values of so many stay in the L3 cache while other documents run.
     max_nodes: ClassVar[int] = 65_000
 
-    #: Nanoseconds per node and word of so many documents: interpreted programs, compiled ones.
+    #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
         False: {128: 1.9, 256: 2.6, 512: 4.3},
         True: {128: 1.4, 256: 2.1, 512: 3.2},
     }
-    #: Nanoseconds per category set and document: by tables.
+    #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07
 
     def supports(self, forest: Forest) -> str | None:
@@ -76,8 +76,9 @@ class Bitslice(CpuEngine):
         device: Device | None = None,
     ) -> CpuProgram:
         tables = ranks() if ranks else build_ranks(forest)
-        max_words = self.one_block if len(tables.threshold) <= self.one_block else self.max_words
-        layout = build_bitslice(forest, tables, max_words, self.max_nodes, cpu_fallback.compiles_programs())
+        few = len(tables.threshold) <= self.one_superblock
+        max_predicates = self.one_superblock if few else self.max_predicates
+        layout = build_bitslice(forest, tables, max_predicates, self.max_nodes, cpu_fallback.compiles_programs())
         scorer = cpu_fallback.Bitslice(
             layout,
             forest.n_features,
@@ -87,6 +88,6 @@ class Bitslice(CpuEngine):
         values = leaf_values(forest, layout.ranges, precision)
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         n_leaves = 32 if forest.n_leaves <= 32 else 64
-        word = cpu_fallback.table_word(cpu_fallback.isa(), n_leaves, values.value.itemsize)
-        bound = cpu_fallback.Values(values, word_tables(values, word), n_leaves)
+        part_bytes = cpu_fallback.table_part(cpu_fallback.isa(), n_leaves, values.value.itemsize)
+        bound = cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)
         return CpuProgram(values, scorer, bound)

@@ -14,8 +14,8 @@ from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind, category_cost
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.rank_nodes import MAX_ENTRIES, MAX_LEAVES, build_rank_walk, most_entries
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
+from gpuqs.layout.rankwalk import MAX_ENTRIES, MAX_LEAVES, build_rankwalk, most_entries
 
 
 class RankWalk(CpuEngine):
@@ -53,7 +53,7 @@ class RankWalk(CpuEngine):
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
     ) -> CpuProgram:
-        layout = build_rank_walk(forest, ranks() if ranks else build_ranks(forest))
+        layout = build_rankwalk(forest, ranks() if ranks else build_ranks(forest))
         scorer = cpu_fallback.RankWalk(
             layout, forest.n_features, single=forest.input_dtype == "float32", isa=cpu_fallback.isa()
         )

@@ -12,8 +12,8 @@ from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind, category_cost
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.nodes import build_walk, fits_walk
 from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.walk import build_walk, fits_walk
 
 
 class Walk(CpuEngine):
