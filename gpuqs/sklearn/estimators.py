@@ -1,0 +1,312 @@
+"""The estimators that `gpuqs.sklearn.wrap` makes: a regressor, a classifier, a detector of outliers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import validate_data
+
+from gpuqs.arrays.refusals import refuse_strangers
+from gpuqs.encoded import EncodedDocuments
+from gpuqs.errors import UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.model import Model
+from gpuqs.outputs import Output, Precision
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Links whose values are probabilities of classes.
+_OF_CLASSIFIERS: Final = ("sigmoid", "ova_sigmoid", "softmax", "hinge")
+#: Libraries whose leaves are no probabilities, so that without a link their scores say nothing of classes.
+_BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
+#: Names that LightGBM makes up where documents have none.
+_MADE_UP_NAME: Final = re.compile(r"Column_\d+")
+
+
+def tells_classes(forest: Forest) -> bool:
+    """Whether scores say something of classes, or are classes."""
+    own_labels = bool(forest.classes) and not forest.source.startswith(_BOOSTERS)
+    return own_labels or forest.link in (*_OF_CLASSIFIERS, "argmax")
+
+
+class Prefitted(BaseEstimator):  # type: ignore[misc]
+    """What the estimators share: they hold a model from the beginning, and check documents as scikit-learn does."""
+
+    model: Model
+    n_threads: int | None
+    precision: Precision
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Self:
+        """Check the documents and learn nothing; ``y``, ``sample_weight`` and the other parameters are ignored."""
+        self._checked(X)
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of a document."""
+        return self._model.n_features
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features; there only where the model was trained with names."""
+        names = self._model.feature_names
+        if not names or all(_MADE_UP_NAME.fullmatch(name) for name in names):
+            raise AttributeError("the model was trained without feature names")
+        return np.asarray(names, dtype=object)
+
+    @property
+    def _model(self) -> Model:
+        if not isinstance(self.model, Model):
+            raise NotFittedError(
+                f"model must be a gpuqs.Model, not {type(self.model).__name__}; use gpuqs.sklearn.wrap(model)"
+            )
+        return self.model
+
+    def _scores(self, X: Any, output: Output) -> np.ndarray:
+        model = self._model
+        precision: Precision = "exact" if output == "leaf" else self.precision
+        return np.asarray(model.predict(self._checked(X), output, n_threads=self.n_threads, precision=precision))
+
+    def _checked(self, X: Any) -> Any:
+        """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to code."""
+        if isinstance(X, EncodedDocuments):
+            refuse_strangers(X)
+        names = _column_names(X)
+        if names is None and not isinstance(X, np.ma.MaskedArray):  # whose mask check_array would drop
+            return validate_data(self, X, reset=False, dtype="numeric", accept_sparse=True, ensure_all_finite=False)
+        # LightGBM stores blanks as underscores: such names are right, and not what `validate_data` compares.
+        if names is None or [name.replace(" ", "_") for name in names] != list(self._model.feature_names):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return isinstance(self.model, Model)
+
+    def __sklearn_clone__(self) -> Self:
+        # Parameters as they are: the model is immutable, and a copy of it would be prepared anew.
+        return type(self)(**self.get_params(deep=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags.required = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of a table's columns; None where ``X`` is no table."""
+    names = getattr(X, "column_names", None)  # of Arrow, whose `columns` are the data
+    names = getattr(X, "columns", None) if names is None else names
+    return None if names is None else [str(name) for name in names]
+
+
+class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
+    """A regressor, or ranker, that predicts with gpuqs; `wrap` makes it.
+
+    Parameters
+    ----------
+    model : Model
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+    """
+
+    def __init__(self, model: Model, *, n_threads: int | None = None, precision: Precision = "exact") -> None:
+        self.model = model
+        self.n_threads = n_threads
+        self.precision = precision
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The values of documents [D], or [D, n_outputs] where the model has several."""
+        return self._scores(X, "value")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.__sklearn_is_fitted__() and self.model.n_outputs > 1
+        return tags
+
+
+def _has_decision_function(estimator: GpuqsClassifier) -> bool:
+    """LightGBM's and scikit-learn's boosted classifiers have one; other libraries' have none, nor have forests."""
+    forest = estimator._model.forest
+    return forest.source.startswith(("LightGBM", "scikit-learn")) and forest.link in _OF_CLASSIFIERS
+
+
+def _has_logarithms(estimator: GpuqsClassifier) -> bool:
+    forest = estimator._model.forest
+    if forest.source.startswith("CatBoost"):
+        return forest.link in _OF_CLASSIFIERS
+    return forest.source.startswith("scikit-learn") and not forest.objective.startswith("HistGradientBoosting")
+
+
+class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
+    """A classifier that predicts with gpuqs; `wrap` makes it.
+
+    Parameters
+    ----------
+    model : Model
+    classes : array-like [n_classes], optional
+        Labels of the classes, in the order of the model's own; by default those that the model has, else 0, 1, ...
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        classes: Any = None,
+        n_threads: int | None = None,
+        precision: Precision = "exact",
+    ) -> None:
+        self.model = model
+        self.classes = classes
+        self.n_threads = n_threads
+        self.precision = precision
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels of the classes [n_classes]."""
+        return self._own_labels if self.classes is None else np.asarray(self.classes)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each document [D]; of multi-label models 0 or 1 for each label [D, n_labels]."""
+        self._check_classes()
+        labels = self._scores(X, "class")
+        forest = self._model.forest
+        if self.classes is not None and not self._is_multi_label:
+            own = self._own_labels
+            order = np.argsort(own)
+            labels = self.classes_[order[np.searchsorted(own, labels, sorter=order)]]
+        if forest.source.startswith("XGBoost") and labels.dtype.kind == "i":  # whose types differ with the objective
+            if self._is_multi_label:
+                return labels.astype(np.float64)
+            if forest.objective == "multi:softmax":
+                return labels.astype(np.int32)
+        return labels
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes [D, n_classes]; of multi-label models those of the labels."""
+        self._check_classes()
+        values = self._scores(X, "value")
+        if values.ndim == 2:
+            return values
+        if self._model.forest.link not in _OF_CLASSIFIERS:  # the only class that a forest has seen
+            return values[:, None]
+        return np.column_stack([1 - values, values])
+
+    @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba`; there where the trained estimator, scikit-learn's or CatBoost's, has it."""
+        if not self._model.forest.source.startswith("CatBoost"):
+            return cast(np.ndarray, np.log(self.predict_proba(X)))
+        self._check_classes()
+        raw = self._scores(X, "raw")  # as CatBoost: the logarithms of tiny probabilities are finite
+        with np.errstate(over="ignore"):
+            if self._model.forest.link == "softmax":
+                raw = raw - raw.max(axis=1, keepdims=True)
+                return cast(np.ndarray, raw - np.log(np.exp(raw).sum(axis=1, keepdims=True)))
+            sides = np.column_stack([-raw, raw]) if raw.ndim == 1 else raw
+            return cast(np.ndarray, -np.log(1 + np.exp(-sides)))
+
+    @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Raw scores [D], or [D, n_classes] of more than two classes; there where the trained estimator has it."""
+        return self._scores(X, "raw")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.__sklearn_is_fitted__() and self._is_multi_label
+        return tags
+
+    @property
+    def _own_labels(self) -> np.ndarray:
+        """The model's own labels, each once: where training saw one class only, the model has it twice."""
+        forest = self._model.forest
+        return np.array(list(dict.fromkeys(forest.classes or range(max(forest.n_outputs, 2)))))
+
+    @property
+    def _is_multi_label(self) -> bool:
+        forest = self._model.forest
+        return forest.n_outputs > 1 and forest.link in ("sigmoid", "hinge")
+
+    def _check_classes(self) -> None:
+        """Refuse labels that do not fit the model's classes, and models whose scores say nothing of classes."""
+        forest = self._model.forest
+        if not tells_classes(forest):
+            raise UnsupportedModelError(
+                f"{forest.source}: scores of objective {forest.objective or 'not known'!r} say nothing of classes; "
+                "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"
+            )
+        if self.classes is None or self._is_multi_label:  # each of whose labels is 0 or 1
+            return
+        labels, n_classes = self.classes_, len(self._own_labels)
+        if labels.ndim != 1:
+            raise ValueError(f"classes must be a list of labels, not {self.classes!r}")
+        if len(labels) != n_classes:
+            raise ValueError(f"classes has {len(labels)} labels; the model has {n_classes} classes")
+        if len(set(labels.tolist())) < n_classes:
+            raise ValueError(f"classes holds a label twice: {labels.tolist()}")
+
+
+class GpuqsOutlierDetector(OutlierMixin, Prefitted):  # type: ignore[misc]
+    """An IsolationForest that predicts with gpuqs; `wrap` makes it.
+
+    Parameters
+    ----------
+    model : Model
+    offset : float
+        Scores below are outliers': the estimator's ``offset_``.
+    expected_depth : float, optional
+        Depth that scores are measured against; by default the model's, which can differ in the last bit.
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}
+        As in `gpuqs.Model.predict`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        offset: float,
+        expected_depth: float | None = None,
+        n_threads: int | None = None,
+        precision: Precision = "exact",
+    ) -> None:
+        self.model = model
+        self.offset = offset
+        self.expected_depth = expected_depth
+        self.n_threads = n_threads
+        self.precision = precision
+
+    @property
+    def offset_(self) -> float:
+        """Score that parts outliers (below) from inliers."""
+        return self.offset
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Scores of documents [D]: the lower, the more abnormal."""
+        forest = self._model.forest
+        expected = 1 / forest.link_scale if self.expected_depth is None else self.expected_depth
+        # From the sums, in scikit-learn's order: a document may lie on the offset, where the last bit decides.
+        return cast(np.ndarray, -(2 ** -(self._scores(X, "raw") / (forest.n_trees * expected))))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores less the offset [D]: negative for outliers."""
+        return self.score_samples(X) - self.offset
+
+    def predict(self, X: Any) -> np.ndarray:
+        """-1 for outliers, 1 for inliers [D]."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
