@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.devices.base import Device
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, CpuProgram, category_cost, kilonodes
+from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import (
-    MAX_COLUMNS,
-    build_bitslice,
-    gray_values,
-    value_tables,
-)
+from gpuqs.layout.bitslice import MAX_COLUMNS, BitsliceLayout, build_bitslice, gray_values, value_tables
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
-from gpuqs.layout.leaves import leaf_values
+from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.programs import MAX_LEAVES
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
 
 class Bitslice(CpuEngine):
@@ -67,27 +61,19 @@ class Bitslice(CpuEngine):
         words = (whole + (rest > 0)) * kilonodes(forest) * of_words[word]
         return CALL + words + category_cost(forest, n_documents, self.category_set)
 
-    def prepare(
-        self,
-        forest: Forest,
-        precision: str,
-        *,
-        ranks: Callable[[], RankTables] | None = None,
-        device: Device | None = None,
-    ) -> CpuProgram:
-        tables = ranks() if ranks else build_ranks(forest)
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> BitsliceLayout:
+        tables = ranks()
         few = len(tables.threshold) <= self.one_superblock
         max_predicates = self.one_superblock if few else self.max_predicates
-        layout = build_bitslice(forest, tables, max_predicates, self.max_nodes, cpu_fallback.compiles_programs())
-        scorer = cpu_fallback.Bitslice(
-            layout,
-            forest.n_features,
-            single=forest.input_dtype == "float32",
-            isa=cpu_fallback.isa(),
-        )
-        values = leaf_values(forest, layout.ranges, precision)
+        return build_bitslice(forest, tables, max_predicates, self.max_nodes, cpu_fallback.compiles_programs())
+
+    def _bind(self, forest: Forest, layout: BitsliceLayout, **common: Any) -> cpu_fallback.Bitslice:
+        return cpu_fallback.Bitslice(layout, **common)
+
+    def _bind_values(
+        self, forest: Forest, layout: BitsliceLayout, values: LeafValues
+    ) -> tuple[LeafValues, cpu_fallback.Values]:
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         n_leaves = 32 if forest.n_leaves <= 32 else 64
         part_bytes = cpu_fallback.table_part(cpu_fallback.isa(), n_leaves, values.value.itemsize)
-        bound = cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)
-        return CpuProgram(values, scorer, bound)
+        return values, cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)
