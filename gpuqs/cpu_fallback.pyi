@@ -11,6 +11,7 @@ class InstructionSet(NamedTuple):
 INSTRUCTION_SETS: tuple[InstructionSet, ...]
 Bitslice: Any
 Coded: Any
+FewDocuments: Any
 QuickScorer: Any
 RankWalk: Any
 Values: Any

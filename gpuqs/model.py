@@ -15,17 +15,20 @@ from gpuqs.arrays.on_devices import from_device
 from gpuqs.chunks import rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
-from gpuqs.engines import BITSLICE, ENGINES
+from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser, Explanation
+from gpuqs.few import FewDocuments
 from gpuqs.forest import Forest
-from gpuqs.forks import Lock
+from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import check_out, place
 from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
 
+#: Defaults of `Model.predict`, of which Python keeps one object each.
+VALUE, RAW, AUTO, EXACT, NONE_BEFORE = "value", "raw", "auto", "exact", 0
 #: Less work than this is done sooner by one thread than by several.
 THREAD_WORK = 500_000
 
@@ -206,6 +209,19 @@ class Model:
             A GPU was asked for, and a package, a driver or the device is missing; or a call is captured in a CUDA
             graph, and something would have to be copied or compiled first.
         """
+        # What is asked most often has a way of its own, as its checks take longer than its scores.
+        if (
+            (output is VALUE or output is RAW)
+            and (raw_score is False or raw_score is True)
+            and output_margin is pred_leaf is pred_contrib is False
+            and n_threads is out is trees is base_margin is device is num_iteration is None
+            and iteration_range is None
+            and (engine is AUTO and precision is EXACT and start_iteration is NONE_BEFORE)
+            and type(X) is np.ndarray
+            and self._few is not None
+            and (answer := self._few.predict(X, raw_score or output is RAW)) is not None
+        ):
+            return answer
         output, trees = output_and_trees(
             self.forest,
             output,
@@ -379,6 +395,17 @@ class Model:
         if adopted is None:
             return as_documents(X, self.forest), HOST
         return from_device(adopted, self.forest), device
+
+    @lazy
+    def _few(self) -> FewDocuments | None:
+        if self.device is not HOST or not FewDocuments.takes(self.forest):
+            return None
+
+        def program_of(n_documents: int) -> Program:
+            here = machine()
+            return self._programs.get(self._chooser.fastest(n_documents, HOST, here), "exact", None, on=here)
+
+        return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 
     def _threads(self, n_threads: int | None, n_documents: int) -> int:
         if n_threads is None and n_documents * self.forest.n_trees < THREAD_WORK:

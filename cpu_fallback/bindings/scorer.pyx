@@ -5,9 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+cimport numpy as cnp
+
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport getenv
+from libc.string cimport strcmp
 from libcpp.memory cimport unique_ptr
+
+
+cnp.import_array()
 
 
 class InstructionSet(NamedTuple):
@@ -86,6 +92,17 @@ CONSTANTS = {
 def available_isas():
     """Names of the instruction sets that this processor has, best first."""
     return [isa.name for isa in INSTRUCTION_SETS if isa.is_here]
+
+
+cdef bytes environment(const char* name):
+    cdef const char* value = getenv(name)
+    return None if value == NULL else value
+
+
+cdef bint is_still(const char* name, bytes value):
+    """Whether an environment variable has that value (None: is not there)."""
+    cdef const char* now = getenv(name)
+    return now == NULL and value is None or now != NULL and value is not None and strcmp(now, value) == 0
 
 
 def forced_isa():
@@ -247,6 +264,63 @@ cdef class Scorer:
         finally:
             if not coded:
                 PyBuffer_Release(&read)
+
+
+cdef class FewDocuments:
+    """The shortest way from NumPy's arrays to the kernels, for calls with few documents and no wishes.
+
+    Parameters
+    ----------
+    program_of : callable
+        Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
+    n_features, most : int
+        Columns of documents, and how many documents are few at most.
+    """
+
+    cdef object program_of
+    cdef Py_ssize_t n_features
+    cdef list programs  # by the number of documents; None: not asked for yet
+    cdef bytes isa, machine_code  # of the environment, when the programs were asked for
+
+    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most):
+        self.program_of, self.n_features = program_of, n_features
+        self.programs = [None] * (most + 1)
+        self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
+
+    def score(self, X):
+        """Sums [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
+        it holds other numbers than native floats, many rows or none, or is no array of documents at all."""
+        cdef cnp.ndarray x = X, sums
+        cdef Documents docs
+        cdef Scorer scorer
+        cdef Values values
+        cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
+        cdef cnp.npy_intp[2] shape
+        cdef void* to
+        cdef int kind = cnp.PyArray_TYPE(x)
+        if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
+                or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
+            return None
+        if not (is_still("GPUQS_ISA", self.isa) and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
+            self.__init__(self.program_of, self.n_features, len(self.programs) - 1)
+        program = self.programs[n]
+        if program is None:
+            program = self.programs[n] = self.program_of(n)
+            if program is None:
+                return None
+        scorer, values = program
+        docs.data = cnp.PyArray_DATA(x)
+        docs.n = n
+        docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
+        docs.is_double = kind == cnp.NPY_DOUBLE
+        docs.planes = NULL
+        shape[0], shape[1] = n, values.c.n_outputs
+        sums = cnp.PyArray_EMPTY(1 if values.c.n_outputs == 1 else 2, shape,
+                                 cnp.NPY_DOUBLE if values.sum_format == b"d" else cnp.NPY_FLOAT, False)
+        to = cnp.PyArray_DATA(sums)
+        with nogil:
+            c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
+        return sums
 
 
 cdef class Coded:

@@ -1,9 +1,11 @@
+// Small scratch is stacked up in an arena that each thread keeps: a call with few documents asks nobody for memory.
 // Large scratch lies on large pages: spread over small ones, words may by chance compete for the same places of the L2
 // cache, and take four times as long to write. As the system clears large pages slowly, they are kept between calls.
 #include "driver/scratch.hpp"
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -18,9 +20,9 @@ namespace {
 
 constexpr size_t kLine = 64, kLargePage = 2 << 20, kLarge = kLargePage / 2;
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kMostKept = 0;  // so that what is used after it was given back, or beyond its end, shows
+constexpr size_t kMostKept = 0, kMostStacked = 0;  // so that what is used after it was given back, or beyond its end, shows
 #else
-constexpr size_t kMostKept = 64 << 20;
+constexpr size_t kMostKept = 64 << 20, kMostStacked = 1 << 20;
 #endif
 
 struct Kept {
@@ -69,14 +71,52 @@ bool keep(size_t bytes, void* at) {
     return true;
 }
 
+// A stack of buffers, empty between calls; then it grows to what the last ones wanted at once.
+class Arena {
+public:
+    ~Arena() { std::free(memory_); }
+
+    void* push(size_t bytes) {  // null where there is no room; counts all the same
+        if (held_ == 0 && most_ > size_) grow();
+        held_ += bytes;
+        most_ = std::max(most_, std::min(held_, kMostStacked));
+        if (bytes > size_ - used_) return nullptr;
+        used_ += bytes;
+        return memory_ + used_ - bytes;
+    }
+
+    bool pop(void* at, size_t bytes) {  // whether it lay here
+        held_ -= bytes;
+        const bool here = at >= memory_ && at < memory_ + size_;
+        if (held_ == 0) used_ = 0;
+        return here;
+    }
+
+private:
+    void grow() {
+        std::free(memory_);
+        memory_ = static_cast<char*>(std::aligned_alloc(kLine, most_));
+        size_ = memory_ ? most_ : 0;
+    }
+
+    char* memory_ = nullptr;
+    size_t size_ = 0, used_ = 0, held_ = 0, most_ = 0;
+};
+
+// Whoever calls takes and gives back all of a call's memory: helpers do neither.
+thread_local Arena arena;
+
 }  // namespace
 
 Buffer allocate(size_t bytes) {
     const bool large = bytes >= kLarge;
     bytes = whole(bytes ? bytes : 1, large ? kLargePage : kLine);
-    if (void* kept = large ? take(bytes) : nullptr) return Buffer(kept, {bytes});
+    if (void* kept = large ? take(bytes) : arena.push(bytes)) return Buffer(kept, {bytes});
     void* at = std::aligned_alloc(large ? kLargePage : kLine, bytes);
-    if (!at) throw std::bad_alloc();
+    if (!at) {
+        if (!large) arena.pop(nullptr, bytes);
+        throw std::bad_alloc();
+    }
 #ifdef MADV_HUGEPAGE
     if (large) madvise(at, bytes, MADV_HUGEPAGE);
 #endif
@@ -84,7 +124,7 @@ Buffer allocate(size_t bytes) {
 }
 
 void GiveBack::operator()(void* at) const {
-    if (bytes < kLargePage || !keep(bytes, at)) std::free(at);
+    if (bytes >= kLargePage ? !keep(bytes, at) : !arena.pop(at, bytes)) std::free(at);
 }
 
 }  // namespace gpuqs

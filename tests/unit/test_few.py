@@ -1,0 +1,181 @@
+"""Calls with few documents go their own way, and give what all others give."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+import gpuqs
+from gpuqs import cpu_fallback, few
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.model import THREAD_WORK, Model
+
+FORESTS: dict[str, dict[str, Any]] = {
+    "float64 sums": {},
+    "float32 sums": {"sum_dtype": "float32", "input_dtype": "float32"},
+    "base score last": {"base_first": False},
+    "sigmoid": {"link": "sigmoid", "link_scale": 0.7},
+    "average": {"average": True},
+    "average, raw too": {"average": True, "average_raw": True},
+    "softmax": {"n_outputs": 3, "link": "softmax"},
+    "vectors": {"n_outputs": 3, "vector_leaves": True},
+    "argmax": {"n_outputs": 3, "link": "argmax"},
+    "categories": {"categorical": 0.5},
+}
+
+
+def made(**fields: Any) -> Forest:
+    return random_forest(np.random.default_rng(5), **fields)
+
+
+@pytest.fixture
+def long_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the number of documents of each call that goes the long way."""
+    taken: list[int] = []
+    answer = Model._answer
+
+    def counted(self: Model, X: Any, *rest: Any) -> Any:
+        taken.append(len(X))
+        return answer(self, X, *rest)
+
+    monkeypatch.setattr(Model, "_answer", counted)
+    return taken
+
+
+def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
+    """The answer of the long way: a wish leads there."""
+    return model.predict(X, n_threads=1, **words)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
+def test_same_bits(fields: dict[str, Any], dtype: type, long_way: list[int]) -> None:
+    model = Model(made(**fields))
+    with np.errstate(over="ignore"):
+        documents = probing_documents(np.random.default_rng(6), model.forest, few.MOST + 1).astype(dtype)
+    for n in (1, 2, 7, 8, 9, 64, few.MOST - 1, few.MOST):
+        for words in ({}, {"output": "raw"}, {"raw_score": True}):
+            given = model.predict(documents[:n], **words)
+            expected = asked_otherwise(model, documents[:n], **words)
+            assert given.dtype == expected.dtype and given.shape == expected.shape
+            assert given.tobytes() == expected.tobytes()
+    calls = 8 * 3
+    assert len(long_way) == calls * (2 if model.forest.link == "argmax" else 1)
+    model.predict(documents)
+    assert long_way[-1] == few.MOST + 1
+
+
+def orders() -> dict[str, np.ndarray]:
+    X = np.random.default_rng(7).normal(size=(9, 8))
+    wide = np.zeros((9, 16))
+    wide[:, ::2] = X
+    misaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float64).reshape(X.shape)
+    locked = X.copy()
+    locked.setflags(write=False)
+    arrays = {"C": X, "F": np.asfortranarray(X), "strided": wide[:, ::2], "backwards": X[::-1, ::-1][::-1, ::-1]}
+    return arrays | {"misaligned": misaligned, "locked": locked, "swapped": X.astype(">f8"), "long": X.astype("g")}
+
+
+@pytest.mark.parametrize("order", orders())
+def test_any_order_of_bytes_and_rows(order: str, long_way: list[int]) -> None:
+    model, X = Model(made()), orders()[order]
+    assert np.array_equal(model.predict(X), model.predict(np.array(X, np.float64)))
+    assert len(long_way) == (order in ("misaligned", "swapped", "long"))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [np.zeros(8), np.zeros((2, 7)), np.zeros((2, 2, 8)), np.zeros((1, 8), complex), np.array([["a"] * 8])],
+    ids=lambda X: f"{X.dtype}{X.shape}",
+)
+def test_what_is_wrong_is_refused_as_ever(X: np.ndarray) -> None:
+    with pytest.raises(InputError, match="X "):
+        Model(made()).predict(X)
+
+
+def test_others_are_read_as_ever() -> None:
+    model, X = Model(made()), np.arange(24).reshape(3, 8)
+    expected = model.predict(X.astype(np.float64))
+    for other in (X, X.astype(np.float16), X.tolist(), X.astype(float).view(np.recarray)):
+        assert np.array_equal(model.predict(other), expected)
+    assert model.predict(np.zeros((0, 8))).shape == (0,)
+
+
+ODD: list[dict[str, Any]] = [{"raw_score": "yes"}, {"raw_score": 2}, {"pred_leaf": 0.5}, {"start_iteration": 0.0}]
+
+
+@pytest.mark.parametrize("words", ODD)
+def test_odd_wishes_are_refused_as_ever(words: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(words))):
+        Model(made()).predict(np.zeros((1, 8)), **words)
+
+
+def test_wishes_are_granted() -> None:
+    model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
+    model.predict(X)
+    assert model.predict(X, "leaf").shape == model.predict(X, pred_leaf=True).shape == (3, 20)
+    assert np.array_equal(model.predict(X, num_iteration=5), model.predict(X, trees=slice(0, 5)))
+    assert not np.array_equal(model.predict(X, start_iteration=5), model.predict(X))
+    with pytest.raises(gpuqs.errors.UnsupportedModelError):
+        model.predict(X, pred_contrib=True)
+
+
+def test_many_trees_are_for_threads(long_way: list[int]) -> None:
+    model = Model(made(n_trees=THREAD_WORK // 10, max_leaves=2))
+    for n in (9, 10):
+        model.predict(np.zeros((n, 8)))
+    assert long_way == [10]
+
+
+def test_the_environment_counts_at_every_call(monkeypatch: pytest.MonkeyPatch, long_way: list[int]) -> None:
+    model, X = Model(made()), np.random.default_rng(9).normal(size=(100, 8))
+    expected = model.predict(X)
+    for isa in cpu_fallback.available_isas():
+        monkeypatch.setenv("GPUQS_ISA", isa)
+        assert np.array_equal(model.predict(X), expected)
+        assert (model.engine_for(100), "exact", (isa, cpu_fallback.compiles_programs())) in {
+            key[:3] for key in model._programs._made
+        }
+    monkeypatch.setenv("GPUQS_ISA", "none")
+    with pytest.raises(gpuqs.errors.DeviceError, match="none"):
+        model.predict(X)
+    assert not long_way
+
+
+def test_threads_and_forks_call_at_once() -> None:
+    model, X = Model(made(n_trees=200)), np.random.default_rng(10).normal(size=(40, 8))
+    expected = [asked_otherwise(model, X[:n]) for n in range(1, 41)]
+    wrong: list[int] = []
+
+    def call() -> None:
+        for _ in range(20):
+            wrong.extend(n for n in range(1, 41) if not np.array_equal(model.predict(X[:n]), expected[n - 1]))
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            os._exit(any(not np.array_equal(model.predict(X[:n]), expected[n - 1]) for n in (1, 40)))
+        assert os.waitpid(child, 0)[1] == 0
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_memory_of_a_call_serves_the_next() -> None:
+    """Calls that need less and more than the ones before, and one whose documents fill more than is kept."""
+    rng = np.random.default_rng(11)
+    models = [Model(made(n_features=n, n_trees=t)) for n, t in ((8, 1), (300, 50), (3000, 20), (8, 400))]
+    for _ in range(3):
+        for model in models:
+            for n in (1, 256, 13):
+                X = rng.normal(size=(n, model.n_features))
+                assert np.array_equal(model.predict(X), asked_otherwise(model, X, engine="reference"))
