@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from gpuqs.cli.process import STDOUT, StoppedError, end_by
+from gpuqs.cli.process import STDOUT, end_by, stopped_within
 from gpuqs.errors import GpuqsError
 
 FAILED: Final = 1
@@ -45,7 +45,7 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            raise _stopped_within(error) or Failure(error) from error
+            raise stopped_within(error) or Failure(error) from error
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         try:
@@ -66,17 +66,10 @@ class Commands(click.Group):
         except Failure as failure:
             status = _fail(failure.error)
         except Exception as error:
-            if stopped := _stopped_within(error):
+            if stopped := stopped_within(error):
                 raise stopped from error
             status = _fail(error)
         sys.exit(status or 0)
-
-
-def _stopped_within(error: BaseException | None) -> StoppedError | None:
-    """The signal that an exception comes from: what a handler raises, whoever it interrupts may wrap."""
-    while error is not None and not isinstance(error, StoppedError):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def describe(error: Exception) -> str:

@@ -419,6 +419,49 @@ def test_a_signal_after_one_that_was_swallowed_is_no_repeat(folder: Path, tmp_pa
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
 
 
+#: A wait that begins after a signal whose exception was swallowed; and one that begins after a signal that Python has
+#: not looked for: no code of Python runs between the calls that `map` makes.
+WAITS_AFTER = {
+    "swallowed": "stop()",
+    "unseen": "list(map(operator.methodcaller('__call__'), [terminate, wait]))",
+}
+WAITING = """
+import ctypes, functools, operator, os, signal, weakref, gpuqs
+class Thing: pass
+def stop():
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    del thing
+terminate = functools.partial(ctypes.CDLL(None).kill, os.getpid(), int(signal.SIGTERM))
+wait = functools.partial(os.read, os.pipe()[0], 1)
+def load(*arguments):
+    {before}
+    wait()
+gpuqs.load = load
+"""
+
+
+@pytest.mark.parametrize("before", WAITS_AFTER)
+def test_a_wait_that_begins_after_a_signal(folder: Path, before: str) -> None:
+    done = run("info", folder / "model", before=WAITING.format(before=WAITS_AFTER[before]))
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
+
+
+def test_who_cleans_up_after_a_signal_is_left_alone(folder: Path) -> None:
+    """No second exception cuts the cleaning short, however long it takes."""
+    slow = (
+        "import os, signal, time, gpuqs\n"
+        "def load(*arguments):\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally:\n"
+        "        for _ in range(3): time.sleep(0.6)\n"
+        "        os.write(2, b'cleaned. ')\n"
+        "gpuqs.load = load\n"
+    )
+    done = run("info", folder / "model", before=slow)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"cleaned. Error: stopped by SIGTERM\n")
+
+
 @pytest.mark.parametrize("arguments", [["info", "model"], ["formats"], ["--help"], ["score", "model", "x.csv"]])
 def test_a_reader_that_has_gone_before(folder: Path, arguments: list[str]) -> None:
     read, write = os.pipe()
