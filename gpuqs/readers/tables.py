@@ -44,7 +44,7 @@ _DECIMAL_COMMA = re.compile(r"invalid value '\s*[-+]?\d*,\d")
 def _need_pyarrow() -> Any:
     try:
         import pyarrow
-    except ImportError:
+    except ModuleNotFoundError:
         raise InputError("CSV and Parquet files need pyarrow: pip install 'gpuqs[cli]'") from None
     return pyarrow
 
@@ -60,6 +60,10 @@ class _Columns:
     @property
     def wanted(self) -> list[int]:
         return [*self.features, *(at for at in (self.label, self.query) if at is not None)]
+
+
+class ColumnError(InputError):
+    """A column of labels or query ids was asked for that a file has not."""
 
 
 class _TableReader(DocumentReader):
@@ -98,9 +102,9 @@ class _TableReader(DocumentReader):
     def _special(self, names: list[str], asked: str | None, default: str) -> int | None:
         if asked is None and (default not in names or default in self.forest.feature_names):
             return None
-        name = asked or default
+        name = default if asked is None else asked
         if name not in names:
-            raise InputError(f"{self.path}: no column {name!r}; it has {_shorten(names)}")
+            raise ColumnError(f"{self.path}: no column {name!r}; it has {_shorten(names)}")
         return names.index(name)
 
     def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
@@ -160,9 +164,9 @@ class CsvReader(_TableReader):
         self._names = names if header else [str(at + 1) for at in range(len(names))]
 
     def _by_position(self, first: list[str]) -> _Columns:
-        asked = self.label or self.query
-        if asked:
-            raise InputError(
+        asked = self.query if self.label is None else self.label
+        if asked is not None:
+            raise ColumnError(
                 f"{self.path}: no header, hence no column {asked!r}; write the names in its first line"
             )
         n, n_features = len(first), self.forest.n_features

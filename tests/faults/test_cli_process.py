@@ -490,6 +490,33 @@ def test_standard_output_is_no_input(folder: Path, tmp_path: Path, arguments: li
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
 
+@pytest.mark.parametrize("command", ["score", "info", "verify"])
+@pytest.mark.parametrize("appended", ["model", "x.npy", "scores"])
+def test_standard_error_is_no_other_file(folder: Path, tmp_path: Path, command: str, appended: str) -> None:
+    """Nothing is written there: what is wrong is told on standard output."""
+    arguments = {"info": ["model"], "verify": ["model", "x.npy"], "score": ["model", "x.npy", "-o", "scores"]}[command]
+    before = {name: (folder / name).read_bytes() for name in ("model", "x.npy")} | {"scores": OLD}
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+    with open(tmp_path / appended, "ab") as errors:
+        done = run(command, *arguments, cwd=tmp_path, stderr=errors)
+        both = run(command, *arguments, cwd=tmp_path, stdout=errors, stderr=errors)
+    if appended in arguments:
+        what = "--out scores" if appended == "scores" else f"the input {appended}"
+        assert (done.returncode, both.returncode) == (2, 2)
+        assert f"Error: standard error is also {what}" in done.stdout.decode()
+        assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    else:
+        assert 2 not in (done.returncode, both.returncode)
+
+
+def test_scores_and_messages_in_one_log(folder: Path, tmp_path: Path) -> None:
+    for out in ("-", "/dev/stdout"):
+        with open(tmp_path / "log", "wb") as log:
+            done = run("score", folder / "model", folder / "x.csv", "-o", out, stdout=log, stderr=log)
+        assert done.returncode == 0 and (tmp_path / "log").read_bytes().count(b"\n") == N + 2
+
+
 @pytest.mark.parametrize("format", ["parquet", None])
 def test_documents_from_a_device_that_never_ends(folder: Path, format: str | None) -> None:
     done = run("score", folder / "model", "/dev/zero", *(["--format", format] if format else []), before=LIMITED)
