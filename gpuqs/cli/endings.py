@@ -32,7 +32,8 @@ EXIT_STATUS: Final = "Exit status: 0 done, 1 failed or not verified, 2 wrong arg
 #: reason), and threads, whose stacks found no room.
 _NO_MEMORY: Final = re.compile(
     "std::bad_alloc|failed to map segment|[Cc]annot (allocate memory|create shared object descriptor)|"
-    "error return without exception set|returned NULL without setting an exception|can't start new thread|Failed to launch worker thread"
+    "error return without exception set|returned NULL without setting an exception|"
+    "can't start new thread|Failed to launch worker thread"
 )
 
 
