@@ -107,7 +107,7 @@ def _without_memory(error: BaseException | None) -> BaseException | None:
         is_quoting = isinstance(error, ValueError) and type(error).__module__.startswith(("gpuqs.", "pyarrow."))
         if not is_quoting and _NO_MEMORY.search(str(error)):  # what is said of a file may quote it
             return error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return None
 
 
