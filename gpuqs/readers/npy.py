@@ -57,8 +57,9 @@ class NpyReader(DocumentReader):
                 if int.from_bytes(self.source.start(12)[8:], "little") > _LONGEST_HEADER:
                     raise ValueError("its header is too long")
                 return npy.read_array_header_2_0(file)
-        except Exception as error:  # a header is a Python literal: what is wrong with one has many kinds
-            raise InputError(f"{self.path}: not a readable .npy file of numbers: {error}") from error
+        # A header is a Python literal: what is wrong with one has many kinds, MemoryError of deep ones among them.
+        except Exception as error:
+            raise InputError(f"{self.path}: not a readable .npy file of numbers: {error}") from None
 
     def _check_length(self, there: int) -> None:
         if there < self._bytes:
