@@ -17,7 +17,7 @@ from gpuqs.cpu_fallback.scorer import (
     available_isas,
     compiles,
     forced_isa,
-    table_word,
+    table_part,
 )
 from gpuqs.errors import DeviceError
 
@@ -36,7 +36,7 @@ __all__ = [
     "effective_threads",
     "instruction_set",
     "isa",
-    "table_word",
+    "table_part",
 ]
 
 
@@ -56,7 +56,7 @@ def _choose(forced: str | None) -> str:
 
 
 def instruction_set() -> InstructionSet:
-    """What is known of the instruction set in use."""
+    """The instruction set in use, with all that is known of it."""
     name = isa()
     return next(known for known in INSTRUCTION_SETS if known.name == name)
 
