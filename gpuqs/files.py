@@ -53,6 +53,11 @@ class NamedOutput(io.FileIO):
         return not self._stream and super().seekable()
 
 
+def names_own(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a name for what this process has open, as /dev/stdout."""
+    return _OWN.fullmatch(os.fspath(path)) is not None
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write, which is at ``path`` once the block ends without an exception; till then the old one is.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from gpuqs.cli.endings import EXIT_STATUS, FAILED, Commands
+from gpuqs.files import names_own
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
 _STDIN = _STDOUT = Path("-")
@@ -61,23 +62,41 @@ def _one_input(model: Path, data: Path | None) -> None:
 
 
 def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
-    """Refuse to write where the command reads, whatever the two paths are called."""
-    if not (there := _file_of(1 if out == _STDOUT else out)):
-        return
+    """Refuse to write where the command reads, whatever the two paths are called; and to put scores over messages."""
     inputs = [model] if data is None else [model, data, Path(f"{data}.query")]  # the last holds query sizes
-    for path in inputs:
-        if (read := _file_of(0 if path == _STDIN else path)) and os.path.samestat(there, read):
-            written = "standard output" if out == _STDOUT else f"--out {out}"
-            raise click.UsageError(f"{written} is also the input {path}")
+    read = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
+    replaced = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
+    scores: tuple[str, int | Path] = ("standard output", 1) if out == _STDOUT else (f"--out {out}", out)
+    problem = _same("standard error", 2, read | replaced)
+    if problem:  # no message may go there
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if _same("", 1, read | replaced) else 1, 2)
+    problem = problem or _same(*scores, read)
+    if problem:
+        raise click.UsageError(problem)
 
 
-def _file_of(path: Path | int) -> os.stat_result | None:
+def _same(called: str, written: int | Path, others: Mapping[str, int | Path]) -> str | None:
+    """What to say where a file that is written is one of the others."""
+    there = _file_of(written)
+    for other, place in others.items():
+        if there and (found := _file_of(place)) and os.path.samestat(there, found):
+            return f"{called} is also {other}"
+    return None
+
+
+def _file_of(path: int | Path) -> os.stat_result | None:
     """What is known of a regular file, or of a descriptor's; None for others, and where there is none."""
     try:
         found = os.stat(path)
     except OSError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _folder(ctx: click.Context, option: click.Parameter, value: str | None) -> Path | None:
+    if value == "":
+        raise click.BadParameter("is empty; name a folder, or . for this one")
+    return None if value is None else Path(value)
 
 
 def _named(ctx: click.Context, option: click.Parameter, value: str | None) -> Path | None:
@@ -202,7 +221,8 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
 @cli.command()
 @click.option(
     "--save",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=str),
+    callback=_folder,
     metavar="FOLDER",
     help="Only write the demo's model and documents there.",
 )

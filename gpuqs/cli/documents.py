@@ -8,16 +8,18 @@ from typing import Any, Final
 import click
 
 from gpuqs.forest import Forest
-from gpuqs.readers import DocumentReader, OptionError, open_documents
+from gpuqs.readers import ColumnError, DocumentReader, OptionError, open_documents
 
 #: What the command line calls options of `gpuqs.readers.open_documents`.
 _SPELLED: Final = {"first_id": "--one-based", "header": "--header/--no-header", "label": "--label", "query": "--query"}
 
 
 def open_data(path: Path, forest: Forest, **reading: Any) -> DocumentReader:
-    """Open documents; an option that their format does not know is a wrong argument."""
+    """Open documents; an option that their format does not know, or a column that is not there, is a wrong argument."""
     try:
         return open_documents(path, forest, **reading)
     except OptionError as error:
         spelled = _SPELLED[error.option]
         raise click.UsageError(f"{error.path} is read as {error.format}, which takes no {spelled}") from error
+    except ColumnError as error:
+        raise click.UsageError(str(error)) from error

@@ -2,14 +2,16 @@
 
 - 0: done.
 - 1: it failed, or `verify` found a difference.
-- 2: wrong arguments; a MODEL or DATA that is not there is one.
+- 2: wrong arguments; a MODEL, DATA or column that is not there is one.
 - 128 + n, as shells show it: stopped by signal n. Where the reader of standard output has gone (``| head``), that
   is SIGPIPE, and nothing is said.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sys
 import traceback
@@ -18,12 +20,21 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from gpuqs.cli.process import STDOUT, StoppedError, end_by
+from gpuqs.cli.process import STDOUT, end_by, stopped_within
 from gpuqs.errors import GpuqsError
 
 FAILED: Final = 1
 
 EXIT_STATUS: Final = "Exit status: 0 done, 1 failed or not verified, 2 wrong arguments, 128 + n stopped by signal n."
+
+
+#: How libraries say that they got no memory: C++, the linker, NumPy and Python's own modules (a call fails without a
+#: reason), and threads, whose stacks found no room.
+_NO_MEMORY: Final = re.compile(
+    "std::bad_alloc|failed to map segment|[Cc]annot (allocate memory|create shared object descriptor)|"
+    "error return without exception set|returned NULL without setting an exception|"
+    "can't start new thread|Failed to launch worker thread"
+)
 
 
 class Failure(click.ClickException):
@@ -45,7 +56,7 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            raise _stopped_within(error) or Failure(error) from error
+            raise stopped_within(error) or Failure(error) from error
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         try:
@@ -66,30 +77,38 @@ class Commands(click.Group):
         except Failure as failure:
             status = _fail(failure.error)
         except Exception as error:
-            if stopped := _stopped_within(error):
+            if stopped := stopped_within(error):
                 raise stopped from error
             status = _fail(error)
         sys.exit(status or 0)
 
 
-def _stopped_within(error: BaseException | None) -> StoppedError | None:
-    """The signal that an exception comes from: what a handler raises, whoever it interrupts may wrap."""
-    while error is not None and not isinstance(error, StoppedError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
 def describe(error: Exception) -> str:
     """What a user must know of an exception."""
+    if (lacking := _without_memory(error)) is not None:
+        said = f"{str(lacking).strip()} ".splitlines()[0].strip()
+        return f"there is not enough memory{f' ({said})' if said else ''}"
     if isinstance(error, GpuqsError):
         return str(error)
     if isinstance(error, OSError):
         said = error.strerror or str(error)
         return f"{os.fsdecode(error.filename)}: {said}" if error.filename else said
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory{f' ({error})' if str(error) else ''}"
     kind = type(error).__name__
+    if isinstance(error, ImportError):
+        return f"{error.name or 'a package'} is installed, but cannot be imported: {error}"
     return f"{kind}: {error}; this is a fault of gpuqs: please report it, with what GPUQS_DEBUG=1 shows"
+
+
+def _without_memory(error: BaseException | None) -> BaseException | None:
+    """What an exception comes from that tells of missing memory: libraries have many ways to say so."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return error
+        is_quoting = isinstance(error, ValueError) and type(error).__module__.startswith(("gpuqs.", "pyarrow."))
+        if not is_quoting and _NO_MEMORY.search(str(error)):  # what is said of a file may quote it
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def one_line(text: str) -> str:

@@ -20,6 +20,10 @@ STDOUT: Final = "standard output"
 _STOPPING: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 #: Seconds after a signal in which others count as the same, so that they do not break the cleaning up.
 _GRACE: Final = 1.0
+#: Seconds between ticks of the timer: a signal may come after Python has looked for one and before it waits for the
+#: system, and an exception may be swallowed; a tick ends the wait, and has Python look again.
+_TICK: Final = 0.5
+_HAS_TIMER: Final = hasattr(signal, "setitimer")
 
 
 class StoppedError(BaseException):
@@ -47,6 +51,11 @@ class _Stop:
             self._last = now
             raise StoppedError(number)
 
+    def tick(self, number: int, frame: FrameType | None) -> None:
+        """Raise the exception again where it was swallowed; who handles it, and so cleans up, is left alone."""
+        if not self.ending and stopped_within(sys.exc_info()[1]) is None:
+            raise_if_stopped()
+
     def unraisable(self, lost: sys.UnraisableHookArgs) -> None:
         """Python's hook for what is raised where nothing can be, as in a callback of a weak reference."""
         if isinstance(lost.exc_value, StoppedError):
@@ -64,6 +73,13 @@ def raise_if_stopped() -> None:
         raise StoppedError(_stop.number)
 
 
+def stopped_within(error: BaseException | None) -> StoppedError | None:
+    """The signal that an exception comes from: what a handler raises, whoever it interrupts may wrap."""
+    while error is not None and not isinstance(error, StoppedError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def as_process(command: Callable[[], None]) -> None:
     """Run a command, in which signals that end a process raise `StoppedError`; after it, end the process by the signal.
 
@@ -74,6 +90,9 @@ def as_process(command: Callable[[], None]) -> None:
     try:
         for number in handled:
             signal.signal(number, _stop.handle)
+        if _HAS_TIMER:
+            signal.signal(signal.SIGALRM, _stop.tick)
+            signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
         sys.unraisablehook = _stop.unraisable
         _open_closed_ones()
         _name_output()
@@ -90,6 +109,7 @@ def as_process(command: Callable[[], None]) -> None:
                 print(f"Error: stopped by {stopped}", file=sys.stderr, flush=True)
         end_by(stopped.number)
     finally:
+        _stop_timer()
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
         _drop_output()
@@ -98,9 +118,16 @@ def as_process(command: Callable[[], None]) -> None:
 def end_by(number: int) -> None:
     """End the process by a signal, as whoever started it expects (a shell shows 128 + number)."""
     _drop_output()
+    _stop_timer()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     sys.exit(128 + number)  # the first process of a container outlives its signals
+
+
+def _stop_timer() -> None:
+    if _HAS_TIMER:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # a last tick may be on its way
 
 
 def _open_closed_ones() -> None:

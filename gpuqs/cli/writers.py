@@ -89,7 +89,7 @@ class ParquetWriter(ScoreWriter):
     def __init__(self, file: BinaryIO) -> None:
         try:
             import pyarrow  # noqa: F401
-        except ImportError:
+        except ModuleNotFoundError:
             raise InputError("writing Parquet needs pyarrow: pip install 'gpuqs[cli]'") from None
         self._file = file
         self._writer: Any = None

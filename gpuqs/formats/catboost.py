@@ -75,10 +75,10 @@ _LINKS: Final = {
     "RMSEWithUncertainty": "mean_variance",
 }
 
-#: Methods that say what a live object predicts.
+#: Methods that say what a live object predicts, and by which it is read.
 _METHODS: Final = (
     *("predict", "predict_proba", "predict_log_proba", "decision_function", "calc_leaf_indexes"),
-    "_predict",
+    "save_model",
 )
 
 #: Losses of several labels that a document may bear at once: their outputs are no classes.

@@ -53,8 +53,8 @@ _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
 #: The last line of a model that was trained on a data frame with categories.
 _PANDAS: Final = b"\npandas_categorical:"
 
-#: Methods that say what a live object predicts.
-_METHODS: Final = ("predict", "predict_proba", "decision_function", "_process_params")
+#: Methods that say what a live object predicts, and by which it is read.
+_METHODS: Final = ("predict", "predict_proba", "decision_function", "booster_", "model_to_string")
 
 _LINK_OF_OBJECTIVE: Final = {
     **dict.fromkeys(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
@@ -48,10 +48,7 @@ FEATURES: Final = {
 _PICKLE: Final = re.compile(rb"\x80([\x02\x03]c|[\x04\x05]\x95)")
 
 #: Methods that say what an estimator predicts; another library's own would say something else.
-_METHODS: Final = (
-    *("predict", "predict_proba", "decision_function", "score_samples", "apply"),
-    *("_raw_predict", "_validate_X_predict"),
-)
+_METHODS: Final = ("predict", "predict_proba", "decision_function", "score_samples", "apply")
 
 #: Strategies of ``sklearn.dummy`` estimators whose predictions depend on no document and no chance.
 _CONSTANT: Final = ("prior", "most_frequent", "uniform", "constant", "mean", "median", "quantile")
@@ -98,7 +95,8 @@ def from_object(obj: Any) -> Forest | None:
         if "BaseEstimator" in kinds and ("Pipeline" in kinds or source.startswith("sklearn.")):
             raise UnsupportedModelError(f"{source}: {_mend(kinds)}")
         return None
-    refuse_own_methods(obj, "sklearn", _METHODS)
+    for part in (obj, *_parts(obj)):
+        refuse_own_methods(part, "sklearn", _METHODS)
     fields = fields_of(obj, source)
     return Forest(
         n_features=int(obj.n_features_in_),
@@ -129,6 +127,13 @@ def _mend(kinds: set[str]) -> str:
             "estimator.transformer_.inverse_transform"
         )
     return f"is not read; of scikit-learn's estimators these are: {', '.join(_READERS)}"
+
+
+def _parts(obj: Any) -> Iterator[Any]:
+    """The estimators and trees that an estimator asks when it predicts."""
+    for name in ("estimators_", "_predictors"):
+        for stage in getattr(obj, name, ()):
+            yield from stage if isinstance(stage, (list, np.ndarray)) else [stage]
 
 
 def _labels(obj: Any) -> tuple[Any, ...]:

@@ -57,10 +57,11 @@ _OBJECTIVES: Final = {
     "binary:hinge": ("hinge", "margin"),
 }
 
-#: Methods that say what a live object predicts.
-_METHODS: Final = ("predict", "predict_proba", "decision_function", "inplace_predict", "apply")
-#: And of estimators, which trees they predict with.
-_CHOOSING: Final = ("_get_iteration_range", "best_iteration")
+#: Methods that say what a live object predicts, and by which it is read.
+_METHODS: Final = (
+    *("predict", "predict_proba", "decision_function", "inplace_predict", "apply"),
+    *("get_booster", "save_raw"),
+)
 
 #: Far above any real model, and small enough to sum up for each of a block of documents.
 _MAX_OUTPUTS: Final = 1 << 16
@@ -116,7 +117,7 @@ def from_object(obj: Any) -> Forest | None:
         return read(obj.save_raw("ubj"), "xgboost.Booster")
     if ("xgboost", "XGBModel") not in kinds:
         return None
-    refuse_own_methods(obj, "xgboost", (*_METHODS, *_CHOOSING))
+    refuse_own_methods(obj, "xgboost", _METHODS)
     source = f"xgboost.{type(obj).__name__}"
     if not obj.__sklearn_is_fitted__():
         raise ModelFormatError("the model is not fitted; call fit first", source=source)

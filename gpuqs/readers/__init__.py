@@ -12,9 +12,9 @@ from gpuqs.readers.headers import check_text
 from gpuqs.readers.npy import NpyReader
 from gpuqs.readers.source import DocumentSource
 from gpuqs.readers.svmlight import SvmlightReader
-from gpuqs.readers.tables import CsvReader, ParquetReader
+from gpuqs.readers.tables import ColumnError, CsvReader, ParquetReader
 
-__all__ = ["FORMATS", "Chunk", "DocumentReader", "OptionError", "find_format", "open_documents"]
+__all__ = ["FORMATS", "Chunk", "ColumnError", "DocumentReader", "OptionError", "find_format", "open_documents"]
 
 #: Formats, and which options of `open_documents` each takes.
 _OPTIONS = {"svmlight": {"first_id"}, "csv": {"header", "label", "query"}, "npy": set(), "parquet": {"label", "query"}}
@@ -117,6 +117,8 @@ def open_documents(
         Not a file of documents, or not of this model's documents.
     OptionError
         An InputError: an option of another format was given.
+    ColumnError
+        An InputError: there is no column called ``label``, or ``query``.
     """
     source = DocumentSource(path)
     format = format or find_format(source)

@@ -57,6 +57,8 @@ class NpyReader(DocumentReader):
                 if int.from_bytes(self.source.start(12)[8:], "little") > _LONGEST_HEADER:
                     raise ValueError("its header is too long")
                 return npy.read_array_header_2_0(file)
+        except MemoryError:
+            raise
         except Exception as error:  # a header is a Python literal: what is wrong with one has many kinds
             raise InputError(f"{self.path}: not a readable .npy file of numbers: {error}") from error
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from gpuqs.arrays.arrow_tables import TableCoding, fill_numbers, kind_of_arrow
-from gpuqs.arrays.coding import NUMBERS, Kind
+from gpuqs.arrays.coding import NUMBERS
 from gpuqs.arrays.columns import columns_of
 from gpuqs.cpu_fallback import effective_threads
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
 from gpuqs.readers.csv_text import Block, blocks, line_of_row, parse
+from gpuqs.readers.csv_types import TELL, ColumnTypes
 from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
-from gpuqs.schema import Rules
-from gpuqs.text_hashes import hash_names
 
 #: What pandas calls a frame's index when it writes it into a Parquet file.
 _PANDAS_INDEX = "__index_level_"
@@ -44,7 +42,7 @@ _DECIMAL_COMMA = re.compile(r"invalid value '\s*[-+]?\d*,\d")
 def _need_pyarrow() -> Any:
     try:
         import pyarrow
-    except ImportError:
+    except ModuleNotFoundError:
         raise InputError("CSV and Parquet files need pyarrow: pip install 'gpuqs[cli]'") from None
     return pyarrow
 
@@ -60,6 +58,10 @@ class _Columns:
     @property
     def wanted(self) -> list[int]:
         return [*self.features, *(at for at in (self.label, self.query) if at is not None)]
+
+
+class ColumnError(InputError):
+    """A column of labels or query ids was asked for that a file has not."""
 
 
 class _TableReader(DocumentReader):
@@ -98,9 +100,9 @@ class _TableReader(DocumentReader):
     def _special(self, names: list[str], asked: str | None, default: str) -> int | None:
         if asked is None and (default not in names or default in self.forest.feature_names):
             return None
-        name = asked or default
+        name = default if asked is None else asked
         if name not in names:
-            raise InputError(f"{self.path}: no column {name!r}; it has {_shorten(names)}")
+            raise ColumnError(f"{self.path}: no column {name!r}; it has {_shorten(names)}")
         return names.index(name)
 
     def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
@@ -132,6 +134,7 @@ class CsvReader(_TableReader):
 
     Without a header columns go by position; if there is one more than the model has features,
     the first is the label, as in LightGBM. Empty cells and ``NA`` are missing.
+    Where the model does not tell what a column holds, its first values do (`gpuqs.readers.csv_types`).
 
     Parameters
     ----------
@@ -160,9 +163,9 @@ class CsvReader(_TableReader):
         self._names = names if header else [str(at + 1) for at in range(len(names))]
 
     def _by_position(self, first: list[str]) -> _Columns:
-        asked = self.label or self.query
-        if asked:
-            raise InputError(
+        asked = self.query if self.label is None else self.label
+        if asked is not None:
+            raise ColumnError(
                 f"{self.path}: no header, hence no column {asked!r}; write the names in its first line"
             )
         n, n_features = len(first), self.forest.n_features
@@ -179,69 +182,69 @@ class CsvReader(_TableReader):
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 
-    def _feature_types(self, pyarrow: Any, first: Block) -> list[Any]:
-        """What to read the features' columns as: texts where the model has categories that are texts."""
-        schema = self.forest.schema
-        if not (schema.in_order or schema.categories):
-            return [pyarrow.float64()] * self.forest.n_features
-        inferred = [kind_of_arrow(kind) for kind in self._inferred_types(first)]
-        if schema.in_order:
-            names = {Kind.TRUTH: "bool_", Kind.WHOLE: "float64", Kind.FRACTION: "float64"}
-            types = [names.get(kind, "string") for kind in inferred]
-            texts = [at for at, name in enumerate(types) if name == "string"]
-            if len(texts) == len(schema.in_order):
-                self._refuse_missing_spellings(dict(zip(texts, schema.in_order, strict=True)))
-            return [getattr(pyarrow, name)() for name in types]
-        self._refuse_missing_spellings(dict(enumerate(schema.categories)))
-        types = [_type_of(*column, schema.rules) for column in zip(schema.categories, inferred, strict=True)]
-        return [getattr(pyarrow, name)() for name in types]
-
-    def _refuse_missing_spellings(self, known: dict[int, tuple[Any, ...] | None]) -> None:
-        """Refuse features among whose categories is a text that stands for a missing value in CSV."""
-        for feature, values in known.items():
-            held = {value for value in values or () if isinstance(value, str)}
-            spelling = next((text for text in MISSING if not held.isdisjoint({text, *hash_names([text])})), None)
-            if spelling is not None:
-                name = self._names[self.columns.features[feature]]
-                raise InputError(
-                    f"{self.path}: the model has the category {spelling!r} in column {name!r}, which CSV does not tell "
-                    "from missing: write the documents as Parquet"
-                )
-
-    def _inferred_types(self, first: Block) -> list[Any]:
-        """What the features' columns seem to hold by the file's first block."""
-        table = self._table(first, null_values=MISSING, strings_can_be_null=True)
-        return [table.schema.types[at] for at in self.columns.features]
-
     def _chunks(self) -> Iterator[Chunk]:
-        import pyarrow
-
+        features = self.columns.features
+        types = ColumnTypes(self.forest, [self._names[at] for at in features], self.path)
         with self.source.open() as file:
             for _ in range(self._skip):
                 self.done += len(file.readline())
             found = blocks(file, self._delimiter, self._skip, self.path)
-            first = next(found, None)
-            if first is None:
+            begin = list(islice(found, 1))
+            if not begin:
                 return
-            ids = [f"c{at}" for at in self.columns.wanted]
-            kinds = self._feature_types(pyarrow, first)
-            types = dict.fromkeys(ids, pyarrow.float64())
-            types |= zip(ids, kinds, strict=False)
-            if self.columns.query is not None:
-                types[ids[-1]] = pyarrow.string()
-            converting: dict[str, Any] = {
-                "column_types": types,
-                "include_columns": ids,
-                "null_values": MISSING,
-                "strings_can_be_null": pyarrow.string() in kinds,
-            }
+            types.see(self._inferred(begin[0], types.blank))
+            if types.awaitable() and (more := list(islice(found, 1))):  # else nothing comes
+                types.await_texts()
+                begin += more
+            self._reading = self._options(types)
             names = [self._names[at] for at in self.columns.wanted]
-            parse_block = partial(self._table, **converting)
-            for block, table in parse_blocks(chain([first], found), parse_block, self.n_threads):
+            for block, (reading, table) in parse_blocks(chain(begin, found), self._read, self.n_threads):
                 self.done += block.size
+                if shown := [at for at in types.blank if table.column(at).null_count < len(table)]:
+                    self._see_late(types, shown, block, table)
+                if reading is not self._reading:
+                    table = self._table(block, **self._reading)
+                for at in types.blank:
+                    table = table.set_column(at, f"c{features[at]}", table.column(at).cast(types.types[at]))
                 for batch in table.rename_columns(names).to_batches():
                     if batch.num_rows:
                         yield self._chunk(batch, self.columns)
+            types.finish()
+
+    def _inferred(self, block: Block, features: Iterable[int]) -> dict[int, Any]:
+        """What columns of features seem to hold in a block: Arrow's types."""
+        at = sorted(features)
+        if not at:
+            return {}
+        ids = [f"c{self.columns.features[feature]}" for feature in at]
+        table = self._table(block, include_columns=ids, null_values=MISSING, strings_can_be_null=True)
+        return dict(zip(at, table.schema.types, strict=True))
+
+    def _see_late(self, types: ColumnTypes, shown: list[int], block: Block, table: Any) -> None:
+        """Read columns anew by the first values that they hold, in this block."""
+        types.see(self._inferred(block, shown))
+        for at in shown:
+            row = int(np.argmax(np.asarray(table.column(at).is_valid())))
+            line = block.line + line_of_row(block.text, row + 1, self._delimiter)
+            types.check(at, table.column(at)[row].as_py(), line)
+        self._reading = self._options(types)
+        self._coding = None
+
+    def _options(self, types: ColumnTypes) -> dict[str, Any]:
+        """How Arrow is to read blocks; columns that are blank so far as texts, so that it takes whatever comes."""
+        ids = [f"c{at}" for at in self.columns.wanted]
+        kinds = ["string" if at in types.blank else name for at, name in enumerate(types.types)]
+        others = ["float64"] * (self.columns.label is not None) + ["string"] * (self.columns.query is not None)
+        return {
+            "column_types": dict(zip(ids, [*kinds, *others], strict=True)),
+            "include_columns": ids,
+            "null_values": MISSING,
+            "strings_can_be_null": "string" in kinds,
+        }
+
+    def _read(self, block: Block) -> tuple[dict[str, Any], Any]:
+        reading = self._reading
+        return reading, self._table(block, **reading)
 
     def _table(self, block: Block, **converting: Any) -> Any:
         import pyarrow
@@ -260,8 +263,11 @@ class CsvReader(_TableReader):
         if found is None:
             return f"{self.path}: {problem}{comma}"
         line = block.line + line_of_row(block.text, int(found["row"]), self._delimiter)
-        column = "" if found["column"] is None else f", column {self._names[int(found['column'])]!r}"
-        return f"{self.path}, line {line}{column}: {found['what']}{comma}"
+        if found["column"] is None:
+            return f"{self.path}, line {line}: {found['what']}{comma}"
+        at = int(found["column"])
+        tell = f"; {TELL}" if self.forest.schema.in_order and at in self.columns.features else ""
+        return f"{self.path}, line {line}, column {self._names[at]!r}: {found['what']}{comma}{tell}"
 
 
 class ParquetReader(_TableReader):
@@ -298,23 +304,6 @@ class ParquetReader(_TableReader):
             raise
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path}: {error}") from error
-
-
-def _type_of(known: tuple[Any, ...] | None, inferred: Kind, rules: Rules) -> str:
-    """What to read a column of CSV as, whose categories these are, and which seems to hold ``inferred``."""
-    if known is None:
-        return "bool_" if inferred is Kind.TRUTH else "float64"
-    if known and all(isinstance(value, bool) for value in known):
-        return "bool_"
-    if rules.as_texts and inferred is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:
-        return "bool_"
-    texts = rules.as_texts or all(isinstance(value, str) for value in known)
-    if not texts and any(isinstance(value, str) for value in known):
-        raise InputError(
-            f"the model has categories that are texts and numbers, such as {known[:3]}, which CSV does not tell apart: "
-            "write the documents as Parquet"
-        )
-    return "string" if texts else "float64"
 
 
 def _shorten(names: list[str]) -> str:

@@ -147,7 +147,7 @@ def pandas_for(check: Check) -> Any:
         return None
     try:
         return import_module("pandas")
-    except ImportError:
+    except ModuleNotFoundError:
         note = "pandas is not installed: how frames' categories are coded is not compared (pip install pandas)"
         check.certificate.notes += [note] * (note not in check.certificate.notes)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
@@ -18,7 +19,7 @@ from gpuqs.arrays import Documents
 from gpuqs.errors import GpuqsError, InputError, ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
-from gpuqs.formats import read_model, readers
+from gpuqs.formats import content, readers
 
 #: What stands for every value that is in no category of the model.
 _UNSEEN: Final = "a category that this model has not seen"
@@ -72,7 +73,7 @@ class Source(ABC):
         self.forest = forest
         try:
             self._booster = self._load(data)
-        except GpuqsError:
+        except (GpuqsError, MemoryError):
             raise
         except Exception as error:  # each library has its own kinds
             raise ModelFormatError(f"{self.name} itself cannot load the model: {_first_line(error)}") from error
@@ -133,6 +134,8 @@ class Source(ABC):
     def _ask(self, what: Callable[..., Any], X: Any, *more: Any) -> np.ndarray:
         try:
             return np.asarray(what(X, *more))
+        except MemoryError:
+            raise
         except Exception as error:  # each library has its own kinds
             kind = getattr(X, "dtype", "frame")
             raise InputError(f"{self.name} does not score the rows ({kind}): {_first_line(error)}") from error
@@ -338,19 +341,17 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
     OSError
         The file cannot be read.
     """
-    data = model if isinstance(model, bytes) else Path(model).read_bytes()
     called = "model bytes" if isinstance(model, bytes) else str(model)
-    for reader in readers():
-        if reader.recognises(data[:4096]):
-            kind = reader.__name__.rpartition(".")[2]
-            if kind not in _SOURCES:
-                raise UnsupportedModelError(
-                    f"{called}: there is no library that loads and scores files of the format {reader.NAME!r}; "
-                    f"verified are files of {', '.join(source.title for source in _SOURCES.values())}"
-                )
-            try:
-                return _SOURCES[kind](data, reader.read(data, called), n_threads)
-            except ModelFormatError as error:
-                raise error if error.source else error.at(called) from error
-    read_model(model)  # tells what is wrong with a file that nobody recognises
-    raise ModelFormatError("is in no format that is read", source=called)
+    with io.BytesIO(model) if isinstance(model, bytes) else open(model, "rb") as file:
+        data = content(file, called)
+    reader = next(reader for reader in readers() if reader.recognises(data[:4096]))
+    kind = reader.__name__.rpartition(".")[2]
+    if kind not in _SOURCES:
+        raise UnsupportedModelError(
+            f"{called}: there is no library that loads and scores files of the format {reader.NAME!r}; "
+            f"verified are files of {', '.join(source.title for source in _SOURCES.values())}"
+        )
+    try:
+        return _SOURCES[kind](data, reader.read(data, called), n_threads)
+    except ModelFormatError as error:
+        raise error if error.source else error.at(called) from error

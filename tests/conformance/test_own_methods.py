@@ -68,13 +68,93 @@ def test_estimators_with_methods_of_their_own(name: str) -> None:
         ("LGBMClassifier", "_process_params", lambda self, stage: {"pred_early_stop": True}),
         ("CatBoostRegressor", "_predict", lambda self, *data, **options: 0),
         ("RandomForestRegressor", "_validate_X_predict", lambda self, X: X),
+        ("XGBClassifier", "_can_use_inplace_predict", lambda self: False),
+        ("LGBMRegressor", "_process_n_jobs", lambda self, n_jobs: 1),
+        ("LGBMRegressor", "booster_", property(lambda self: self._Booster)),
+        ("CatBoostRegressor", "_process_predict_input_data", lambda self, *data, **options: data),
+        ("HistGradientBoostingRegressor", "_preprocess_X", lambda self, X, *, reset: -X),
+        ("HistGradientBoostingRegressor", "_predictors", property(lambda self: [])),
+        ("GradientBoostingRegressor", "_raw_predict_init", lambda self, X: X[:, :1]),
+        ("IsolationForest", "_score_samples", lambda self, X: X[:, 0]),
+        ("RandomForestRegressor", "__getattribute__", lambda self, name: object.__getattribute__(self, name)),
+        ("XGBRegressor", "__getattr__", lambda self, name: None),
     ],
 )
 def test_what_methods_of_the_library_call(name: str, method: str, own: Any) -> None:
+    base, options = KINDS.get(name) or (getattr(ensemble, name), {})
+    model = fitted(base, options)
+    for owner in (name, "Between"):
+        if hasattr(own, "__module__"):
+            own.__module__ = base.__module__  # what a function says of itself proves nothing
+        between = type(owner, (base,), {method: own})
+        model.__class__ = type(name, (between,), {}) if owner == "Between" else between
+        refused(model, REFUSED.format(method, name))
+
+
+@pytest.mark.parametrize("name", ["XGBRegressor", "LGBMRegressor", "CatBoostRegressor", "RandomForestRegressor"])
+def test_methods_that_an_object_or_its_class_was_given(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = {"X": "_get_iteration_range", "L": "_process_params", "C": "_predict", "R": "_validate_X_predict"}[name[0]]
     base, options = KINDS[name]
     model = fitted(base, options)
-    model.__class__ = type(name, (base,), {method: own})
+    monkeypatch.setattr(model, method, lambda *data, **given: None, raising=False)
     refused(model, REFUSED.format(method, name))
+    monkeypatch.undo()
+    wrap(model)
+    owner = next(kind for kind in base.__mro__ if method in vars(kind))
+    monkeypatch.setattr(owner, method, lambda self, *data, **given: None)
+    refused(model, REFUSED.format(method, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "trees"),
+    [("RandomForestRegressor", "estimators_"), ("GradientBoostingRegressor", "estimators_"),
+     ("HistGradientBoostingRegressor", "_predictors")],
+)  # fmt: skip
+def test_trees_with_methods_of_their_own(name: str, trees: str) -> None:
+    model = fitted(getattr(ensemble, name), {})
+    tree = np.ravel(np.array(getattr(model, trees), object))[-1]
+    kind = type(tree)
+    tree.__class__ = type("Mine", (kind,), {"predict": lambda self, *data: 2 * kind.predict(self, *data)})
+    refused(model, "Mine: " + REFUSED.format("predict", kind.__name__))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_honest_classes_are_taken(name: str) -> None:
+    """What concerns training, parameters and people, and classes beside the library's that add to it."""
+    base, options = KINDS[name]
+
+    class Describing:
+        def describe(self) -> str:
+            return "mine"
+
+    class Mine(Describing, base):  # type: ignore[misc, valid-type]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+
+        def __repr__(self) -> str:
+            return self.describe()
+
+        def fit(self, *data: Any, **options: Any) -> Any:
+            return super().fit(*data, **options)
+
+        def get_params(self, deep: bool = True) -> Any:
+            return super().get_params(deep)
+
+        def set_params(self, **options: Any) -> Any:
+            return super().set_params(**options)
+
+        def score(self, *data: Any) -> float:
+            return 0.0
+
+        def __sklearn_tags__(self) -> Any:
+            return super().__sklearn_tags__()
+
+        @property
+        def feature_importances_(self) -> Any:
+            return np.zeros(3)
+
+    given = fitted(Mine, options)
+    np.testing.assert_array_equal(wrap(given).predict(X), np.ravel(given.predict(X)))
 
 
 def test_boosters_with_methods_of_their_own() -> None:

@@ -328,6 +328,31 @@ def test_the_command_scores_files_with_categories(tmp_path: Path) -> None:
             assert "save that model for the command line" in result.output
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("order", ["cxt", "txc", "xct"])
+def test_csv_whose_texts_begin_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    """A model file that does not tell its category columns, and a file whose first blocks hold none of some."""
+    rng = np.random.default_rng(5)
+    code = rng.integers(0, 3, (2, 600))
+    columns: dict[str, Any] = {
+        name: pd.Categorical.from_codes(c, [f"{name}{at}" for at in range(3)])
+        for name, c in zip("ct", code, strict=True)
+    }
+    frame = pd.DataFrame({**columns, "x": rng.normal(size=600)})[list(order)]
+    params = {"verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 1}
+    booster = lgb.train(params, lgb.Dataset(frame, (code[0] == 1) + 2.0 * (code[1] == 2)), 10)
+    booster.save_model(tmp_path / "model.txt")
+    frame.loc[:400, "c"] = None
+    frame.loc[:200, "t"] = None
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 500)
+    for command in ("score", "verify"):
+        out = ["-o", str(tmp_path / "out.npy")] if command == "score" else []
+        result = CliRunner().invoke(cli, [command, str(tmp_path / "model.txt"), str(tmp_path / "rows.csv"), *out])
+        assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), booster.predict(frame))
+
+
 def test_categories_that_lightgbm_cannot_write(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": np.arange(99.0), "c": pd.cut(np.arange(99.0), 3)})
     data = lgb.Dataset(frame, frame["x"])

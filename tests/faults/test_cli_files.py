@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from click.testing import CliRunner
 
 import gpuqs
 from gpuqs.cli.commands import cli
+from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers import FORMATS
 
@@ -235,6 +238,26 @@ def test_options_of_another_format(
     assert f"{data} is read as {named}" in fails(2, "score", model, data, "-o", out, *options)
 
 
+@pytest.mark.parametrize("option", ["--label", "--query"])
+@pytest.mark.parametrize("name", ["none", ""])
+@pytest.mark.parametrize("file", ["x.csv", "bare.csv", "x.parquet"])
+def test_columns_that_are_not_there(model: Path, tmp_path: Path, out: Path, option: str, name: str, file: str) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    if file == "x.parquet":
+        parquet.write_table(pyarrow.table({letter: [1.0] for letter in "abc"}), tmp_path / file)
+    else:
+        write(tmp_path / file, b"a,b,c\n" * (file == "x.csv") + b"1,2,3\n")
+    assert f"no column '{name}'" in fails(2, "score", model, tmp_path / file, "-o", out, option, name)
+
+
+def test_a_demo_in_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "is empty; name a folder, or . for this one" in fails(2, "demo", "--save", "")
+    assert not os.listdir(tmp_path)
+
+
 def test_wrong_arguments_of_verify(tmp_path: Path) -> None:
     import lightgbm
 
@@ -281,13 +304,61 @@ def test_a_fault_of_our_own(model: Path, tmp_path: Path, out: Path, monkeypatch:
     assert "Traceback" in result.stderr and result.stderr.splitlines()[-1].startswith("Error: ZeroDivisionError")
 
 
-def test_too_little_memory(model: Path, tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+#: How libraries say that they got no memory.
+WITHOUT_MEMORY: dict[str, BaseException] = {
+    "": MemoryError(),
+    "Cannot allocate memory": OSError(errno.ENOMEM, "Cannot allocate memory"),
+    "std::bad_alloc": RuntimeError("std::bad_alloc\nStack trace:"),
+    "x.so: failed to map segment from shared object": ImportError("x.so: failed to map segment from shared object"),
+    "can't start new thread": RuntimeError("can't start new thread"),
+    "error return without exception set": SystemError("error return without exception set"),
+    "f returned NULL without setting an exception": SystemError("f returned NULL without setting an exception"),
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_MEMORY)
+@pytest.mark.parametrize("told_as", [None, "a number that is wrong"])
+def test_too_little_memory(
+    model: Path, tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch, kind: str, told_as: str | None
+) -> None:
     def none_left(*_: object, **__: object) -> None:
-        raise MemoryError
+        try:
+            raise WITHOUT_MEMORY[kind]
+        except Exception as error:
+            if told_as is None:
+                raise
+            raise InputError(told_as) from error
 
     monkeypatch.setattr("gpuqs.model.Model.predict", none_left)
     data = write(tmp_path / "x.csv", b"1,2,3\n")
-    assert fails(1, "score", model, data, "-o", out) == "Error: there is not enough memory\n"
+    reason = f" ({kind})" if kind else ""
+    said = fails(1, "score", model, data, "-o", out)
+    assert said.replace("[Errno 12] ", "") == f"Error: there is not enough memory{reason}\n"
+
+
+def test_what_files_say_of_memory_is_no_lack_of_it(model: Path, tmp_path: Path, out: Path) -> None:
+    for content in (b"a,b,std::bad_alloc\n1,2,3\n", b"1,2,3\n1,2,std::bad_alloc\n"):
+        said = fails(1, "score", model, write(tmp_path / "x.csv", content), "-o", out)
+        assert "std::bad_alloc" in said and "not enough memory" not in said
+
+
+@pytest.mark.parametrize("file", ["x.csv", "x.npy"])
+def test_a_package_that_cannot_be_imported(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Where it is installed, to install it is no mend."""
+
+    class Finder(MetaPathFinder):
+        def find_spec(self, name: str, path: object, target: object = None) -> None:
+            if name == "pyarrow":
+                raise ImportError("pyarrow.so: undefined symbol: x", name=name)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    data = write(tmp_path / file, b"1,2,3\n" if file == "x.csv" else npy(np.zeros((1, 3))))
+    said = fails(1, "score", model, data, "-o", tmp_path / "scores.parquet")
+    assert said == "Error: pyarrow is installed, but cannot be imported: pyarrow.so: undefined symbol: x\n"
 
 
 @pytest.mark.parametrize("which", ["data", "model", "query sizes", "link", "standard input"])

@@ -419,6 +419,49 @@ def test_a_signal_after_one_that_was_swallowed_is_no_repeat(folder: Path, tmp_pa
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
 
 
+#: A wait that begins after a signal whose exception was swallowed; and one that begins after a signal that Python has
+#: not looked for: no code of Python runs between the calls that `map` makes.
+WAITS_AFTER = {
+    "swallowed": "stop()",
+    "unseen": "list(map(operator.methodcaller('__call__'), [terminate, wait]))",
+}
+WAITING = """
+import ctypes, functools, operator, os, signal, weakref, gpuqs
+class Thing: pass
+def stop():
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    del thing
+terminate = functools.partial(ctypes.CDLL(None).kill, os.getpid(), int(signal.SIGTERM))
+wait = functools.partial(os.read, os.pipe()[0], 1)
+def load(*arguments):
+    {before}
+    wait()
+gpuqs.load = load
+"""
+
+
+@pytest.mark.parametrize("before", WAITS_AFTER)
+def test_a_wait_that_begins_after_a_signal(folder: Path, before: str) -> None:
+    done = run("info", folder / "model", before=WAITING.format(before=WAITS_AFTER[before]))
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
+
+
+def test_who_cleans_up_after_a_signal_is_left_alone(folder: Path) -> None:
+    """No second exception cuts the cleaning short, however long it takes."""
+    slow = (
+        "import os, signal, time, gpuqs\n"
+        "def load(*arguments):\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally:\n"
+        "        for _ in range(3): time.sleep(0.6)\n"
+        "        os.write(2, b'cleaned. ')\n"
+        "gpuqs.load = load\n"
+    )
+    done = run("info", folder / "model", before=slow)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"cleaned. Error: stopped by SIGTERM\n")
+
+
 @pytest.mark.parametrize("arguments", [["info", "model"], ["formats"], ["--help"], ["score", "model", "x.csv"]])
 def test_a_reader_that_has_gone_before(folder: Path, arguments: list[str]) -> None:
     read, write = os.pipe()
@@ -445,6 +488,33 @@ def test_standard_output_is_no_input(folder: Path, tmp_path: Path, arguments: li
     assert done.returncode == 2 and "standard output is also the input" in one_line(done.stderr)
     for name in ("model", "x.csv"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("command", ["score", "info", "verify"])
+@pytest.mark.parametrize("appended", ["model", "x.npy", "scores"])
+def test_standard_error_is_no_other_file(folder: Path, tmp_path: Path, command: str, appended: str) -> None:
+    """Nothing is written there: what is wrong is told on standard output."""
+    arguments = {"info": ["model"], "verify": ["model", "x.npy"], "score": ["model", "x.npy", "-o", "scores"]}[command]
+    before = {name: (folder / name).read_bytes() for name in ("model", "x.npy")} | {"scores": OLD}
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+    with open(tmp_path / appended, "ab") as errors:
+        done = run(command, *arguments, cwd=tmp_path, stderr=errors)
+        both = run(command, *arguments, cwd=tmp_path, stdout=errors, stderr=errors)
+    if appended in arguments:
+        what = "--out scores" if appended == "scores" else f"the input {appended}"
+        assert (done.returncode, both.returncode) == (2, 2)
+        assert f"Error: standard error is also {what}" in done.stdout.decode()
+        assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    else:
+        assert 2 not in (done.returncode, both.returncode)
+
+
+def test_scores_and_messages_in_one_log(folder: Path, tmp_path: Path) -> None:
+    for out in ("-", "/dev/stdout"):
+        with open(tmp_path / "log", "wb") as log:
+            done = run("score", folder / "model", folder / "x.csv", "-o", out, stdout=log, stderr=log)
+        assert done.returncode == 0 and (tmp_path / "log").read_bytes().count(b"\n") == N + 2
 
 
 @pytest.mark.parametrize("format", ["parquet", None])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpuqs.errors import InputError
-from gpuqs.forest import Forest
+from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.readers import Chunk, find_format, open_documents
 from gpuqs.schema import Schema
 from gpuqs.text_hashes import hash_names
@@ -19,6 +19,7 @@ from gpuqs.text_hashes import hash_names
 
 def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
     """One test of one feature; readers look at the features, the types and the source alone."""
+    fields = {"routing": np.zeros(1, np.uint8), **fields}
     return Forest(
         n_features=n_features,
         node_offsets=np.array([0, 1]),
@@ -27,7 +28,6 @@ def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest
         threshold=np.zeros(1),
         left=np.array([-1], np.int32),
         right=np.array([-2], np.int32),
-        routing=np.zeros(1, np.uint8),
         leaf_value=np.array([[0.0], [1.0]]),
         **fields,  # type: ignore[arg-type]
     )
@@ -484,6 +484,69 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
         read(path, forest(schema=plain))
     category = pyarrow.array([text]).dictionary_encode()
     read(parquet(tmp_path, a=[1.0], b_c=category, d=[3.0]), forest(schema=schema))
+
+
+#: A node that tests column b_c as a category, of a model whose file does not tell which columns hold texts.
+UNTOLD = {
+    "feature": 1,
+    "routing": np.array([CATEGORICAL], np.uint8),
+    "category_offsets": np.array([0, 1]),
+    "category_words": np.array([1], np.uint32),
+    "schema": Schema(("a", "b_c", "d"), in_order=(("red", "blue"),), library="LightGBM"),
+}
+PLACED = {"schema": Schema(("a", "b_c", "d"), (None, ("red", "blue"), None), library="LightGBM")}
+BLANK = "1,,\n" * 300
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 100)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize(
+    ("model", "rows", "codes"),
+    [
+        (UNTOLD, ["1,blue,2", "1,,3", "1,green,3", "1,red,NA"], [[1, 1, 2], [1, None, 3], [1, None, 3], [1, 0, None]]),
+        (PLACED, ["1,blue,2", "1,7,3"], [[1, 1, 2], [1, None, 3]]),
+        (PLACED, ["1,,true", "1,red,false"], [[1, None, 1], [1, 0, 0]]),
+        ({}, ["1,5,NA", "1,6,7"], [[1, 5, None], [1, 6, 7]]),
+    ],
+)
+def test_csv_columns_that_begin_blank(
+    tmp_path: Path, model: dict[str, Any], rows: list[str], codes: list[list[float | None]], n_threads: int
+) -> None:
+    """What a column holds is decided where it begins to hold something, however far down."""
+    path = write(tmp_path, "a,b_c,d\n" + BLANK + "".join(f"{row}\n" for row in rows * 50))
+    got = read(path, forest(**{"schema": Schema(("a", "b_c", "d")), **model}), n_threads=n_threads)
+    np.testing.assert_array_equal(got.values, np.array([[1, None, None]] * 300 + codes * 50, np.float64))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,7,", "line 302, column 'b_c': '7' is the first value there, and no text, .*categories="),
+        ("1,true,", "line 302, column 'b_c': 'true' is the first value there, and no text, .*categories="),
+        ("1,,?", "line 302, column 'd': '\\?' is the first value there, and no number, .*categories="),
+        ("?,,", r"line 302, column 'a': invalid value '\?'; tell which .*categories="),
+        ("1,,", "column 'b_c' holds nothing, .*categories="),
+    ],
+)
+def test_csv_columns_that_begin_blank_and_go_on_wrongly(
+    tmp_path: Path, row: str, message: str, n_threads: int
+) -> None:
+    path = write(tmp_path, "a,b_c,d\n" + BLANK + f"{row}\n")
+    with pytest.raises(InputError, match=rf"data\.txt.*{message}"):
+        read(path, forest(**UNTOLD), n_threads=n_threads)
+
+
+def test_a_short_csv_file_whose_texts_are_missing_is_refused_at_once(tmp_path: Path) -> None:
+    chunks = iter(open_documents(write(tmp_path, "a,b_c,d\n" + BLANK), forest(**UNTOLD)))
+    with pytest.raises(InputError, match="trained on a frame with 1 category column"):
+        next(chunks)
 
 
 # -- Parquet --------------------------------------------------------------------------------

@@ -52,6 +52,11 @@ def planted(library: str, name: str, change: Callable[[Forest], Forest], rows: i
     return check
 
 
+def test_a_model_from_a_device_that_never_ends() -> None:
+    with pytest.raises(ModelFormatError, match="/dev/zero: is in no format that is read"):
+        verify("/dev/zero")
+
+
 # -- agreement ------------------------------------------------------------------------------
 
 

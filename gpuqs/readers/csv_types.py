@@ -1,0 +1,133 @@
+"""What the columns of CSV text are read as: by the model's schema, and by the first values that a column holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpuqs.arrays.arrow_tables import kind_of_arrow
+from gpuqs.arrays.coding import NUMBERS, Kind
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.readers.headers import MISSING
+from gpuqs.schema import Rules
+from gpuqs.text_hashes import hash_names
+
+#: How to say which columns hold categories, where the model does not.
+TELL: Final = "tell which columns hold categories: gpuqs.load(path, categories=[column, ...]).save(...)"
+
+
+class ColumnTypes:
+    """What to read the features' columns as.
+
+    Where the model says that a column holds texts, it is read as such; elsewhere the first values that it holds
+    decide, however far down they come. Till then the column is `blank`. A model may tell how many columns of texts
+    there are, and which its trees test as such (LightGBM): then blank ones that can be among them are `awaited` to be.
+
+    Parameters
+    ----------
+    forest : Forest
+    names : list of str
+        What the features' columns are called.
+    path : object
+        What messages call the file.
+
+    Attributes
+    ----------
+    blank : set of int
+        Features whose columns have held nothing so far.
+    types : list of str
+        Names of Arrow's types, feature by feature; blank columns become these when they are read.
+    """
+
+    def __init__(self, forest: Forest, names: list[str], path: object) -> None:
+        self._schema = forest.schema
+        self._tested = forest.tested_as_categories
+        self._names = names
+        self._path = path
+        self._kinds: list[Kind | None] = [None] * len(names)
+        self._awaited: set[int] = set()
+        self.blank = set(range(len(names))) if forest.schema.has_categories else set()
+        self.types = ["float64"] * len(names)
+        self._refuse_missing_spellings(dict(enumerate(forest.schema.categories)))
+
+    def see(self, types: Mapping[int, Any]) -> None:
+        """Take note of Arrow's types of blank columns' values; its null is that of columns that still hold none."""
+        for at, arrow_type in types.items():
+            if str(arrow_type) != "null":
+                self.blank.discard(at)
+                self._kinds[at] = kind_of_arrow(arrow_type)
+        self._decide()
+
+    def awaitable(self) -> set[int]:
+        """Blank columns that make up the number of columns of texts that the model tells, if texts come there."""
+        tested = self.blank & self._tested
+        return tested if len(self._texts()) + len(tested) == len(self._schema.in_order) else set()
+
+    def await_texts(self) -> None:
+        """Take what is `awaitable` for columns of texts."""
+        self._awaited = self.awaitable()
+        self._decide()
+
+    def check(self, feature: int, value: str, line: int) -> None:
+        """Refuse what comes in a column that was blank, where what was read before is wrong by it."""
+        is_text = self._kinds[feature] not in NUMBERS
+        if self._schema.in_order and is_text != (feature in self._awaited):
+            raise InputError(
+                f"{self._path}, line {line}, column {self._names[feature]!r}: {value!r} is the first value there, and "
+                f"{'no number' if is_text else 'no text'}, as was to be expected by the other columns; {TELL}"
+            )
+        self._awaited.discard(feature)
+
+    def finish(self) -> None:
+        """Refuse columns in which texts were expected, and which hold nothing in the whole file."""
+        if self._awaited:
+            name = self._names[min(self._awaited)]
+            raise InputError(
+                f"{self._path}: column {name!r} holds nothing, so that the model's categories may be those of another "
+                f"one; {TELL}"
+            )
+
+    def _decide(self) -> None:
+        schema = self._schema
+        if schema.in_order:
+            texts = sorted([*self._texts(), *self._awaited])
+            if len(texts) == len(schema.in_order):
+                self._refuse_missing_spellings(dict(zip(texts, schema.in_order, strict=True)))
+            self.types = ["bool" if kind is Kind.TRUTH else "float64" for kind in self._kinds]
+            for at in texts:
+                self.types[at] = "string"
+        elif schema.categories:
+            columns = zip(schema.categories, self._kinds, strict=True)
+            self.types = [_type_of(*column, schema.rules) for column in columns]
+
+    def _texts(self) -> list[int]:
+        return [at for at, kind in enumerate(self._kinds) if kind is not None and kind not in NUMBERS]
+
+    def _refuse_missing_spellings(self, known: dict[int, tuple[Any, ...] | None]) -> None:
+        """Refuse features among whose categories is a text that stands for a missing value in CSV."""
+        for feature, values in known.items():
+            held = {value for value in values or () if isinstance(value, str)}
+            spelling = next((text for text in MISSING if not held.isdisjoint({text, *hash_names([text])})), None)
+            if spelling is not None:
+                raise InputError(
+                    f"{self._path}: the model has the category {spelling!r} in column {self._names[feature]!r}, which "
+                    "CSV does not tell from missing: write the documents as Parquet"
+                )
+
+
+def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, rules: Rules) -> str:
+    """What to read a column as, whose categories these are, and which seems to hold that kind (None: nothing yet)."""
+    if known is None:
+        return "bool" if kind is Kind.TRUTH else "float64"
+    if known and all(isinstance(value, bool) for value in known):
+        return "bool"
+    if rules.as_texts and kind is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:
+        return "bool"
+    texts = rules.as_texts or all(isinstance(value, str) for value in known)
+    if not texts and any(isinstance(value, str) for value in known):
+        raise InputError(
+            f"the model has categories that are texts and numbers, such as {known[:3]}, which CSV does not tell apart: "
+            "write the documents as Parquet"
+        )
+    return "string" if texts else "float64"
