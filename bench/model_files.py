@@ -1,4 +1,4 @@
-"""Files of any number of trees in every format, as the libraries write them: a few trained trees over and over."""
+"""Files of any number of trees in every format, as the libraries write them: a few trees over and over."""
 
 from __future__ import annotations
 
@@ -87,6 +87,80 @@ def _catboost_nested(n_leaves: int, n_trees: int) -> bytes:
     return _catboost_json(n_leaves, n_trees, grow_policy="Lossguide", max_leaves=n_leaves)
 
 
+def _balanced(n_leaves: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, thresholds and leaf values of a balanced tree, its nodes and leaves as a heap lays them."""
+    rng = np.random.default_rng(n_leaves)
+    features = rng.integers(1, 137, n_leaves - 1)
+    return features, rng.normal(size=n_leaves - 1).astype(np.float32), rng.normal(size=n_leaves)
+
+
+def _quickrank_xml(n_leaves: int, n_trees: int) -> bytes:
+    features, thresholds, values = _balanced(n_leaves)
+
+    def split(node: int, position: str, tabs: str) -> str:
+        if node >= n_leaves - 1:
+            inside = f"{tabs}\t<output>{values[node - n_leaves + 1]}</output>\n"
+        else:
+            inside = f"{tabs}\t<feature>{features[node]}</feature>\n{tabs}\t<threshold>{thresholds[node]}</threshold>\n"
+            inside += split(2 * node + 1, ' pos="left"', tabs + "\t") + split(2 * node + 2, ' pos="right"', tabs + "\t")
+        return f"{tabs}<split{position}>\n{inside}{tabs}</split>\n"
+
+    tree = split(0, "", "\t\t\t")
+    trees = "".join(f'\t\t<tree id="{i + 1}" weight="0.1">\n{tree}\t\t</tree>\n' for i in range(n_trees))
+    head = f"<info>\n\t\t<type>LAMBDAMART</type>\n\t\t<trees>{n_trees}</trees>\n\t</info>"
+    return f'<?xml version="1.0"?>\n<ranker>\n\t{head}\n\t<ensemble>\n{trees}\t</ensemble>\n</ranker>\n'.encode()
+
+
+def _jforests_xml(n_leaves: int, n_trees: int) -> bytes:
+    features, thresholds, values = _balanced(n_leaves)
+
+    def children(first: int) -> str:
+        heap = range(first, 2 * n_leaves - 1, 2)
+        return " ".join(str(c if c < n_leaves - 1 else -(c - n_leaves + 1) - 1) for c in heap)
+
+    lists = {
+        "SplitFeatures": " ".join(map(str, features)),
+        "LeftChildren": children(1),
+        "RightChildren": children(2),
+        "Thresholds": " ".join("7" for _ in features),
+        "OriginalThresholds": " ".join(map(str, thresholds)),
+        "LeafOutputs": " ".join(map(str, values)),
+    }
+    body = "".join(f"\t\t<{name}>{words}</{name}>\n" for name, words in lists.items())
+    tree = f'\t<Tree leaves="{n_leaves}" weight="0.1">\n{body}\t</Tree>\n'
+    return f"<Ensemble>\n{tree * n_trees}</Ensemble>\n".encode()
+
+
+def _onnx(n_leaves: int, n_trees: int) -> bytes:
+    from onnx import TensorProto, helper
+
+    features, thresholds, values = _balanced(n_leaves)
+    n_nodes = 2 * n_leaves - 1
+    inner = np.arange(n_nodes) < n_leaves - 1
+    children = np.arange(n_nodes) * 2
+    tree = {
+        "nodes_nodeids": np.arange(n_nodes),
+        "nodes_featureids": np.append(features, np.zeros(n_leaves, int)),
+        "nodes_values": np.append(thresholds, np.zeros(n_leaves, np.float32)),
+        "nodes_truenodeids": np.where(inner, children + 1, 0),
+        "nodes_falsenodeids": np.where(inner, children + 2, 0),
+        "target_nodeids": np.arange(n_leaves - 1, n_nodes),
+        "target_ids": np.zeros(n_leaves, int),
+        "target_weights": values.astype(np.float32),
+    }
+    fields = {name: np.tile(array, n_trees).tolist() for name, array in tree.items()}
+    fields["nodes_treeids"] = np.repeat(np.arange(n_trees), n_nodes).tolist()
+    fields["target_treeids"] = np.repeat(np.arange(n_trees), n_leaves).tolist()
+    fields["nodes_modes"] = np.where(inner, "BRANCH_LEQ", "LEAF").tolist() * n_trees
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["X"], ["Y"], domain="ai.onnx.ml", n_targets=1, post_transform="NONE", **fields
+    )
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, n]) for name, n in (("X", 137), ("Y", 1))]
+    versions = [helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("", 17)]
+    graph = helper.make_graph([node], "trees", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=versions).SerializeToString()
+
+
 #: Format -> what makes a file of it, given the leaves of a tree and the trees.
 FILES: Final[dict[str, Callable[[int, int], bytes]]] = {
     "LightGBM text": _lightgbm_text,
@@ -95,4 +169,7 @@ FILES: Final[dict[str, Callable[[int, int], bytes]]] = {
     "CatBoost JSON": _catboost_symmetric,
     "CatBoost JSON, nested": _catboost_nested,
     "Treelite JSON": _treelite_json,
+    "QuickRank XML": _quickrank_xml,
+    "Jforests XML": _jforests_xml,
+    "ONNX": _onnx,
 }
