@@ -15,7 +15,7 @@ from gpuqs.arrays.on_devices import from_device
 from gpuqs.chunks import rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
-from gpuqs.engines import BITSLICE, ENGINES
+from gpuqs.engines import BITSLICE, ENGINES, engines_on
 from gpuqs.errors import DeviceError, InputError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
@@ -126,7 +126,7 @@ class Model:
 
     def _able(self, device: Device) -> list[str]:
         """The engines that run this model on a device."""
-        reasons = {name: self._programs.reasons[name] for name in ENGINES if ENGINES[name].device == device.kind}
+        reasons = {name: self._programs.reasons[name] for name in engines_on(device.kind)}
         able = [name for name, reason in reasons.items() if reason is None]
         if not able:
             raise UnsupportedModelError(
