@@ -1,0 +1,88 @@
+"""What docs/quickscorer.md shows of its tree, drawn from the layout that the engines make of it.
+
+`python tests/quickscorer_page.py` prints all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, table, tree
+
+from gpuqs.layout.quickscorer import build_quickscorer
+
+LAYOUT = build_quickscorer(FOREST, tree_block=1, mask_bits=8)
+#: The document that is drawn all the way.
+DRAWN = 4
+
+
+def bitvector(mask: int) -> str:
+    """A bit for each leaf, leaf 0 on the left."""
+    return f"{mask:0{N_LEAVES}b}"
+
+
+def tests_by_column() -> Iterator[tuple[int, list[tuple[float, int]]]]:
+    """Each column with its tests, as engines read them: threshold, mask."""
+    for column, (begin, end) in enumerate(zip(LAYOUT.tests.offsets[0], LAYOUT.tests.offsets[0, 1:], strict=False)):
+        yield column, [(float(LAYOUT.threshold64[i]), int(LAYOUT.tests.mask[i])) for i in range(begin, end)]
+
+
+def layout() -> str:
+    rows = []
+    for column, tests in tests_by_column():
+        for threshold, mask in tests:
+            out = [str(leaf) for leaf in range(N_LEAVES) if not mask >> (N_LEAVES - 1 - leaf) & 1]
+            rows.append((COLUMNS[column], f"{threshold:g}", ", ".join(out), bitvector(mask)))
+    return table("column|threshold|leaves ruled out|mask", rows)
+
+
+def false_masks(document: np.ndarray) -> Iterator[tuple[int, float, int]]:
+    """Column, threshold and mask of each test that is false: ascending thresholds up to the first that is not below."""
+    for column, tests in tests_by_column():
+        for threshold, mask in tests:
+            if not document[column] > threshold:
+                break
+            yield column, threshold, mask
+
+
+def one_document() -> str:
+    left, rows = (1 << N_LEAVES) - 1, []
+    rows.append(("", "", bitvector(left)))
+    for column, threshold, mask in false_masks(DOCUMENTS[DRAWN]):
+        left &= mask
+        rows.append((f"{COLUMNS[column]} > {threshold:g}", bitvector(mask), bitvector(left)))
+    return table("false test|mask|leaves left", rows)
+
+
+def every_document() -> str:
+    rows = []
+    for number, document in enumerate(DOCUMENTS):
+        masks = [mask for _, _, mask in false_masks(document)]
+        left = int(np.bitwise_and.reduce([(1 << N_LEAVES) - 1, *masks]))
+        values = (f"{x:g}" for x in document)
+        rows.append((number, *values, len(masks), bitvector(left), bitvector(left).index("1")))
+    return table("document|a|b|c|false tests|leaves left|exit leaf", rows)
+
+
+def together() -> str:
+    """How far `vqs` goes down each column's list with all documents at once, and how many are false on the way."""
+    rows = []
+    for column, tests in tests_by_column():
+        words = []
+        for threshold, _ in tests:
+            words.append(DOCUMENTS[:, column] > threshold)
+            if not words[-1].any():
+                break
+        for (threshold, _), word in zip(tests, words, strict=False):
+            rows.append((f"{COLUMNS[column]} > {threshold:g}", "".join(str(int(bit)) for bit in word)))
+    return table("test|false for documents 0 ... 7", rows)
+
+
+#: All that the page shows, in its order.
+DRAWINGS = (tree, layout, one_document, every_document, together)
+
+
+if __name__ == "__main__":
+    for drawing in DRAWINGS:
+        print(f"{drawing.__name__}:\n{drawing()}\n")
