@@ -1,4 +1,4 @@
-"""What docs/quickscorer.md shows of its tree, drawn from the layout that the engines make of it.
+"""What docs/quickscorer.md and docs/gpu.md show of a tree, drawn from the layout that the engines make of it.
 
 `python tests/quickscorer_page.py` prints all of it.
 """
@@ -79,10 +79,20 @@ def together() -> str:
     return table("test|false for documents 0 ... 7", rows)
 
 
-#: All that the page shows, in its order.
+def pivots() -> str:
+    """How many tests of each column are false: what `find_false_nodes` finds."""
+    rows = []
+    for number, document in enumerate(DOCUMENTS):
+        of_column = [column for column, _, _ in false_masks(document)]
+        rows.append((number, *(of_column.count(column) for column in range(len(COLUMNS)))))
+    return table("document|pivot of a|of b|of c", rows)
+
+
+#: All that the pages show, in their order.
 DRAWINGS = (tree, layout, one_document, every_document, together)
+OF_GPUS = (pivots,)
 
 
 if __name__ == "__main__":
-    for drawing in DRAWINGS:
+    for drawing in (*DRAWINGS, *OF_GPUS):
         print(f"{drawing.__name__}:\n{drawing()}\n")

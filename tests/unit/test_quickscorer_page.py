@@ -1,4 +1,4 @@
-"""docs/quickscorer.md shows what the layout, the engines and the recorded run say."""
+"""docs/quickscorer.md and docs/gpu.md show what the layout, the engines and the recorded run say."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from agreement import needs_quickscorer
 from bitslice_page import DOCUMENTS, FOREST
-from quickscorer_page import DRAWINGS, DRAWN, every_document, one_document
+from quickscorer_page import DRAWINGS, DRAWN, OF_GPUS, every_document, one_document
 
 from gpuqs import Model, cpu_fallback
 from gpuqs.engines.quickscorer import MAX_LEAVES, QuickScorer, VQuickScorer
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "quickscorer.md").read_text()
+PAGE, GPU_PAGE = ((ROOT / "docs" / name).read_text() for name in ("quickscorer.md", "gpu.md"))
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS)
@@ -25,8 +25,14 @@ def test_the_page_shows_what_the_code_makes(drawing: Callable[[], str]) -> None:
     assert f"```text\n{drawing()}\n```" in PAGE
 
 
-def test_the_page_has_no_other_drawing() -> None:
+@pytest.mark.parametrize("drawing", OF_GPUS)
+def test_the_page_of_gpus_shows_what_the_code_makes(drawing: Callable[[], str]) -> None:
+    assert f"```text\n{drawing()}\n```" in GPU_PAGE
+
+
+def test_the_pages_have_no_other_drawing() -> None:
     assert PAGE.count("```text\n") == len(DRAWINGS)
+    assert GPU_PAGE.count("```text\n") == len(OF_GPUS)
 
 
 @needs_quickscorer
