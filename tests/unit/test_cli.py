@@ -139,7 +139,7 @@ def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
     fast = scores("--output", "raw", "--precision", "fast", "--engine", "rankwalk", "--threads", "1")
     np.testing.assert_array_equal(fast, model.predict(X, "raw", precision="fast"))
     result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "rankwalk", "--threads", "1")
-    assert "(qs, " in result.stderr and ", 1 thread)" in result.stderr
+    assert "(rankwalk, " in result.stderr and ", 1 thread)" in result.stderr
 
 
 def test_chunks_change_nothing(
