@@ -18,7 +18,7 @@ from gpuqs.cpu_fallback.scorer import (
     available_isas,
     compiles,
     forced_isa,
-    table_word,
+    table_part,
 )
 from gpuqs.errors import DeviceError
 
@@ -38,7 +38,7 @@ __all__ = [
     "effective_threads",
     "instruction_set",
     "isa",
-    "table_word",
+    "table_part",
 ]
 
 

@@ -1,8 +1,19 @@
-"""Which engine scores a number of documents, and why: what `Model.explain` gives."""
+"""Which engine scores a number of documents, and why: what ``engine="auto"`` takes, and `Model.explain` tells."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from gpuqs import cpu_fallback
+from gpuqs.devices import HOST, Device, find_device
+from gpuqs.engines import ENGINES, engines_on
+from gpuqs.errors import DeviceError, UnsupportedModelError
+from gpuqs.forest import Forest
+
+#: Engines' costs for more documents stand in the order of those for so many.
+MOST_ASKED = 4096
 
 
 @dataclass(frozen=True)
@@ -44,3 +55,76 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+class Chooser:
+    """Chooses engines for one forest by their costs, and remembers its choices.
+
+    Parameters
+    ----------
+    forest : Forest
+    reasons : mapping of str to (str or None)
+        Every engine's name, with None where it can run the forest, else the reason why not.
+    """
+
+    def __init__(self, forest: Forest, reasons: Mapping[str, str | None]) -> None:
+        self._forest, self._reasons = forest, reasons
+        self._chosen: dict[tuple[Any, ...], str] = {}
+
+    def reasons_on(self, device: Device) -> dict[str, str | None]:
+        """Every engine's name, with None where it can run the forest for a model on the device, else why not."""
+        return {name: self._why_not(name, device) for name in ENGINES}
+
+    def _why_not(self, name: str, device: Device) -> str | None:
+        reason, runs_on = self._reasons[name], ENGINES[name].device
+        if reason is not None or runs_on == device.kind:
+            return reason
+        if device is not HOST:
+            return f"runs on the CPU; this model is on {device!r}"
+        try:
+            find_device(runs_on)
+        except DeviceError as error:
+            return f"runs on a GPU: {error}"
+        return None
+
+    def able(self, device: Device) -> list[str]:
+        """The engines that run the forest on a device.
+
+        Raises
+        ------
+        UnsupportedModelError
+            There is none.
+        """
+        reasons = {name: self._reasons[name] for name in engines_on(device.kind)}
+        able = [name for name, reason in reasons.items() if reason is None]
+        if not able:
+            raise UnsupportedModelError(
+                f"this {self._forest.source} model does not run on a GPU: {'; '.join(map(str, reasons.values()))}; "
+                "use device='cpu'"
+            )
+        return able
+
+    def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
+        """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""
+        n_documents = min(n_documents, MOST_ASKED)
+        key = (n_documents, device.kind, machine)
+        name = self._chosen.get(key)
+        if name is None:
+            costs = {name: ENGINES[name].cost(self._forest, n_documents) for name in self.able(device)}
+            name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
+            self._chosen[key] = name
+        return name
+
+    def explain(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Explanation:
+        """Say which engine would score so many documents of a model on the device, and why."""
+        choices = tuple(
+            Choice(
+                name,
+                ENGINES[name].summary,
+                ENGINES[name].cost(self._forest, n_documents) if reason is None else None,
+                reason,
+            )
+            for name, reason in self.reasons_on(device).items()
+        )
+        where = cpu_fallback.isa() if device is HOST else repr(device)
+        return Explanation(self.fastest(n_documents, device, machine), n_documents, where, choices)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
 from gpuqs.schema import Schema
 
@@ -29,7 +30,8 @@ NEGATIVE_FRACTION_IS_ZERO: Final = 16
 #: `Forest.routing` bit of a categorical node: a value that is no whole number is in no set; without
 #: it, values are truncated toward zero.
 WHOLE_CODES: Final = 32
-_ALL_ROUTING: Final = 63
+#: All routing bits together.
+ALL_ROUTING: Final = 63
 
 #: LightGBM's kZeroThreshold: the float32 value 1e-35, held as float64.
 ZERO_THRESHOLD: Final = float(np.float32(1e-35))
@@ -55,10 +57,6 @@ CLASS_RULES: Final = ("value", "raw", "raw_or_zero")
 
 #: Deepest tree accepted: learners stop far earlier, and a chain costs time in its depth.
 MAX_DEPTH: Final = 10_000
-
-
-def _empty(dtype: npt.DTypeLike) -> np.ndarray:
-    return np.zeros(0, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,18 +148,18 @@ class Forest:
     input_dtype: str = "float64"
     integer_dtype: str = "float64"
     n_outputs: int = 1
-    tree_output: npt.NDArray[np.int32] = field(default_factory=lambda: _empty(np.int32))
-    tree_weight: npt.NDArray[np.float64] = field(default_factory=lambda: _empty(np.float64))
-    base_score: npt.NDArray[np.float64] = field(default_factory=lambda: _empty(np.float64))
+    tree_output: npt.NDArray[np.int32] = field(default_factory=left_out)
+    tree_weight: npt.NDArray[np.float64] = field(default_factory=left_out)
+    base_score: npt.NDArray[np.float64] = field(default_factory=left_out)
     base_first: bool = True
     average: bool = False
     average_raw: bool = False
     link: str = "identity"
     link_scale: float = 1.0
-    leaf_id: npt.NDArray[np.int32] = field(default_factory=lambda: _empty(np.int32))
-    category_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
-    category_words: npt.NDArray[np.uint32] = field(default_factory=lambda: _empty(np.uint32))
-    iteration_starts: npt.NDArray[np.int64] = field(default_factory=lambda: _empty(np.int64))
+    leaf_id: npt.NDArray[np.int32] = field(default_factory=left_out)
+    category_offsets: npt.NDArray[np.int64] = field(default_factory=left_out)
+    category_words: npt.NDArray[np.uint32] = field(default_factory=left_out)
+    iteration_starts: npt.NDArray[np.int64] = field(default_factory=left_out)
     best_iteration: int | None = None
     iterations_left_out: int = 0
     schema: Schema = field(default_factory=Schema)
@@ -171,8 +169,9 @@ class Forest:
     objective: str = ""
 
     def __post_init__(self) -> None:
-        self._fill_defaults()
-        self._check_shapes()
+        for name, array in checked(vars(self), self.n_outputs).items():
+            object.__setattr__(self, name, array)
+        self._check_fields()
         self._check_nodes()
         self._check_topology()
         for value in vars(self).values():
@@ -298,29 +297,8 @@ class Forest:
         start, stop, step = trees.indices(self.n_trees)
         if step != 1:
             raise ValueError(f"trees must be a slice with step 1, not {step}")
-        stop = max(start, stop)
-        nodes = slice(int(self.node_offsets[start]), int(self.node_offsets[stop]))
-        leaves = slice(int(self.leaf_offsets[start]), int(self.leaf_offsets[stop]))
-        words = slice(int(self.category_offsets[nodes.start]), int(self.category_offsets[nodes.stop]))
-        return replace(
-            self,
-            node_offsets=self.node_offsets[start : stop + 1] - nodes.start,
-            leaf_offsets=self.leaf_offsets[start : stop + 1] - leaves.start,
-            **{n: getattr(self, n)[nodes] for n in ("feature", "threshold", "left", "right", "routing")},
-            leaf_value=self.leaf_value[leaves],
-            leaf_id=self.leaf_id[leaves],
-            tree_output=self.tree_output[start:stop],
-            tree_weight=self.tree_weight[start:stop],
-            category_offsets=self.category_offsets[nodes.start : nodes.stop + 1] - words.start,
-            category_words=self.category_words[words],
-            iteration_starts=self._iterations_of(start, stop),
-        )
-
-    def _iterations_of(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """`iteration_starts` of the trees [start, stop), with what they hold of iterations that they cut."""
-        within = self.iteration_starts[(self.iteration_starts > start) & (self.iteration_starts < stop)]
-        ends = [start, *within.tolist(), stop] if stop > start else [start]
-        return np.array(ends, np.int64) - start
+        arrays: dict[str, Any] = select_trees(vars(self), start, max(start, stop))
+        return replace(self, **arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: what is unpickled is validated, and immutable again.
@@ -328,79 +306,9 @@ class Forest:
 
     # -- validation -----------------------------------------------------------------------
 
-    def _fill_defaults(self) -> None:
-        n_trees = len(self.node_offsets) - 1
-        n_leaves = len(self.leaf_value)
-        defaults = {
-            "tree_output": lambda: np.zeros(n_trees, np.int32),
-            "tree_weight": lambda: np.ones(n_trees),
-            "base_score": lambda: np.zeros(self.n_outputs),
-            "category_offsets": lambda: np.zeros(len(self.feature) + 1, np.int64),
-            "leaf_id": lambda: (
-                np.arange(n_leaves) - np.repeat(self.leaf_offsets[:-1], np.diff(self.leaf_offsets))
-            ).astype(np.int32),
-            "iteration_starts": self._default_iterations,
-        }
-        for name, make in defaults.items():
-            if len(getattr(self, name)) == 0:
-                object.__setattr__(self, name, make())
-
-    def _default_iterations(self) -> npt.NDArray[np.int64]:
-        n_trees = len(self.node_offsets) - 1
-        step = 1 if self.leaf_value.shape[1:] == (self.n_outputs,) else max(self.n_outputs, 1)
-        in_turn = step == 1 or np.array_equal(self.tree_output, np.arange(n_trees) % step)
-        return np.append(np.arange(0, n_trees, step if in_turn else max(n_trees, 1)), n_trees)
-
-    def _check_shapes(self) -> None:
-        dtypes = {
-            "node_offsets": np.int64,
-            "leaf_offsets": np.int64,
-            "feature": np.int32,
-            "threshold": np.float64,
-            "left": np.int32,
-            "right": np.int32,
-            "routing": np.uint8,
-            "leaf_value": np.float64,
-            "tree_output": np.int32,
-            "tree_weight": np.float64,
-            "base_score": np.float64,
-            "leaf_id": np.int32,
-            "category_offsets": np.int64,
-            "category_words": np.uint32,
-            "iteration_starts": np.int64,
-        }
-        for name, dtype in dtypes.items():
-            value = np.ascontiguousarray(getattr(self, name))
-            if value.dtype != dtype:
-                raise TypeError(f"Forest.{name} must be {np.dtype(dtype)}, not {value.dtype}")
-            object.__setattr__(self, name, value)
-        n_trees, n_nodes, n_leaves = self.n_trees, self.n_nodes, len(self.leaf_value)
-        lengths = {
-            "leaf_offsets": n_trees + 1,
-            "threshold": n_nodes,
-            "left": n_nodes,
-            "right": n_nodes,
-            "routing": n_nodes,
-            "tree_output": n_trees,
-            "tree_weight": n_trees,
-            "base_score": self.n_outputs,
-            "leaf_id": n_leaves,
-            "category_offsets": n_nodes + 1,
-        }
-        for name, length in lengths.items():
-            if len(getattr(self, name)) != length:
-                raise ValueError(f"Forest.{name} has length {len(getattr(self, name))}, not {length}")
-        if self.leaf_value.ndim != 2 or self.leaf_value.shape[1] not in (1, self.n_outputs):
+    def _check_fields(self) -> None:
+        if self.leaf_value.shape[1] not in (1, self.n_outputs):
             raise ValueError(f"Forest.leaf_value has shape {self.leaf_value.shape}")
-        for name, total in (
-            ("node_offsets", n_nodes),
-            ("leaf_offsets", n_leaves),
-            ("category_offsets", len(self.category_words)),
-            ("iteration_starts", n_trees),
-        ):
-            offsets = getattr(self, name)
-            if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
-                raise ValueError(f"Forest.{name} must rise from 0 to {total}")
         self.schema.check(self.n_features)
         if self.classes and len(self.classes) != max(self.n_outputs, 2):
             raise ModelFormatError(
@@ -427,7 +335,7 @@ class Forest:
         bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
         self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
         self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
-        self._refuse(self.routing > _ALL_ROUTING, "unknown routing bits", "routing")
+        self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
         self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         with np.errstate(over="ignore", invalid="ignore"):
             bad_leaf = np.flatnonzero(~np.isfinite(self.weighted_leaves()).all(axis=1))

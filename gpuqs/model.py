@@ -15,11 +15,11 @@ from gpuqs.arrays.on_devices import from_device
 from gpuqs.chunks import rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
-from gpuqs.engines import BITSLICE, ENGINES, engines_on
-from gpuqs.errors import DeviceError, InputError, UnsupportedModelError
-from gpuqs.explanation import Choice, Explanation
+from gpuqs.engines import BITSLICE, ENGINES
+from gpuqs.errors import InputError
+from gpuqs.explanation import Chooser, Explanation
 from gpuqs.forest import Forest
-from gpuqs.forks import Lock, lazy
+from gpuqs.forks import Lock
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import check_out, place
@@ -52,6 +52,7 @@ class Model:
     def _bind(self, programs: Programs, device: Device) -> None:
         self.forest, self.device = programs.forest, device
         self._programs = programs
+        self._chooser = Chooser(programs.forest, programs.reasons)
         self._elsewhere: dict[Any, Model] = {}
         self._lock = Lock()
 
@@ -96,59 +97,15 @@ class Model:
 
     def engines(self) -> dict[str, str | None]:
         """Every engine's name, with None where it can run this model here, else the reason why not."""
-        return {name: self._why_not(name) for name in ENGINES}
-
-    def _why_not(self, name: str) -> str | None:
-        reason, runs_on = self._programs.reasons[name], ENGINES[name].device
-        if reason is not None or runs_on == self.device.kind:
-            return reason
-        if self.device is not HOST:
-            return f"runs on the CPU; this model is on {self.device!r}"
-        try:
-            find_device(runs_on)
-        except DeviceError as error:
-            return f"runs on a GPU: {error}"
-        return None
+        return self._chooser.reasons_on(self.device)
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
-        return self._engine_for(whole(n_documents, "n_documents", 0), self.device, machine())
-
-    def _engine_for(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
-        n_documents = min(n_documents, 4096)
-        key = (n_documents, device.kind, machine)
-        name = self._chosen.get(key)
-        if name is None:
-            costs = {name: ENGINES[name].cost(self.forest, n_documents) for name in self._able(device)}
-            name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
-            self._chosen[key] = name
-        return name
-
-    def _able(self, device: Device) -> list[str]:
-        """The engines that run this model on a device."""
-        reasons = {name: self._programs.reasons[name] for name in engines_on(device.kind)}
-        able = [name for name, reason in reasons.items() if reason is None]
-        if not able:
-            raise UnsupportedModelError(
-                f"this {self.forest.source} model does not run on a GPU: {'; '.join(map(str, reasons.values()))}; "
-                "use device='cpu'"
-            )
-        return able
+        return self._chooser.fastest(whole(n_documents, "n_documents", 0), self.device, machine())
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Say which engine would score so many documents, and why: print the result."""
-        n_documents = whole(n_documents, "n_documents", 0)
-        choices = tuple(
-            Choice(
-                name,
-                ENGINES[name].summary,
-                ENGINES[name].cost(self.forest, n_documents) if reason is None else None,
-                reason,
-            )
-            for name, reason in self.engines().items()
-        )
-        where = cpu_fallback.isa() if self.device is HOST else repr(self.device)
-        return Explanation(self.engine_for(n_documents), n_documents, where, choices)
+        return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, machine())
 
     def predict(
         self,
@@ -285,7 +242,7 @@ class Model:
         documents, where = self._documents(X, runs_on, engine)
         here, encoded = machine(), isinstance(X, EncodedDocuments)
         if engine == "auto":
-            engine = BITSLICE if encoded else self._engine_for(documents.n, runs_on, here)
+            engine = BITSLICE if encoded else self._chooser.fastest(documents.n, runs_on, here)
         program = self._programs.get(engine, precision, trees, documents.narrow, runs_on, here)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
@@ -393,7 +350,7 @@ class Model:
         there = find_device(device)
         if there.key == self.device.key:
             return self
-        self._able(there)
+        self._chooser.able(there)
         with self._lock.held():
             if there.key not in self._elsewhere:
                 model = object.__new__(type(self))
@@ -439,10 +396,6 @@ class Model:
         if margin.shape != (n, self.n_outputs):
             raise InputError(f"base_margin has shape {margin.shape}, not {(n, self.n_outputs)}")
         return margin
-
-    @lazy
-    def _chosen(self) -> dict[tuple[Any, ...], str]:
-        return {}
 
     def __getstate__(self) -> Mapping[str, Any]:
         # Programs and device memory stay behind: unpickling looks for the device, and tells where there is none.

@@ -43,7 +43,7 @@ def assemble(program: Path, lines: Iterable[str]) -> list[bytes | str]:
 
 
 def trees_line(layout: BitsliceLayout) -> str:
-    """All trees as the batch that `assemble.cpp` reads."""
+    """All trees as the tree block that `assemble.cpp` reads."""
     programs = layout.programs
     assert isinstance(programs, NodePrograms)
     numbers = [1 if layout.tree_leaves.max() <= 256 else 2, len(layout.tree_leaves)]

@@ -17,7 +17,7 @@ LAYOUT = build_quickscorer(FOREST, tree_block=1, mask_bits=8)
 DRAWN = 4
 
 
-def bitvector(mask: int) -> str:
+def leaf_bits(mask: int) -> str:
     """A bit for each leaf, leaf 0 on the left."""
     return f"{mask:0{N_LEAVES}b}"
 
@@ -33,7 +33,7 @@ def layout() -> str:
     for column, tests in tests_by_column():
         for threshold, mask in tests:
             out = [str(leaf) for leaf in range(N_LEAVES) if not mask >> (N_LEAVES - 1 - leaf) & 1]
-            rows.append((COLUMNS[column], f"{threshold:g}", ", ".join(out), bitvector(mask)))
+            rows.append((COLUMNS[column], f"{threshold:g}", ", ".join(out), leaf_bits(mask)))
     return table("column|threshold|leaves ruled out|mask", rows)
 
 
@@ -48,11 +48,11 @@ def false_masks(document: np.ndarray) -> Iterator[tuple[int, float, int]]:
 
 def one_document() -> str:
     left, rows = (1 << N_LEAVES) - 1, []
-    rows.append(("", "", bitvector(left)))
+    rows.append(("", "", leaf_bits(left)))
     for column, threshold, mask in false_masks(DOCUMENTS[DRAWN]):
         left &= mask
-        rows.append((f"{COLUMNS[column]} > {threshold:g}", bitvector(mask), bitvector(left)))
-    return table("false test|mask|leaves left", rows)
+        rows.append((f"{COLUMNS[column]} > {threshold:g}", leaf_bits(mask), leaf_bits(left)))
+    return table("false test|mask|bitvector", rows)
 
 
 def every_document() -> str:
@@ -61,8 +61,8 @@ def every_document() -> str:
         masks = [mask for _, _, mask in false_masks(document)]
         left = int(np.bitwise_and.reduce([(1 << N_LEAVES) - 1, *masks]))
         values = (f"{x:g}" for x in document)
-        rows.append((number, *values, len(masks), bitvector(left), bitvector(left).index("1")))
-    return table("document|a|b|c|false tests|leaves left|exit leaf", rows)
+        rows.append((number, *values, len(masks), leaf_bits(left), leaf_bits(left).index("1")))
+    return table("document|a|b|c|false tests|bitvector|exit leaf", rows)
 
 
 def together() -> str:

@@ -10,6 +10,8 @@ cdef extern from "layout/documents.hpp" namespace "gpuqs" nogil:
         cbool is_double
         const uint8_t* planes
 
+
+cdef extern from "layout/columns.hpp" namespace "gpuqs" nogil:
     cdef uint8_t kZeroMissing, kCategorical, kSetRight, kNegativeFractionIsZero, kWholeCodes
     cdef double kZeroThreshold
 
@@ -27,7 +29,7 @@ cdef extern from "layout/quickscorer.hpp" namespace "gpuqs" nogil:
         const int32_t* tree
         const void* mask
 
-    cdef struct QuickScorerModel:
+    cdef struct QuickScorerLayout:
         Columns columns
         cbool single
         int32_t n_blocks
@@ -45,7 +47,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
     cdef cppclass Item[T]:
         pass
 
-    cdef struct WalkModel:
+    cdef struct WalkLayout:
         Columns columns
         cbool single
         int32_t column_bits, n_blocks
@@ -56,13 +58,13 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kRankWalks
+    cdef int kRankWalks, kPositionShift, kDistanceShift
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:
         pass
 
-    cdef struct RankWalkModel:
+    cdef struct RankWalkLayout:
         Columns columns
         cbool single
         const int64_t* offsets
@@ -75,14 +77,16 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         const int32_t* tree
         const uint32_t* root
         const uint8_t* steps
-        const uint32_t* word
+        const uint32_t* items
 
 
-cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
+cdef extern from "layout/category_tables.hpp" namespace "gpuqs" nogil:
     cdef struct CategoryTable:
         pass
 
-    cdef struct RankModel:
+
+cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
+    cdef struct RankTables:
         Columns columns
         int32_t n_columns
         cbool single
@@ -99,11 +103,8 @@ cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
         const uint64_t* table_rows
 
 
-cdef extern from "layout/bitslice.hpp" namespace "gpuqs" nogil:
+cdef extern from "layout/programs.hpp" namespace "gpuqs" nogil:
     cdef int kNarrowestWord, kPlanes
-
-    cdef struct Segment:
-        pass
 
     cdef struct Run:
         pass
@@ -114,15 +115,20 @@ cdef extern from "layout/bitslice.hpp" namespace "gpuqs" nogil:
     cdef struct TreeNode:
         pass
 
-    cdef struct BitsliceModel:
-        RankModel ranks
-        int32_t n_trees, n_batches
-        const int32_t* batch_offsets
-        const int64_t* batch_segments
+
+cdef extern from "layout/bitslice.hpp" namespace "gpuqs" nogil:
+    cdef struct Segment:
+        pass
+
+    cdef struct BitsliceLayout:
+        RankTables ranks
+        int32_t n_trees, n_blocks
+        const int32_t* block_offsets
+        const int64_t* block_segments
         const Segment* segments
         const uint8_t* low
-        const int64_t* batch_low
-        int32_t n_words
+        const int64_t* block_low
+        int32_t n_predicates
         const int64_t* level_offsets
         const uint16_t* levels
         const uint16_t* tree_leaves
@@ -151,7 +157,7 @@ cdef extern from "layout/structs.hpp" namespace "gpuqs" nogil:
     const Struct* end_structs()
 
 
-cdef extern from "layout/leaf_values.hpp" namespace "gpuqs" nogil:
+cdef extern from "layout/leaves.hpp" namespace "gpuqs" nogil:
     cdef enum class ValueKind:
         float64
         float32
@@ -181,7 +187,7 @@ cdef extern from "driver/scorer.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "generic/kernels.hpp" namespace "gpuqs" nogil:
     cdef struct Kernels:
-        int (*table_word)(int n_leaves, int value_bytes)
+        int (*table_part)(int n_leaves, int value_bytes)
 
 
 cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
@@ -207,16 +213,16 @@ cdef extern from "jit/machine_code.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
     cdef cppclass CQuickScorer "gpuqs::QuickScorer"(ExitLeaves):
-        CQuickScorer(const Kernels&, const QuickScorerModel&, cbool vectorised, int block) except +
+        CQuickScorer(const Kernels&, const QuickScorerLayout&, cbool vectorised, int block) except +
 
     cdef cppclass CWalk "gpuqs::Walk"(ExitLeaves):
-        CWalk(const Kernels&, const WalkModel&, int block) except +
+        CWalk(const Kernels&, const WalkLayout&, int block) except +
 
     cdef cppclass CRankWalk "gpuqs::RankWalk"(ExitLeaves):
-        CRankWalk(const Kernels&, const RankWalkModel&) except +
+        CRankWalk(const Kernels&, const RankWalkLayout&) except +
 
     cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
-        CBitslice(const Kernels&, const BitsliceModel&) except +
+        CBitslice(const Kernels&, const BitsliceLayout&) except +
 
     int64_t coded_bytes(const CBitslice&, int64_t n)
     void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +

@@ -78,6 +78,8 @@ CONSTANTS = {
     "kWalkLeaves": kWalkLeaves,
     "kRankWalks": kRankWalks,
     "kEntryMask": kEntryMask,
+    "kPositionShift": kPositionShift,
+    "kDistanceShift": kDistanceShift,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
 }
@@ -105,12 +107,12 @@ def most_threads():
     return gpuqs_most_threads()
 
 
-def table_word(str isa, int n_leaves, int value_bytes):
-    """Bytes of the words into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
+def table_part(str isa, int n_leaves, int value_bytes):
+    """Bytes of the parts into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
 
     `n_leaves` is 32 or 64: the most leaves of a tree.
     """
-    return find_kernels(isa.encode()).table_word(n_leaves, value_bytes)
+    return find_kernels(isa.encode()).table_part(n_leaves, value_bytes)
 
 
 cdef const void* data_of(array, dtype, list keep) except? NULL:
@@ -184,7 +186,7 @@ cdef class Values:
 
 
 cdef class Scorer:
-    """An engine with its model, for one instruction set; immutable, usable from many threads."""
+    """An engine with its layout, for one instruction set; immutable, usable from many threads."""
 
     cdef unique_ptr[ExitLeaves] engine
     cdef const Kernels* kernels
@@ -270,17 +272,17 @@ cdef class QuickScorer(Scorer):
         self._choose(isa, n_features)
         if not QUICKSCORER:
             raise ValueError("gpuqs was built without QuickScorer")
-        cdef QuickScorerModel model
-        model.columns = columns_of(layout.columns, self.keep)
-        model.single = single
-        model.n_blocks = len(layout.block_offsets) - 1
-        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
-        model.tests = tuples_of(layout.tests, layout.mask_bits, self.keep)
-        model.missing = tuples_of(layout.missing, layout.mask_bits, self.keep)
-        model.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
-        model.threshold64 = <const double*>data_of(layout.threshold64, np.float64, self.keep)
-        model.mask_bits = layout.mask_bits
-        self.engine.reset(new CQuickScorer(self.kernels[0], model, vectorised, document_block))
+        cdef QuickScorerLayout c
+        c.columns = columns_of(layout.columns, self.keep)
+        c.single = single
+        c.n_blocks = len(layout.block_offsets) - 1
+        c.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        c.tests = tuples_of(layout.tests, layout.mask_bits, self.keep)
+        c.missing = tuples_of(layout.missing, layout.mask_bits, self.keep)
+        c.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
+        c.threshold64 = <const double*>data_of(layout.threshold64, np.float64, self.keep)
+        c.mask_bits = layout.mask_bits
+        self.engine.reset(new CQuickScorer(self.kernels[0], c, vectorised, document_block))
 
 
 cdef class Walk(Scorer):
@@ -288,16 +290,16 @@ cdef class Walk(Scorer):
 
     def __init__(self, layout, int n_features, *, bint single, int document_block, str isa):
         self._choose(isa, n_features)
-        cdef WalkModel model
-        model.columns = columns_of(layout.columns, self.keep)
-        model.single = single
-        model.column_bits = layout.column_bits
-        model.n_blocks = len(layout.block_offsets) - 1
-        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
-        model.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
-        model.item32 = <const Item[float]*>structs_of(layout.item32, "Item<float>", self.keep)
-        model.item64 = <const Item[double]*>structs_of(layout.item64, "Item<double>", self.keep)
-        self.engine.reset(new CWalk(self.kernels[0], model, document_block))
+        cdef WalkLayout c
+        c.columns = columns_of(layout.columns, self.keep)
+        c.single = single
+        c.column_bits = layout.column_bits
+        c.n_blocks = len(layout.block_offsets) - 1
+        c.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        c.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
+        c.item32 = <const Item[float]*>structs_of(layout.item32, "Item<float>", self.keep)
+        c.item64 = <const Item[double]*>structs_of(layout.item64, "Item<double>", self.keep)
+        self.engine.reset(new CWalk(self.kernels[0], c, document_block))
 
 
 cdef class RankWalk(Scorer):
@@ -305,25 +307,25 @@ cdef class RankWalk(Scorer):
 
     def __init__(self, layout, int n_features, *, bint single, str isa):
         self._choose(isa, n_features)
-        cdef RankWalkModel model
-        model.columns = columns_of(layout.ranks.columns, self.keep)
-        model.single = single
-        model.offsets = <const int64_t*>data_of(layout.ranks.offsets, np.int64, self.keep)
-        model.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
-        model.threshold64 = <const double*>data_of(layout.ranks.threshold, np.float64, self.keep)
-        model.n_entries = len(layout.entries)
-        model.entries = <const RankEntry*>structs_of(layout.entries, "RankEntry", self.keep)
-        model.n_blocks = len(layout.block_offsets) - 1
-        model.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
-        model.tree = <const int32_t*>data_of(layout.tree, np.int32, self.keep)
-        model.root = <const uint32_t*>data_of(layout.root, np.uint32, self.keep)
-        model.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
-        model.word = <const uint32_t*>data_of(layout.word, np.uint32, self.keep)
-        self.engine.reset(new CRankWalk(self.kernels[0], model))
+        cdef RankWalkLayout c
+        c.columns = columns_of(layout.ranks.columns, self.keep)
+        c.single = single
+        c.offsets = <const int64_t*>data_of(layout.ranks.offsets, np.int64, self.keep)
+        c.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
+        c.threshold64 = <const double*>data_of(layout.ranks.threshold, np.float64, self.keep)
+        c.n_entries = len(layout.entries)
+        c.entries = <const RankEntry*>structs_of(layout.entries, "RankEntry", self.keep)
+        c.n_blocks = len(layout.block_offsets) - 1
+        c.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        c.tree = <const int32_t*>data_of(layout.tree, np.int32, self.keep)
+        c.root = <const uint32_t*>data_of(layout.root, np.uint32, self.keep)
+        c.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
+        c.items = <const uint32_t*>data_of(layout.items, np.uint32, self.keep)
+        self.engine.reset(new CRankWalk(self.kernels[0], c))
 
 
-cdef RankModel ranks_of(ranks, bint single, list keep) except *:
-    cdef RankModel c
+cdef RankTables ranks_of(ranks, bint single, list keep) except *:
+    cdef RankTables c
     c.columns = columns_of(ranks.columns, keep)
     c.columns.n = ranks.columns.n_numeric
     c.n_columns = len(ranks.columns)
@@ -348,37 +350,37 @@ cdef class Bitslice(Scorer):
 
     def __init__(self, layout, int n_features, *, bint single, str isa):
         self._choose(isa, n_features)
-        cdef BitsliceModel model
-        model.ranks = ranks_of(layout.ranks, single, self.keep)
-        model.n_trees = len(layout.tree_leaves)
-        model.n_batches = len(layout.batch_offsets) - 1
-        model.batch_offsets = <const int32_t*>data_of(layout.batch_offsets, np.int32, self.keep)
-        model.batch_segments = <const int64_t*>data_of(layout.batch_segments, np.int64, self.keep)
-        model.segments = <const Segment*>structs_of(layout.segments, "Segment", self.keep)
-        model.low = <const uint8_t*>data_of(layout.low, np.uint8, self.keep)
-        model.batch_low = <const int64_t*>data_of(layout.batch_low, np.int64, self.keep)
-        model.n_words = layout.n_words
-        model.level_offsets = <const int64_t*>data_of(layout.level_offsets, np.int64, self.keep)
-        model.levels = <const uint16_t*>data_of(layout.levels, np.uint16, self.keep)
-        model.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
-        model.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
+        cdef BitsliceLayout c
+        c.ranks = ranks_of(layout.ranks, single, self.keep)
+        c.n_trees = len(layout.tree_leaves)
+        c.n_blocks = len(layout.block_offsets) - 1
+        c.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
+        c.block_segments = <const int64_t*>data_of(layout.block_segments, np.int64, self.keep)
+        c.segments = <const Segment*>structs_of(layout.segments, "Segment", self.keep)
+        c.low = <const uint8_t*>data_of(layout.low, np.uint8, self.keep)
+        c.block_low = <const int64_t*>data_of(layout.block_low, np.int64, self.keep)
+        c.n_predicates = layout.n_predicates
+        c.level_offsets = <const int64_t*>data_of(layout.level_offsets, np.int64, self.keep)
+        c.levels = <const uint16_t*>data_of(layout.levels, np.uint16, self.keep)
+        c.tree_leaves = <const uint16_t*>data_of(layout.tree_leaves, np.uint16, self.keep)
+        c.leaf_bytes = 1 if layout.tree_leaves.max(initial=0) <= 256 else 2
         programs = layout.programs
         if hasattr(programs, "nodes"):
-            model.node_offsets = <const int64_t*>data_of(programs.node_offsets, np.int64, self.keep)
-            model.nodes = <const TreeNode*>structs_of(programs.nodes, "TreeNode", self.keep)
+            c.node_offsets = <const int64_t*>data_of(programs.node_offsets, np.int64, self.keep)
+            c.nodes = <const TreeNode*>structs_of(programs.nodes, "TreeNode", self.keep)
         else:
-            self._interpret(&model, programs)
-        self.engine.reset(new CBitslice(self.kernels[0], model))
+            self._interpret(&c, programs)
+        self.engine.reset(new CBitslice(self.kernels[0], c))
 
-    cdef void _interpret(self, BitsliceModel* model, programs) except *:
-        model.nodes = NULL
-        model.trees_merged = programs.trees_merged
-        model.n_slots = programs.n_slots
-        model.group_runs = <const int64_t*>data_of(programs.group_runs, np.int64, self.keep)
-        model.runs = <const Run*>structs_of(programs.runs, "Run", self.keep)
-        model.group_treelets = <const int64_t*>data_of(programs.group_treelets, np.int64, self.keep)
-        model.treelets = <const Treelet*>structs_of(programs.treelets, "Treelet", self.keep)
-        model.tree_slot = <const uint16_t*>data_of(programs.tree_slot, np.uint16, self.keep)
+    cdef void _interpret(self, BitsliceLayout* c, programs) except *:
+        c.nodes = NULL
+        c.trees_merged = programs.trees_merged
+        c.n_slots = programs.n_slots
+        c.group_runs = <const int64_t*>data_of(programs.group_runs, np.int64, self.keep)
+        c.runs = <const Run*>structs_of(programs.runs, "Run", self.keep)
+        c.group_treelets = <const int64_t*>data_of(programs.group_treelets, np.int64, self.keep)
+        c.treelets = <const Treelet*>structs_of(programs.treelets, "Treelet", self.keep)
+        c.tree_slot = <const uint16_t*>data_of(programs.tree_slot, np.uint16, self.keep)
 
     def encode(self, chunks, Py_ssize_t n, int n_threads):
         """Rank `n` documents (chunks of float32 or float64 [rows, features]) once, to score them many times.

@@ -33,9 +33,9 @@ public:
 
 protected:
     struct Head {
-        bool is_double, has_missing;  // the latter as walks ask it
+        bool is_double, has_missing;  // only walks ask the latter
     };
-    virtual int lanes() const { return 8; }  // documents of which the kernel needs whole numbers
+    virtual int lanes() const { return 8; }  // the kernel takes a multiple of so many documents
     // At least one column: a walk reads column 0 at leaves, even if no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
     Head& head_for(const Documents& documents, void* loaded) const {
@@ -58,73 +58,74 @@ protected:
 // qs (vectorised false) and vqs (true).
 class QuickScorer final : public ByValue {
 public:
-    QuickScorer(const Kernels& kernels, const QuickScorerModel& model, bool vectorised, int block)
-        : ByValue(kernels, model.columns, model.single, block), model_(model), vectorised_(vectorised) {}
+    QuickScorer(const Kernels& kernels, const QuickScorerLayout& layout, bool vectorised, int block)
+        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout), vectorised_(vectorised) {}
 
     int leaf_bytes() const override { return 1; }
-    int n_tree_blocks() const override { return model_.n_blocks; }
-    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    int n_tree_blocks() const override { return layout_.n_blocks; }
+    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t scratch_bytes(int) const override {
         int trees = 0;
-        for (int b = 0; b < model_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
-        return static_cast<size_t>(trees) * (model_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
+        for (int b = 0; b < layout_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
+        return static_cast<size_t>(trees) * (layout_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
     }
     void find(int block, int n, int stride, const void* loaded, void* bits, void* leaf) const override {
         uint8_t* to = static_cast<uint8_t*>(leaf);
         if (head(loaded).is_double) {
             const auto find = vectorised_ ? kernels_.quickscorer.vqs_double : kernels_.quickscorer.qs_double;
-            find(model_, block, x<double>(loaded), n, stride, bits, to);
+            find(layout_, block, x<double>(loaded), n, stride, bits, to);
         } else {
             const auto find = vectorised_ ? kernels_.quickscorer.vqs_float : kernels_.quickscorer.qs_float;
-            find(model_, block, x<float>(loaded), n, stride, bits, to);
+            find(layout_, block, x<float>(loaded), n, stride, bits, to);
         }
     }
 
 private:
     int lanes() const override { return vectorised_ ? kernels_.vqs_lanes : 8; }
-    const QuickScorerModel model_;
+    const QuickScorerLayout layout_;
     const bool vectorised_;
 };
 
 class Walk final : public ByValue {
 public:
-    Walk(const Kernels& kernels, const WalkModel& model, int block)
-        : ByValue(kernels, model.columns, model.single, block), model_(model) {}
+    Walk(const Kernels& kernels, const WalkLayout& layout, int block)
+        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout) {}
 
     int leaf_bytes() const override { return 4; }
-    int n_tree_blocks() const override { return model_.n_blocks; }
-    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    int n_tree_blocks() const override { return layout_.n_blocks; }
+    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t scratch_bytes(int) const override { return sizeof(double) * columns_.n * kRowBlock; }
-    void load(const Documents& documents, int64_t first, int n, int, void* loaded, void* block) const override {
+    void load(const Documents& documents, int64_t first, int n, int, void* loaded, void* scratch) const override {
         Head& head = head_for(documents, loaded);
         if (head.is_double)
-            head.has_missing = kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(block), x<double>(loaded));
+            head.has_missing =
+                kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(scratch), x<double>(loaded));
         else
-            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(block), x<float>(loaded));
+            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(scratch), x<float>(loaded));
     }
     void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
         int32_t* to = static_cast<int32_t*>(leaf);
         if (head(loaded).is_double)
-            kernels_.walk_double(model_, block, x<double>(loaded), head(loaded).has_missing, n, stride, to);
+            kernels_.walk_double(layout_, block, x<double>(loaded), head(loaded).has_missing, n, stride, to);
         else
-            kernels_.walk_float(model_, block, x<float>(loaded), head(loaded).has_missing, n, stride, to);
+            kernels_.walk_float(layout_, block, x<float>(loaded), head(loaded).has_missing, n, stride, to);
     }
 
 private:
-    const WalkModel model_;
+    const WalkLayout layout_;
 };
 
 // load writes the documents' values, then their codes.
 class RankWalk final : public ByValue {
 public:
-    RankWalk(const Kernels& kernels, const RankWalkModel& model)
-        : ByValue(kernels, model.columns, model.single, kRankWalkBlock), model_(model) {}
+    RankWalk(const Kernels& kernels, const RankWalkLayout& layout)
+        : ByValue(kernels, layout.columns, layout.single, kRankWalkDocuments), layout_(layout) {}
 
     int leaf_bytes() const override { return 1; }
-    int n_tree_blocks() const override { return model_.n_blocks; }
-    int first_tree(int block) const override { return model_.block_offsets[block]; }
+    int n_tree_blocks() const override { return layout_.n_blocks; }
+    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t loaded_bytes(int stride) const override {
-        return ByValue::loaded_bytes(stride) + whole_lines(sizeof(uint32_t) * model_.n_entries * stride);
+        return ByValue::loaded_bytes(stride) + whole_lines(sizeof(uint32_t) * layout_.n_entries * stride);
     }
     size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
@@ -132,23 +133,24 @@ public:
         int32_t* rank = static_cast<int32_t*>(scratch);
         uint32_t* codes = reinterpret_cast<uint32_t*>(static_cast<char*>(loaded) + ByValue::loaded_bytes(stride));
         if (head(loaded).is_double)
-            kernels_.rank_codes_double(model_, x<double>(loaded), n, stride, rank, codes);
+            kernels_.rank_codes_double(layout_, x<double>(loaded), n, stride, rank, codes);
         else
-            kernels_.rank_codes_float(model_, x<float>(loaded), n, stride, rank, codes);
+            kernels_.rank_codes_float(layout_, x<float>(loaded), n, stride, rank, codes);
     }
     void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
-        kernels_.rank_walk(model_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+        kernels_.rank_walk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
     }
 
 private:
-    const RankWalkModel model_;
+    const RankWalkLayout layout_;
 };
 
-// load writes planes. Scratch holds words of a block, slots of a group (or planes of a tree), and documents feature-major.
+// load writes planes. Scratch holds the predicates of a superblock, the slots of a group (or the planes of a tree), and
+// documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:
-    Bitslice(const Kernels& kernels, const BitsliceModel& model) : kernels_(kernels), model_(model) {
+    Bitslice(const Kernels& kernels, const BitsliceLayout& layout) : kernels_(kernels), layout_(layout) {
         for (int w = 0; w < kernels.n_widths; w++)
             for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
                 // spread writes document 8 i + r at byte r * word_bytes + i.
@@ -165,32 +167,33 @@ public:
         while (8 * kernels_.widths[w].word_bytes < n) w++;
         return 8 * kernels_.widths[w].word_bytes;
     }
-    int leaf_bytes() const override { return model_.leaf_bytes; }
-    int n_tree_blocks() const override { return model_.n_batches; }
-    int first_tree(int block) const override { return model_.batch_offsets[block]; }
-    // Batches that decode their block's predicates.
-    bool may_begin(int batch) const override { return model_.batch_segments[batch] != model_.batch_segments[batch + 1]; }
+    int leaf_bytes() const override { return layout_.leaf_bytes; }
+    int n_tree_blocks() const override { return layout_.n_blocks; }
+    int first_tree(int block) const override { return layout_.block_offsets[block]; }
+    // The first tree block of a superblock decodes its predicates.
+    bool begins_superblock(int block) const override { return layout_.block_segments[block] != layout_.block_segments[block + 1]; }
     int blocks_together() const override {
         const size_t fitting = kLoadedTogether / std::max<size_t>(loaded_bytes(document_block()), 1);
         return static_cast<int>(std::clamp<size_t>(fitting, 1, 32));
     }
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
-    // Coded documents are this, block after block.
-    size_t loaded_bytes(int stride) const override { return whole_lines(static_cast<size_t>(model_.ranks.n_planes()) * (stride / 8)); }
-    size_t scratch_bytes(int stride) const override { return words_bytes(stride) + slots_bytes(stride) + x_bytes(); }
+    // Coded documents are stored as load writes them, one document block after another.
+    size_t loaded_bytes(int stride) const override { return whole_lines(static_cast<size_t>(layout_.ranks.n_planes()) * (stride / 8)); }
+    size_t scratch_bytes(int stride) const override { return predicate_bytes(stride) + slot_bytes(stride) + x_bytes(); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
         if (documents.planes) {
             std::memcpy(loaded, documents.planes + first / document_block() * loaded_bytes(stride), loaded_bytes(stride));
             return;
         }
-        void* x = static_cast<char*>(scratch) + words_bytes(stride) + slots_bytes(stride);
-        kernels_.rank(model_.ranks, documents, first, n, x, static_cast<uint8_t*>(loaded), stride / 8);
+        void* x = static_cast<char*>(scratch) + predicate_bytes(stride) + slot_bytes(stride);
+        kernels_.rank(layout_.ranks, documents, first, n, x, static_cast<uint8_t*>(loaded), stride / 8);
     }
-    // Of threads that come at once each makes code and the first's is kept: a fork could leave a lock taken in the child.
+    // Threads that come at once each make code, and the first one's is kept. There is no lock: a fork could leave it taken in
+    // the child.
     void make_ready(int stride) const override {
         const int w = width(stride);
-        if (!model_.nodes || code_[w].load(std::memory_order_acquire)) return;
-        auto made = std::make_unique<const MachineCode>(model_, kernels_, w);
+        if (!layout_.nodes || code_[w].load(std::memory_order_acquire)) return;
+        auto made = std::make_unique<const MachineCode>(layout_, kernels_, w);
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
@@ -201,18 +204,18 @@ public:
 
     // The two stages of find.
     void find_predicates(int block, int stride, const void* planes, void* words) const {
-        if (may_begin(block)) kernels_.widths[width(stride)].predicates(model_, block, planes, words);
+        if (begins_superblock(block)) kernels_.widths[width(stride)].predicates(layout_, block, planes, words);
     }
     void run_programs(int block, int stride, void* words, void* leaf) const {
-        void* slots = static_cast<char*>(words) + words_bytes(stride);
-        if (model_.nodes)
+        void* slots = static_cast<char*>(words) + predicate_bytes(stride);
+        if (layout_.nodes)
             code_[width(stride)].load(std::memory_order_acquire)->run(block, words, slots, leaf);
         else
-            kernels_.widths[width(stride)].programs(model_, block, words, slots, leaf);
+            kernels_.widths[width(stride)].programs(layout_, block, words, slots, leaf);
     }
 
 private:
-    static constexpr size_t kLoadedTogether = 2 << 20;  // bytes of the documents that pass trees together: the L3's
+    static constexpr size_t kLoadedTogether = 2 << 20;  // bytes of documents that pass a superblock together: they fit the L3 cache
 
     int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
     int width(int stride) const {
@@ -220,14 +223,14 @@ private:
         while (8 * kernels_.widths[w].word_bytes != stride) w++;
         return w;
     }
-    size_t words_bytes(int stride) const { return whole_lines(static_cast<size_t>(model_.n_words) * (stride / 8)); }
-    size_t slots_bytes(int stride) const {
-        return whole_lines(static_cast<size_t>(model_.nodes ? kPlanes : model_.n_slots) * (stride / 8));
+    size_t predicate_bytes(int stride) const { return whole_lines(static_cast<size_t>(layout_.n_predicates) * (stride / 8)); }
+    size_t slot_bytes(int stride) const {
+        return whole_lines(static_cast<size_t>(layout_.nodes ? kPlanes : layout_.n_slots) * (stride / 8));
     }
-    size_t x_bytes() const { return whole_lines(sizeof(double) * model_.ranks.columns.n * kRankBlock); }
+    size_t x_bytes() const { return whole_lines(sizeof(double) * layout_.ranks.columns.n * kRankBlock); }
 
     const Kernels& kernels_;
-    const BitsliceModel model_;
+    const BitsliceLayout layout_;
     std::vector<uint16_t> order_[kMostWidths];
     mutable std::atomic<const MachineCode*> code_[kMostWidths] = {};
 };

@@ -15,8 +15,8 @@ namespace {
 
 // Most bytes of exit leaves that are kept while threads share out the trees.
 constexpr size_t kMostByTrees = 16 << 20;
-// Ranges of trees for each thread: several, so that a thread that comes late still finds work.
-constexpr int kRangesOfThread = 4;
+// Each thread gets several shares of the trees, so that one that comes late still finds work.
+constexpr int kSharesOfThread = 4;
 
 struct Thread { Buffer loaded, scratch, leaf, sums; };
 
@@ -26,20 +26,20 @@ int largest_tree_block(const ExitLeaves& engine) {
     return largest;
 }
 
-// How a batch is cut: `size` documents at a time, laid out in `stride` places; `together` such blocks pass each range of
-// tree blocks before the next.
-struct Blocks {
+// How a batch is cut into document blocks: `size` documents each, in `stride` places; `together` of them pass a superblock
+// before the next.
+struct DocumentBlocks {
     int64_t size;
     int stride;
     int together;
-    std::vector<int> ranges;  // where they start, and the end
+    std::vector<int> superblocks;  // first tree block of each, and the end
 };
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-Blocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
+DocumentBlocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
     const int64_t most = engine.document_block();
-    Blocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, {0}};
+    DocumentBlocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, {0}};
     if (!documents.planes && documents.n < most * n_threads) {  // coded documents keep the blocks they were coded in
         const int64_t each = std::max<int64_t>(quotient_up(documents.n, n_threads), 1);
         blocks.stride = engine.stride(static_cast<int>(std::min(each, most)));
@@ -47,19 +47,19 @@ Blocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_thr
     }
     const int n_tree_blocks = engine.n_tree_blocks();
     for (int b = 1; b < n_tree_blocks && engine.blocks_together() > 1; b++)
-        if (engine.may_begin(b)) blocks.ranges.push_back(b);
-    blocks.ranges.push_back(n_tree_blocks);
-    if (blocks.ranges.size() > 2) {
+        if (engine.begins_superblock(b)) blocks.superblocks.push_back(b);
+    blocks.superblocks.push_back(n_tree_blocks);
+    if (blocks.superblocks.size() > 2) {
         const int64_t of_thread = std::max<int64_t>(quotient_up(quotient_up(documents.n, blocks.size), n_threads), 1);
         blocks.together = static_cast<int>(quotient_up(of_thread, quotient_up(of_thread, engine.blocks_together())));
     }
     return blocks;
 }
 
-// Runs work(thread, first document, documents) for every `together` document blocks; memory is taken before any thread starts.
+// Calls work(thread, first document, documents) for every `together` document blocks. All memory is taken before threads start.
 template <class Work>
-void for_document_blocks(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, size_t sum_bytes, int n_threads,
-                         Work work) {
+void for_document_blocks(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, size_t sum_bytes,
+                         int n_threads, Work work) {
     const int stride = blocks.stride;
     const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
@@ -75,53 +75,54 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     });
 }
 
-// Finds the exit leaves of documents [first, first + n), some blocks of them: work(block, documents, first tree, trees, leaf).
+// Finds the exit leaves of documents [first, first + n), some document blocks, and calls
+// work(document block, documents, first tree, trees, leaf).
 template <class Work>
-void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, const Thread& thread, int64_t first,
-                      int n, Work work) {
+void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const Thread& thread,
+                      int64_t first, int n, Work work) {
     const int size = static_cast<int>(blocks.size), stride = blocks.stride;
     char* const loaded = static_cast<char*>(thread.loaded.get());
     const size_t loaded_bytes = engine.loaded_bytes(stride);
     for (int d = 0; d < n; d += size)
         engine.load(documents, first + d, std::min(size, n - d), stride, loaded + d / size * loaded_bytes, thread.scratch.get());
-    for (size_t range = 0; range + 1 < blocks.ranges.size(); range++)
+    for (size_t s = 0; s + 1 < blocks.superblocks.size(); s++)
         for (int d = 0; d < n; d += size)
-            for (int b = blocks.ranges[range]; b < blocks.ranges[range + 1]; b++) {
+            for (int b = blocks.superblocks[s]; b < blocks.superblocks[s + 1]; b++) {
                 const int rows = std::min(size, n - d), tree = engine.first_tree(b);
                 engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), thread.leaf.get());
                 work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
             }
 }
 
-// Tree blocks as up to so many contiguous ranges.
+// Tree blocks in up to so many shares of whole superblocks: the first of each, and the end.
 std::vector<int> share_trees(const ExitLeaves& engine, int most) {
     std::vector<int> starts = {0};
     const int n = engine.n_tree_blocks();
     for (int b = 1; b < n; b++)
-        if (engine.may_begin(b) && b >= static_cast<int64_t>(starts.size()) * n / most) starts.push_back(b);
+        if (engine.begins_superblock(b) && b >= static_cast<int64_t>(starts.size()) * n / most) starts.push_back(b);
     starts.push_back(n);
     return starts;
 }
 
-// leaf[tree][stride] of all trees, for documents of one block; null where threads can share nothing out.
-Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const Blocks& blocks, int n_threads) {
+// leaf[tree][stride] of all trees for one document block; null where threads can share nothing out.
+Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, int n_threads) {
     const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
     if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
-    const std::vector<int> starts = share_trees(engine, n_threads * kRangesOfThread);
-    const int n_ranges = static_cast<int>(starts.size()) - 1;
-    if (n_ranges < 2) return nullptr;
+    const std::vector<int> starts = share_trees(engine, n_threads * kSharesOfThread);
+    const int n_shares = static_cast<int>(starts.size()) - 1;
+    if (n_shares < 2) return nullptr;
     Buffer leaf = allocate(bytes);
     std::memset(leaf.get(), 0, bytes);
-    std::vector<Thread> threads(std::min(n_ranges, n_threads));
+    std::vector<Thread> threads(std::min(n_shares, n_threads));
     for (Thread& thread : threads)
         thread = {allocate(engine.loaded_bytes(blocks.stride)), allocate(engine.scratch_bytes(blocks.stride)), nullptr, nullptr};
-    std::vector<char> loads(threads.size(), true);  // those that have loaded the documents need not again
+    std::vector<char> loads(threads.size(), true);  // whether a thread has still to load the documents
     const int n = static_cast<int>(documents.n);
-    share_out(n_ranges, static_cast<int>(threads.size()), [&](int number, int64_t r) {
+    share_out(n_shares, static_cast<int>(threads.size()), [&](int number, int64_t share) {
         const Thread& thread = threads[number];
         if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
         loads[number] = false;
-        for (int b = starts[r]; b < starts[r + 1]; b++) {
+        for (int b = starts[share]; b < starts[share + 1]; b++) {
             const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
             engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), static_cast<char*>(leaf.get()) + at);
         }
@@ -132,14 +133,14 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads, bool started) {
-    const Blocks blocks = blocks_of(engine, documents, n_threads);
+    const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride, size = static_cast<int>(blocks.size);
     engine.make_ready(stride);
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
-    std::vector<int32_t> places(stride);  // of a block's sums while trees are added
+    std::vector<int32_t> places(stride);  // of each document's sums, while trees are added
     for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
         Sum* sums = static_cast<Sum*>(thread.sums.get());
@@ -169,7 +170,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
 
 template <class Leaf>
 void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
-    const Blocks blocks = blocks_of(engine, documents, n_threads);
+    const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride;
     engine.make_ready(stride);
     const uint16_t* order = engine.order(stride);
@@ -216,7 +217,7 @@ int64_t coded_bytes(const Bitslice& engine, int64_t n) {
 void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* planes, int n_threads) {
     Documents all = part;
     all.n = n;
-    Blocks blocks = blocks_of(engine, all, 1);  // the same for any number of threads
+    DocumentBlocks blocks = blocks_of(engine, all, 1);  // the same for any number of threads
     blocks.together = 1;
     const int64_t bytes = static_cast<int64_t>(engine.loaded_bytes(blocks.stride));
     for_document_blocks(engine, part, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int rows) {

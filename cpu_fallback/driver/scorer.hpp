@@ -3,7 +3,7 @@
 //   for each few document blocks (threads share these out):
 //       engine.load(documents)                      rank or transpose them
 //       sums = start, or what the caller began them with
-//       for each range of tree blocks:              as many as caches hold: other documents find them there
+//       for each superblock (some tree blocks):     so many trees stay in the caches for other documents
 //           for each document block:
 //               for each tree block, in tree order:
 //                   engine.find(tree block) -> leaf     exit leaf of every (tree, document)
@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "layout/documents.hpp"
-#include "layout/leaf_values.hpp"
+#include "layout/leaves.hpp"
 
 namespace gpuqs {
 
@@ -26,26 +26,27 @@ struct Kernels;
 class ExitLeaves {
 public:
     virtual ~ExitLeaves() = default;
-    virtual int document_block() const = 0;     // δ: most documents that load and find work on
-    // Places that load and find reserve for each block's documents, if blocks have up to n documents.
+    virtual int document_block() const = 0;     // δ: load and find take at most so many documents at a time
+    // A document block of up to n documents gets so many places in what load and find write.
     virtual int stride(int n) const = 0;
     virtual int leaf_bytes() const = 0;         // 1, 2 or 4: size of one stored position
     virtual int n_tree_blocks() const = 0;
     virtual int first_tree(int block) const = 0;  // of block 0 ... n_tree_blocks (the end)
-    // Sizes of 64-byte aligned memory: for the document block that load writes, and for one thread's scratch.
+    // load writes a document block into so many bytes, aligned to 64; each thread has a scratch of so many.
     virtual size_t loaded_bytes(int stride) const = 0;
     virtual size_t scratch_bytes(int stride) const = 0;
-    // Documents [first, first + n) of `documents`; n <= document_block().
+    // Ranks or transposes documents [first, first + n); n <= document_block().
     virtual void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const = 0;
-    // The place of each document in find's result; null: document d is at place d.
+    // order[d] is the place of document d in what find writes; null: its place is d.
     virtual const uint16_t* order(int stride) const = 0;
-    // Called before load and find work with a stride, by one thread.
+    // One thread calls this before any calls load or find with a stride.
     virtual void make_ready(int) const {}
-    // Whether find may start with this tree block; if not, it needs what its call for the block before left in scratch.
-    virtual bool may_begin(int) const { return true; }
-    // Document blocks that go through one range of tree blocks, one after another, before any goes on to the next range.
+    // Whether a superblock begins with this tree block. Within a superblock, find needs what its call for the tree block
+    // before left in scratch.
+    virtual bool begins_superblock(int) const { return true; }
+    // So many document blocks go through a superblock, one after another, before any goes on to the next superblock.
     virtual int blocks_together() const { return 1; }
-    // Writes leaf[tree in block][stride]. Calls go through the blocks in order.
+    // Writes leaf[tree in block][stride] of a tree block. Calls go through the tree blocks in order.
     virtual void find(int block, int n, int stride, const void* loaded, void* scratch, void* leaf) const = 0;
 };
 

@@ -20,7 +20,7 @@ struct Job {
     const Piece piece;
     void* const work;
     const int64_t n;
-    int n_joined, most;  // threads; the caller is one
+    int n_joined, most;  // threads, the caller among them
     std::atomic<int64_t> next{0}, n_done{0};
     std::atomic<bool> failed{false};
     std::exception_ptr error{};  // of the piece that failed first
@@ -85,7 +85,8 @@ void help() {
     }
 }
 
-// Whether a thread more could be started. Signals are for the program's own threads, but for those of faults.
+// Starts one more thread; false where the system gives none. It blocks all signals but those of faults: they are for the
+// program's own threads.
 bool start_helper() {
     sigset_t none, before;
     sigfillset(&none);

@@ -23,7 +23,7 @@ public:
     size_t loaded_bytes(int stride) const override { return engine_.loaded_bytes(stride); }
     size_t scratch_bytes(int stride) const override { return engine_.scratch_bytes(stride); }
     const uint16_t* order(int stride) const override { return engine_.order(stride); }
-    bool may_begin(int block) const override { return engine_.may_begin(block); }
+    bool begins_superblock(int block) const override { return engine_.begins_superblock(block); }
     int blocks_together() const override { return engine_.blocks_together(); }
     // Code is made once a model, not once a call: before the first stage.
     void make_ready(int stride) const override {

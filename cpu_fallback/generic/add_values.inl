@@ -5,13 +5,13 @@
 #pragma once
 #include <cstdint>
 
-#include "layout/leaf_values.hpp"
+#include "layout/leaves.hpp"
 #include "tables.inl"
 
 namespace gpuqs {
 namespace {
 
-constexpr int kFixedBatch = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
+constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
 // add_values, one output, no tables: for some documents at a time: for each tree: sum += value[leaf]
 template <int width, class Value, class Sum, class Leaf>
@@ -67,16 +67,16 @@ template <class Value, class Sum>
 void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
     if constexpr (sizeof(Value) == sizeof(Sum)) {
         Tables::add_trees<Value>(values, first, n_trees, leaf, n, stride, sums);
-    } else {  // fixed point: a batch of trees fits 32 bits
-        alignas(64) Value batch[512];
+    } else {  // fixed point: the sums of so many trees fit 32 bits
+        alignas(64) Value partial[512];
         for (int d = 0; d < n; d += 512) {
             const int documents = n - d < 512 ? n - d : 512;
-            for (int t = 0; t < n_trees; t += kFixedBatch) {
-                const int trees = n_trees - t < kFixedBatch ? n_trees - t : kFixedBatch;
-                for (int i = 0; i < documents; i++) batch[i] = 0;
+            for (int t = 0; t < n_trees; t += kTreesIn32Bits) {
+                const int trees = n_trees - t < kTreesIn32Bits ? n_trees - t : kTreesIn32Bits;
+                for (int i = 0; i < documents; i++) partial[i] = 0;
                 Tables::add_trees<Value>(values, first + t, trees, leaf + static_cast<int64_t>(t) * stride + d, documents, stride,
-                                         batch);
-                for (int i = 0; i < documents; i++) sums[d + i] += batch[i];
+                                         partial);
+                for (int i = 0; i < documents; i++) sums[d + i] += partial[i];
             }
         }
     }
@@ -90,11 +90,11 @@ void add_any(const LeafValues& values, int first, int n_trees, const Leaf* leaf,
     add_leaves<Value>(values, first, n_trees, leaf, n, stride, sums);
 }
 
-int table_word(int n_leaves, int value_bytes) { return Tables::word_bytes(n_leaves, value_bytes); }
+int table_part(int n_leaves, int value_bytes) { return Tables::bytes_of_part(n_leaves, value_bytes); }
 
 int sum_place(const LeafValues& values, int d) {
     const int value_bytes = values.kind == ValueKind::float64 ? 8 : 4;
-    return values.tables ? Tables::sum_place(Tables::word_bytes(values.table_leaves, value_bytes), value_bytes, d) : d;
+    return values.tables ? Tables::sum_place(Tables::bytes_of_part(values.table_leaves, value_bytes), value_bytes, d) : d;
 }
 
 template <class Leaf>

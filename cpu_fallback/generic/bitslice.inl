@@ -1,4 +1,4 @@
-// bitslice: one bit per document, one word per test, a boolean program per tree.
+// bitslice: one bit per document, one word per distinct test, a boolean program per tree.
 //
 //   predicates: for each distinct test of the trees: word = rank > i        (bit d: false for document d)
 //   programs:   for each tree: for each node, parents first: S[slot] = S[end] | (S[first] & word)
@@ -21,7 +21,7 @@ namespace {
 
 template <class Word> inline Word constant(uint8_t byte) { return Word{} + 0x0101010101010101u * byte; }
 
-// over[b] = the four bits of low ... low + 3 planes, as a number, are above b; b = 0 ... 15.
+// over[b] = the number that the four lowest of n planes make is above b; b = 0 ... 15.
 template <class Word> void nibble_above(const Word* bits, int n, Word* over) {
     const Word zero = {};
     const Word p0 = n > 0 ? bits[0] : zero, p1 = n > 1 ? bits[1] : zero;
@@ -40,24 +40,24 @@ inline int nibble_of(int value, int nibble) { return value >> (4 * nibble) & 15;
 
 template <class Word> inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
 
-template <class Word> void predicates(const BitsliceModel& model, int batch, const void* planes, void* words) {
+template <class Word> void predicates(const BitsliceLayout& layout, int block, const void* planes, void* words) {
     const Word* of_columns = static_cast<const Word*>(planes);
     Word* to = static_cast<Word*>(words);
-    const uint8_t* low = model.low + model.batch_low[batch];
+    const uint8_t* low = layout.low + layout.block_low[block];
     Word over[4][16];  // the nibbles of the ranks, lowest first
     Word missing = {};
     int column = -1, n_bits = 0;
-    for (int64_t s = model.batch_segments[batch]; s < model.batch_segments[batch + 1]; s++) {
-        const Segment segment = model.segments[s];
+    for (int64_t s = layout.block_segments[block]; s < layout.block_segments[block + 1]; s++) {
+        const Segment segment = layout.segments[s];
         if (segment.column != column) {
             column = segment.column;
-            n_bits = model.ranks.n_bits[column];
-            const Word* bits = of_columns + model.ranks.plane_offsets[column];
+            n_bits = layout.ranks.n_bits[column];
+            const Word* bits = of_columns + layout.ranks.plane_offsets[column];
             if (n_bits == 1)
                 over[0][0] = bits[0];  // one threshold: its word is the plane itself
             else
                 for (int nibble = 0; nibble * 4 < n_bits; nibble++) nibble_above(bits + nibble * 4, n_bits - nibble * 4, over[nibble]);
-            if (model.ranks.marks_missing[column]) missing = bits[n_bits];
+            if (layout.ranks.marks_missing[column]) missing = bits[n_bits];
         }
         // The rank's bits above the lowest four, against the segment's.
         Word above = {}, equal = ~Word{};
@@ -88,7 +88,7 @@ template <class Word> inline Word exit_bit(const Word* s, int n_leaves, int k) {
     return a ^ b;
 }
 
-// All bits of a tree; returns how many. The commonest sizes are unrolled.
+// All bits of a tree's exit leaf; returns how many. The commonest sizes are unrolled.
 template <class Word> int exit_bits(const Word* s, int n_leaves, Word* bits) {
     switch (n_leaves) {
         case 64:
@@ -107,14 +107,15 @@ template <class Word> int exit_bits(const Word* s, int n_leaves, Word* bits) {
     }
 }
 
-// Byte r * sizeof(Word) + i of the result holds the bits of document 8 i + r: see Bitslice::order.
+// Exchanges the bits of a that the mask leaves out with those of b that it names.
 template <class Word> inline void exchange(Word& a, Word& b, int shift, Word mask) {
     const Word low = select(mask, a, b << shift), high = select(mask, a >> shift, b);
     a = low;
     b = high;
 }
 
-// Words by name: compilers copy an array of them through memory in halves.
+// The leaf byte of document 8 i + r comes to byte r * sizeof(Word) + i: see Bitslice::order. Words have names here, for
+// compilers copy an array of them through memory in halves.
 template <int n_bits, class Word> inline void spread(const Word* bits, Word* leaf) {
     const Word zero = {}, m1 = constant<Word>(0x55), m2 = constant<Word>(0x33), m4 = constant<Word>(0x0f);
     Word p0 = n_bits > 0 ? bits[0] : zero, p1 = n_bits > 1 ? bits[1] : zero, p2 = n_bits > 2 ? bits[2] : zero;
@@ -131,7 +132,7 @@ template <int n_bits, class Word> inline void spread(const Word* bits, Word* lea
     leaf[4] = p4, leaf[5] = p5, leaf[6] = p6, leaf[7] = p7;
 }
 
-// The number of each document's leaf, from the bits of up to kPlanes planes; bytes hold those of eight.
+// The number of each document's leaf, from the bits of up to kPlanes planes. A byte holds the bits of eight planes.
 template <class Word, class Leaf, int n_bits> void spread_planes(const void* planes, void* leaf) {
     constexpr int n_low = n_bits < 8 ? n_bits : 8;
     const Word* bits = static_cast<const Word*>(planes);
@@ -159,7 +160,7 @@ template <class Word> inline Word* word_at(Word* words, uint64_t place) {
     return reinterpret_cast<Word*>(reinterpret_cast<Byte*>(words) + place * (sizeof(Word) / kNarrowestWord));
 }
 
-// A root hands its result to its children in a register: left of it the leaves end there, right of it they begin.
+// A root's S stays in a register for its children: it is S_end of the left one and S_first of the right one.
 template <int kind, class Word> inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
         // Three loads for all fields of a treelet: the load ports are the bottleneck.
@@ -181,10 +182,10 @@ template <int kind, class Word> inline void run_treelets(const Treelet* at, cons
     }
 }
 
-template <class Word> void run_group(const BitsliceModel& model, int64_t group, const Word* words, Word* s) {
-    const Treelet* at = model.treelets + model.group_treelets[group];
-    const Run* end = model.runs + model.group_runs[group + 1];
-    for (const Run* run = model.runs + model.group_runs[group]; run != end; at += run->count, run++) {
+template <class Word> void run_group(const BitsliceLayout& layout, int64_t group, const Word* words, Word* s) {
+    const Treelet* at = layout.treelets + layout.group_treelets[group];
+    const Run* end = layout.runs + layout.group_runs[group + 1];
+    for (const Run* run = layout.runs + layout.group_runs[group]; run != end; at += run->count, run++) {
         switch (run->kind) {
             case 0: run_treelets<0>(at, at + run->count, words, s); break;
             case kWithLeft: run_treelets<kWithLeft>(at, at + run->count, words, s); break;
@@ -194,23 +195,23 @@ template <class Word> void run_group(const BitsliceModel& model, int64_t group, 
     }
 }
 
-template <class Word> void programs(const BitsliceModel& model, int batch, const void* words, void* slots, void* leaves) {
+template <class Word> void programs(const BitsliceLayout& layout, int block, const void* words, void* slots, void* leaves) {
     constexpr int documents = static_cast<int>(sizeof(Word)) * 8;
     Word* s = static_cast<Word*>(slots);
     char* leaf = static_cast<char*>(leaves);
     s[0] = Word{};
-    const int last = model.batch_offsets[batch + 1];
-    for (int t = model.batch_offsets[batch]; t < last; t += model.trees_merged) {
-        const int end = t + model.trees_merged < last ? t + model.trees_merged : last;
-        for (int i = t; i < end; i++) s[model.tree_slot[i]] = ~Word{};
-        run_group(model, t / model.trees_merged, static_cast<const Word*>(words), s);
-        for (int i = t; i < end; i++, leaf += model.leaf_bytes * documents) {
+    const int last = layout.block_offsets[block + 1];
+    for (int t = layout.block_offsets[block]; t < last; t += layout.trees_merged) {
+        const int end = t + layout.trees_merged < last ? t + layout.trees_merged : last;
+        for (int i = t; i < end; i++) s[layout.tree_slot[i]] = ~Word{};
+        run_group(layout, t / layout.trees_merged, static_cast<const Word*>(words), s);
+        for (int i = t; i < end; i++, leaf += layout.leaf_bytes * documents) {
             Word bits[kPlanes];
-            const int64_t level = model.level_offsets[i];
-            int n_bits = static_cast<int>(model.level_offsets[i + 1] - level);
-            for (int k = 0; k < n_bits; k++) bits[k] = static_cast<const Word*>(words)[model.levels[level + k]];
-            if (n_bits == 0) n_bits = exit_bits(s + model.tree_slot[i], model.tree_leaves[i], bits);
-            if (model.leaf_bytes == 1)
+            const int64_t level = layout.level_offsets[i];
+            int n_bits = static_cast<int>(layout.level_offsets[i + 1] - level);
+            for (int k = 0; k < n_bits; k++) bits[k] = static_cast<const Word*>(words)[layout.levels[level + k]];
+            if (n_bits == 0) n_bits = exit_bits(s + layout.tree_slot[i], layout.tree_leaves[i], bits);
+            if (layout.leaf_bytes == 1)
                 to_leaves<Word, uint8_t>(bits, n_bits, leaf);
             else
                 to_leaves<Word, uint16_t>(bits, n_bits, leaf);

@@ -1,6 +1,6 @@
-// Tables of bytes: sixteen leaves a shuffle. Of `leaf ^ 16 q` only leaves 16 q ... 16 q + 15 stay below 16; adding 0x70
-// takes the others above 0x7f, which shuffles to zero.
-// Four look-ups a value beat memory, eight do not.
+// Tables of bytes: a shuffle looks up sixteen leaves. `leaf ^ 16 q` is below 16 for leaves 16 q ... 16 q + 15 alone; adding
+// 0x70 takes all others above 0x7f, where a shuffle gives zero.
+// Four look-ups a value are faster than reading it from memory, eight are not.
 #pragma once
 #include <cstdint>
 
@@ -9,10 +9,10 @@
 namespace gpuqs {
 namespace {
 
-constexpr int table_word_bytes(int, int value_bytes) { return value_bytes == 4; }
-constexpr int kDocumentsInRegisters = sizeof(Register);  // those whose sums stay there
+constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; }
+constexpr int kDocumentsInRegisters = sizeof(Register);  // the sums of so many stay there
 
-template <int word, int n_leaves, int n_words> struct Tree {
+template <int part_bytes, int n_leaves, int n_parts> struct Tree {
     const uint8_t* tables;
     struct Index { Register at[n_leaves / 16]; };
 

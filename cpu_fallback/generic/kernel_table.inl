@@ -1,6 +1,6 @@
-// All kernels of one instruction set, as a table: what isa/*/kernels.cpp make.
+// All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
-// Compiled once for each instruction set, with its folder first among those that are searched: there lie registers.inl,
+// This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
 // lanes.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
 #pragma once
 #include <cstdint>
@@ -39,13 +39,13 @@ constexpr QuickScorerKernels quickscorer_kernels() {
 #endif
 }
 
-// Words: those on which bitslice works, the narrowest first.
+// bitslice works on Words, the narrowest first.
 template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
     static_assert(sizeof...(Words) <= kMostWidths);
     // clang-format off
     return {name, encoding,
             load<float>, load<double>, load_rows<float>, load_rows<double>,
-            add_values, table_word, sum_place,
+            add_values, table_part, sum_place,
             Lanes::n, quickscorer_kernels(),
             walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rank_walk,
             rank, sizeof...(Words), {width<Words>()...}};

@@ -5,7 +5,7 @@
 #include "jit/encoding.hpp"
 #include "layout/bitslice.hpp"
 #include "layout/documents.hpp"
-#include "layout/leaf_values.hpp"
+#include "layout/leaves.hpp"
 #include "layout/quickscorer.hpp"
 #include "layout/ranks.hpp"
 #include "layout/rankwalk.hpp"
@@ -16,11 +16,11 @@ namespace gpuqs {
 // Planes of bits to leaf[documents], one or two bytes each.
 using Spread = void (*)(const void* planes, void* leaf);
 
-// bitslice on words of one width: 8 * word_bytes documents.
+// The stages of bitslice for words of one width: 8 * word_bytes documents.
 struct BitsliceKernels {
     int word_bytes;
-    void (*predicates)(const BitsliceModel&, int batch, const void* planes, void* words);
-    void (*programs)(const BitsliceModel&, int batch, const void* words, void* slots, void* leaf);
+    void (*predicates)(const BitsliceLayout&, int block, const void* planes, void* words);
+    void (*programs)(const BitsliceLayout&, int block, const void* words, void* slots, void* leaf);
     Spread spread[2][kPlanes + 1];  // [bytes of a leaf - 1][planes]
 };
 
@@ -28,10 +28,10 @@ constexpr int kMostWidths = 3;
 
 // leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride].
 struct QuickScorerKernels {
-    void (*qs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*qs_double)(const QuickScorerModel&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*vqs_float)(const QuickScorerModel&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*vqs_double)(const QuickScorerModel&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*qs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*qs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*vqs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*vqs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
 };
 
 struct Kernels {
@@ -41,35 +41,34 @@ struct Kernels {
     // Documents [first, first + n) to feature-major x[column][stride].
     void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
     void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
-    // The same to x[document][column]; block is scratch, [columns][kRowBlock]. Returns whether some value is missing.
-    bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* block, float* x);
-    bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* block, double* x);
+    // The same to x[document][column]; scratch is [columns][kRowBlock]. True if some value is missing.
+    bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* scratch, float* x);
+    bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* scratch, double* x);
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums);
-    // Bytes of the words into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
-    int (*table_word)(int n_leaves, int value_bytes);
+    // Bytes of the parts into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
+    int (*table_part)(int n_leaves, int value_bytes);
     // The place in `sums` of a document, by its place in `leaf`.
     int (*sum_place)(const LeafValues&, int place);
 
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
     QuickScorerKernels quickscorer;  // null where they are not built
     // walk's x is [document][column].
-    void (*walk_float)(const WalkModel&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
-    void (*walk_double)(const WalkModel&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
+    void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
+    void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
     // Codes of documents, code[document][entry], from x[column][stride]; rank is scratch, [documents][columns].
-    void (*rank_codes_float)(const RankWalkModel&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);
-    void (*rank_codes_double)(const RankWalkModel&, const double* x, int n, int stride, int32_t* rank, uint32_t* code);
+    void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);
+    void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, uint32_t* code);
     // leaf[tree][stride] of a tree block.
-    void (*rank_walk)(const RankWalkModel&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
+    void (*rank_walk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
 
-    // Ranks of documents [first, first + n) as bit planes; x is scratch, [columns][rank_block(n)] of double.
-    void (*rank)(const RankModel&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);
+    // Ranks documents [first, first + n) to bit planes; x is scratch, [columns][rank_block(n)] of double.
+    void (*rank)(const RankTables&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);
 
-    // The stages of bitslice.
     int n_widths;
-    BitsliceKernels widths[kMostWidths];  // narrowest first
+    BitsliceKernels widths[kMostWidths];  // the narrowest first
 };
 
 }  // namespace gpuqs

@@ -1,4 +1,4 @@
-// The exit leaf that a bitvector tells: the place of its leftmost set bit.
+// A bitvector's leftmost set bit stands at the position of the exit leaf.
 #pragma once
 #include <cstdint>
 

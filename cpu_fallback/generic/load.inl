@@ -16,7 +16,8 @@ void load_column(const char* at, int64_t row_stride, int n, Out* to) {
     for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
 }
 
-// Row-major floats: neighbouring columns in tiles, as far as whole tiles go. ahead: prefetches the next rows.
+// Row-major floats: loads neighbouring columns in tiles and returns how many; 0 where no whole tile is left. ahead: prefetches
+// the next rows.
 template <bool ahead>
 int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
     if (documents.column_stride != sizeof(float) || c + kTile > columns.n) return 0;
@@ -86,16 +87,16 @@ void load(const Documents& documents, int64_t first, int n, const Columns& colum
     }
 }
 
-// load_rows: as load, x[row][column]; block is scratch, [columns][kRowBlock]. Returns whether some value is missing.
+// load_rows: as load, x[row][column]; scratch is [columns][kRowBlock]. True if some value is missing.
 template <class Out>
-bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* block, Out* x) {
+bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* scratch, Out* x) {
     int missing = 0;
     for (int d = 0; d < n; d += kRowBlock) {
         const int rows = n - d < kRowBlock ? n - d : kRowBlock;
-        load(documents, first + d, rows, columns, kRowBlock, block);
-        for (int i = 0; i < columns.n * kRowBlock; i++) missing |= block[i] != block[i];
+        load(documents, first + d, rows, columns, kRowBlock, scratch);
+        for (int i = 0; i < columns.n * kRowBlock; i++) missing |= scratch[i] != scratch[i];
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < columns.n; c++) *x++ = block[static_cast<int64_t>(c) * kRowBlock + r];
+            for (int c = 0; c < columns.n; c++) *x++ = scratch[static_cast<int64_t>(c) * kRowBlock + r];
     }
     return missing;
 }

@@ -32,8 +32,8 @@ void qs_document(const TestsOf<Value, Mask>& tests, const Value* x, int stride, 
 }
 
 template <class Value, class Mask>
-void qs_block(const QuickScorerModel& model, int block, const Value* x, int n, int stride, void* scratch, uint8_t* leaf) {
-    const auto tests = tests_of<Value, Mask>(model, block);
+void qs_block(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, void* scratch, uint8_t* leaf) {
+    const auto tests = tests_of<Value, Mask>(layout, block);
     Mask* bits = static_cast<Mask*>(scratch);
     for (int d = 0; d < n; d++) {
         for (int t = 0; t < tests.n_trees; t++) bits[t] = static_cast<Mask>(~Mask(0));
@@ -43,12 +43,12 @@ void qs_block(const QuickScorerModel& model, int block, const Value* x, int n, i
 }
 
 template <class Value>
-void qs(const QuickScorerModel& model, int block, const Value* x, int n, int stride, void* bits, uint8_t* leaf) {
-    switch (model.mask_bits) {
-        case 8: return qs_block<Value, uint8_t>(model, block, x, n, stride, bits, leaf);
-        case 16: return qs_block<Value, uint16_t>(model, block, x, n, stride, bits, leaf);
-        case 32: return qs_block<Value, uint32_t>(model, block, x, n, stride, bits, leaf);
-        default: return qs_block<Value, uint64_t>(model, block, x, n, stride, bits, leaf);
+void qs(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, void* bits, uint8_t* leaf) {
+    switch (layout.mask_bits) {
+        case 8: return qs_block<Value, uint8_t>(layout, block, x, n, stride, bits, leaf);
+        case 16: return qs_block<Value, uint16_t>(layout, block, x, n, stride, bits, leaf);
+        case 32: return qs_block<Value, uint32_t>(layout, block, x, n, stride, bits, leaf);
+        default: return qs_block<Value, uint64_t>(layout, block, x, n, stride, bits, leaf);
     }
 }
 

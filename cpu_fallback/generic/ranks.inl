@@ -37,22 +37,22 @@ void search_deep(const float* levels, int n_bits, const float* x, int n, uint8_t
     }
 }
 
-// Ranks of x[0 ... block) to planes[bit * plane_bytes + document / 8].
-void search(const float* levels, int n_bits, const float* x, int block, uint8_t* planes, int64_t plane_bytes) {
+// Ranks of x[0 ... n_documents) to planes[bit * plane_bytes + document / 8].
+void search(const float* levels, int n_bits, const float* x, int n_documents, uint8_t* planes, int64_t plane_bytes) {
     uint8_t* top = planes + (n_bits - 1) * plane_bytes;
     switch (n_bits) {
         case 0: return;
-        case 1: return Search::levels<1>(levels, x, block, top, plane_bytes);
-        case 2: return Search::levels<2>(levels, x, block, top, plane_bytes);
-        case 3: return Search::levels<3>(levels, x, block, top, plane_bytes);
-        case 4: return Search::levels<4>(levels, x, block, top, plane_bytes);
-        case 5: return Search::levels<5>(levels, x, block, top, plane_bytes);
-        case 6: return Search::levels<6>(levels, x, block, top, plane_bytes);
-        case 7: return Search::levels<7>(levels, x, block, top, plane_bytes);
-        case 8: return Search::levels<8>(levels, x, block, top, plane_bytes);
+        case 1: return Search::levels<1>(levels, x, n_documents, top, plane_bytes);
+        case 2: return Search::levels<2>(levels, x, n_documents, top, plane_bytes);
+        case 3: return Search::levels<3>(levels, x, n_documents, top, plane_bytes);
+        case 4: return Search::levels<4>(levels, x, n_documents, top, plane_bytes);
+        case 5: return Search::levels<5>(levels, x, n_documents, top, plane_bytes);
+        case 6: return Search::levels<6>(levels, x, n_documents, top, plane_bytes);
+        case 7: return Search::levels<7>(levels, x, n_documents, top, plane_bytes);
+        case 8: return Search::levels<8>(levels, x, n_documents, top, plane_bytes);
         default:
-            Search::levels<8>(levels, x, block, top, plane_bytes);
-            return search_deep(levels, n_bits, x, block, planes, plane_bytes);
+            Search::levels<8>(levels, x, n_documents, top, plane_bytes);
+            return search_deep(levels, n_bits, x, n_documents, planes, plane_bytes);
     }
 }
 
@@ -64,26 +64,26 @@ inline float next_float(float x, int direction) {  // of finite x, never past ze
     return x;
 }
 
-// float64 documents: rank the float32 above x and the one below. Where they differ, thresholds share x's gap between
-// two float32 and the float64 themselves decide.
-void search_double(const RankModel& model, int column, const double* x, int block, uint8_t* planes, int64_t plane_bytes) {
-    const float* levels = model.levels + model.level_offsets[column];
-    const int n_bits = model.n_bits[column];
+// float64 documents: ranks the float32 next above x and the one next below. Where these ranks differ, some threshold lies
+// between the same two float32 as x, and the float64 values decide.
+void search_double(const RankTables& ranks, int column, const double* x, int n_documents, uint8_t* planes, int64_t plane_bytes) {
+    const float* levels = ranks.levels + ranks.level_offsets[column];
+    const int n_bits = ranks.n_bits[column];
     alignas(64) float above[kRankBlock], below[kRankBlock];
     bool exact = true;
-    for (int d = 0; d < block; d++) {
+    for (int d = 0; d < n_documents; d++) {
         const float near = static_cast<float>(x[d]);
         const double back = near;
         above[d] = back < x[d] ? (near == 0 ? 0x1p-149f : next_float(near, 1)) : near;
         below[d] = back > x[d] ? (near == 0 ? -0x1p-149f : next_float(near, -1)) : near;
         exact &= back == x[d] || x[d] != x[d];
     }
-    search(levels, n_bits, above, block, planes, plane_bytes);
+    search(levels, n_bits, above, n_documents, planes, plane_bytes);
     if (exact) return;
     alignas(64) uint8_t other[16 * kRankBlock / 8];
-    search(levels, n_bits, below, block, other, kRankBlock / 8);
-    const double* threshold = model.threshold + model.offsets[column];
-    for (int byte = 0; byte < block / 8; byte++) {
+    search(levels, n_bits, below, n_documents, other, kRankBlock / 8);
+    const double* threshold = ranks.threshold + ranks.offsets[column];
+    for (int byte = 0; byte < n_documents / 8; byte++) {
         uint8_t differ = 0;
         for (int bit = 0; bit < n_bits; bit++) differ |= planes[bit * plane_bytes + byte] ^ other[bit * (kRankBlock / 8) + byte];
         for (; differ; differ &= differ - 1) {
@@ -99,8 +99,8 @@ void search_double(const RankModel& model, int column, const double* x, int bloc
     }
 }
 
-void mark_missing(const double* x, int block, uint8_t* plane) {
-    for (int d = 0; d < block; d += 8) {
+void mark_missing(const double* x, int n_documents, uint8_t* plane) {
+    for (int d = 0; d < n_documents; d += 8) {
         uint8_t bits = 0;
         for (int k = 0; k < 8; k++) bits |= static_cast<uint8_t>(x[d + k] != x[d + k]) << k;
         plane[d / 8] = bits;
@@ -129,10 +129,10 @@ template <class Value> int64_t row_of(const CategoryTable& table, Value x) {
 }
 
 // Ranks on all category sets of a feature, 64 documents at a time: rows of the table, transposed.
-void rank_categories(const RankModel& model, const CategoryTable& table, const Documents& documents, int64_t first, int n,
+void rank_categories(const RankTables& ranks, const CategoryTable& table, const Documents& documents, int64_t first, int n,
                      uint8_t* planes, int64_t plane_bytes) {
-    const int32_t* columns = model.table_columns + table.columns;
-    const uint64_t* rows = model.table_rows + table.rows;
+    const int32_t* columns = ranks.table_columns + table.columns;
+    const uint64_t* rows = ranks.table_rows + table.rows;
     const char* at = static_cast<const char*>(documents.data) + first * documents.row_stride + table.feature * documents.column_stride;
     for (int d = 0; d < n; d += 64, at += 64 * documents.row_stride) {
         int64_t row[64];
@@ -143,7 +143,7 @@ void rank_categories(const RankModel& model, const CategoryTable& table, const D
             const char* value = at + k * documents.row_stride;
             if (!documents.is_double)
                 row[k] = row_of(table, *reinterpret_cast<const float*>(value));
-            else if (model.single)
+            else if (ranks.single)
                 row[k] = row_of(table, static_cast<float>(*reinterpret_cast<const double*>(value)));
             else
                 row[k] = row_of(table, *reinterpret_cast<const double*>(value));
@@ -155,39 +155,39 @@ void rank_categories(const RankModel& model, const CategoryTable& table, const D
             const int64_t left = table.n_columns - 64 * w;
             for (int k = 0; k < 64 && k < left; k++) {
                 const int column = columns[64 * w + k];
-                uint8_t* to = planes + model.plane_offsets[column] * plane_bytes + d / 8;
+                uint8_t* to = planes + ranks.plane_offsets[column] * plane_bytes + d / 8;
                 __builtin_memcpy(to, words + k, sizeof missing);
-                if (model.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
+                if (ranks.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
             }
         }
     }
 }
 
 // Ranks of documents [first, first + n) to planes[plane][plane_bytes]; x is scratch, [columns][rank_block(n)] of double.
-void rank(const RankModel& model, const Documents& documents, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes) {
-    for (int t = 0; t < model.n_tables; t++) rank_categories(model, model.tables[t], documents, first, n, planes, plane_bytes);
-    const bool is_double = documents.is_double && !model.single;
-    const int block = rank_block(n);
-    for (int d = 0; d < n; d += block) {
-        const int rows = n - d < block ? n - d : block;
+void rank(const RankTables& ranks, const Documents& documents, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes) {
+    for (int t = 0; t < ranks.n_tables; t++) rank_categories(ranks, ranks.tables[t], documents, first, n, planes, plane_bytes);
+    const bool is_double = documents.is_double && !ranks.single;
+    const int size = rank_block(n);
+    for (int d = 0; d < n; d += size) {
+        const int rows = n - d < size ? n - d : size;
         if (is_double)
-            load<double>(documents, first + d, rows, model.columns, block, static_cast<double*>(x));
+            load<double>(documents, first + d, rows, ranks.columns, size, static_cast<double*>(x));
         else
-            load<float, false>(documents, first + d, rows, model.columns, block, static_cast<float*>(x));
-        const int64_t next = first + d + block;
-        for (int c = 0; c < model.columns.n; c++) {
-            // The next rows come while these are searched: some with every column, or memory would keep all waiting.
-            prefetch_rows(documents, next + c * block / model.columns.n, next + (c + 1) * block / model.columns.n, model.columns);
-            uint8_t* to = planes + model.plane_offsets[c] * plane_bytes + d / 8;
-            uint8_t* mark = to + model.n_bits[c] * plane_bytes;
+            load<float, false>(documents, first + d, rows, ranks.columns, size, static_cast<float*>(x));
+        const int64_t next = first + d + size;
+        for (int c = 0; c < ranks.columns.n; c++) {
+            // Prefetches the next rows while these are searched: a few with every column, for all at once would make loads wait.
+            prefetch_rows(documents, next + c * size / ranks.columns.n, next + (c + 1) * size / ranks.columns.n, ranks.columns);
+            uint8_t* to = planes + ranks.plane_offsets[c] * plane_bytes + d / 8;
+            uint8_t* mark = to + ranks.n_bits[c] * plane_bytes;
             if (is_double) {
-                const double* values = static_cast<double*>(x) + c * block;
-                search_double(model, c, values, block, to, plane_bytes);
-                if (model.marks_missing[c]) mark_missing(values, block, mark);
+                const double* values = static_cast<double*>(x) + c * size;
+                search_double(ranks, c, values, size, to, plane_bytes);
+                if (ranks.marks_missing[c]) mark_missing(values, size, mark);
             } else {
-                const float* values = static_cast<float*>(x) + c * block;
-                search(model.levels + model.level_offsets[c], model.n_bits[c], values, block, to, plane_bytes);
-                if (model.marks_missing[c]) Search::missing(values, block, mark);
+                const float* values = static_cast<float*>(x) + c * size;
+                search(ranks.levels + ranks.level_offsets[c], ranks.n_bits[c], values, size, to, plane_bytes);
+                if (ranks.marks_missing[c]) Search::missing(values, size, mark);
             }
         }
     }

@@ -3,8 +3,8 @@
 //   codes: for each column: rank = number of its thresholds below the value
 //          for each entry: code[entry] = min(max(rank - first of entry, 0), 255) (missing: 0 or 255)
 //   walks: for each group of sixteen trees: at = their roots
-//              as often as the deepest is deep: at += distance of (word[at] + code[entry of word[at]])
-//              leaf[tree] = position of word[at]
+//              as often as the deepest is deep: at += distance of (items[at] + code[entry of items[at]])
+//              leaf[tree] = position of items[at]
 #pragma once
 #include <cstdint>
 
@@ -13,11 +13,11 @@
 namespace gpuqs {
 namespace {
 
-template <class Value> const Value* thresholds_of(const RankWalkModel& model);
-template <> const float* thresholds_of<float>(const RankWalkModel& model) { return model.threshold32; }
-template <> const double* thresholds_of<double>(const RankWalkModel& model) { return model.threshold64; }
+template <class Value> const Value* thresholds_of(const RankWalkLayout& layout);
+template <> const float* thresholds_of<float>(const RankWalkLayout& layout) { return layout.threshold32; }
+template <> const double* thresholds_of<double>(const RankWalkLayout& layout) { return layout.threshold64; }
 
-// Counting is sooner done than searching as far as registers compare many at once.
+// Registers compare many thresholds at once: up to so many are counted faster than searched.
 constexpr int64_t kCounted = 64;
 
 template <class Value> int count_below(const Value* threshold, int64_t n, Value x) {
@@ -31,20 +31,20 @@ template <class Value> int count_below(const Value* threshold, int64_t n, Value 
 
 // Codes of n documents, x[column][stride]; rank is scratch, [n][columns].
 template <class Value>
-void rank_codes(const RankWalkModel& model, const Value* x, int n, int stride, int32_t* rank, uint32_t* code) {
-    const int n_columns = model.columns.n;
+void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, uint32_t* code) {
+    const int n_columns = layout.columns.n;
     for (int c = 0; c < n_columns; c++) {
-        const Value* threshold = thresholds_of<Value>(model) + model.offsets[c];
+        const Value* threshold = thresholds_of<Value>(layout) + layout.offsets[c];
         for (int d = 0; d < n; d++) {
             const Value value = x[static_cast<int64_t>(c) * stride + d];
             const bool missing = value != value;
-            rank[d * n_columns + c] = missing ? -1 : count_below(threshold, model.offsets[c + 1] - model.offsets[c], value);
+            rank[d * n_columns + c] = missing ? -1 : count_below(threshold, layout.offsets[c + 1] - layout.offsets[c], value);
         }
     }
-    for (int d = 0; d < n; d++, code += model.n_entries, rank += n_columns) {
+    for (int d = 0; d < n; d++, code += layout.n_entries, rank += n_columns) {
         code[0] = 0;
-        for (int e = 1; e < model.n_entries; e++) {
-            const RankEntry entry = model.entries[e];
+        for (int e = 1; e < layout.n_entries; e++) {
+            const RankEntry entry = layout.entries[e];
             const int32_t of_column = rank[entry.column], above = of_column - entry.first;
             const int32_t byte = of_column < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
             code[e] = static_cast<uint32_t>(byte) << kPositionShift;
@@ -52,28 +52,28 @@ void rank_codes(const RankWalkModel& model, const Value* x, int n, int stride, i
     }
 }
 
-// A function of its own, for the registers: at stays in them. Leaves the words in which the walks end.
-__attribute__((noinline)) void walk_group(const uint32_t* word, const uint32_t* code, int steps, const uint32_t* root, uint32_t* end) {
+// A function of its own, so that `at` stays in registers. end[k] is the item at which walk k ends.
+__attribute__((noinline)) void walk_group(const uint32_t* items, const uint32_t* code, int steps, const uint32_t* root, uint32_t* end) {
     uint32_t at[kRankWalks];
     for (int k = 0; k < kRankWalks; k++) at[k] = root[k];
     for (; steps > 0; steps--) {
 #pragma GCC unroll 16
         for (int k = 0; k < kRankWalks; k++) {
-            const uint32_t node = word[at[k]];
-            at[k] += (node + code[node & kEntryMask]) >> kDistanceShift;
+            const uint32_t item = items[at[k]];
+            at[k] += (item + code[item & kEntryMask]) >> kDistanceShift;
         }
     }
-    for (int k = 0; k < kRankWalks; k++) end[k] = word[at[k]];
+    for (int k = 0; k < kRankWalks; k++) end[k] = items[at[k]];
 }
 
-void rank_walk(const RankWalkModel& model, int block, const uint32_t* code, int n, int stride, uint8_t* leaf) {
-    const int first = model.block_offsets[block] / kRankWalks, n_trees = model.block_offsets[block + 1] - model.block_offsets[block];
+void rank_walk(const RankWalkLayout& layout, int block, const uint32_t* code, int n, int stride, uint8_t* leaf) {
+    const int first = layout.block_offsets[block] / kRankWalks, n_trees = layout.block_offsets[block + 1] - layout.block_offsets[block];
     for (int g = first; g < first + (n_trees + kRankWalks - 1) / kRankWalks; g++) {
-        const int32_t* tree = model.tree + static_cast<int64_t>(g) * kRankWalks;
-        const uint32_t* root = model.root + static_cast<int64_t>(g) * kRankWalks;
+        const int32_t* tree = layout.tree + static_cast<int64_t>(g) * kRankWalks;
+        const uint32_t* root = layout.root + static_cast<int64_t>(g) * kRankWalks;
         for (int d = 0; d < n; d++) {
             uint32_t end[kRankWalks];
-            walk_group(model.word, code + static_cast<int64_t>(d) * model.n_entries, model.steps[g], root, end);
+            walk_group(layout.items, code + static_cast<int64_t>(d) * layout.n_entries, layout.steps[g], root, end);
             for (int k = 0; k < kRankWalks && tree[k] >= 0; k++)
                 leaf[static_cast<int64_t>(tree[k]) * stride + d] = static_cast<uint8_t>(end[k] >> kPositionShift);
         }

@@ -17,8 +17,8 @@ namespace gpuqs {
 namespace {
 
 template <class Value, class Mask>
-void vqs_block(const QuickScorerModel& model, int block, const Value* x, int n, int stride, void* scratch, uint8_t* leaf) {
-    const auto tests = tests_of<Value, Mask>(model, block);
+void vqs_block(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, void* scratch, uint8_t* leaf) {
+    const auto tests = tests_of<Value, Mask>(layout, block);
     Mask* bits = static_cast<Mask*>(scratch);
     constexpr int lanes = Lanes::n;
     for (int d = 0; d < n; d += lanes) {
@@ -46,11 +46,11 @@ void vqs_block(const QuickScorerModel& model, int block, const Value* x, int n, 
 }
 
 template <class Value>
-void vqs(const QuickScorerModel& model, int block, const Value* x, int n, int stride, void* bits, uint8_t* leaf) {
-    if (model.mask_bits == 32)
-        vqs_block<Value, uint32_t>(model, block, x, n, stride, bits, leaf);
+void vqs(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, void* bits, uint8_t* leaf) {
+    if (layout.mask_bits == 32)
+        vqs_block<Value, uint32_t>(layout, block, x, n, stride, bits, leaf);
     else
-        vqs_block<Value, uint64_t>(model, block, x, n, stride, bits, leaf);
+        vqs_block<Value, uint64_t>(layout, block, x, n, stride, bits, leaf);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kWalks = 16;
 
-template <class Value> const Item<Value>* items_of(const WalkModel& model);
-template <> const Item<float>* items_of<float>(const WalkModel& model) { return model.item32; }
-template <> const Item<double>* items_of<double>(const WalkModel& model) { return model.item64; }
+template <class Value> const Item<Value>* items_of(const WalkLayout& layout);
+template <> const Item<float>* items_of<float>(const WalkLayout& layout) { return layout.item32; }
+template <> const Item<double>* items_of<double>(const WalkLayout& layout) { return layout.item64; }
 
 // The position of a leaf stands in the payload of its threshold, a NaN: no value exceeds it.
 inline int32_t position(float threshold) {
@@ -34,10 +34,10 @@ inline int32_t position(double threshold) {
 
 // Walk k is a document x[k], at items[at[k]].
 template <bool has_missing, class Value> struct Walks {
-    const WalkModel& model;
-    const Item<Value>* items = items_of<Value>(model);
-    const uint32_t column_mask = (1u << model.column_bits) - 1, nan_left = 1u << model.column_bits;
-    const int shift = model.column_bits + 1;
+    const WalkLayout& layout;
+    const Item<Value>* items = items_of<Value>(layout);
+    const uint32_t column_mask = (1u << layout.column_bits) - 1, nan_left = 1u << layout.column_bits;
+    const int shift = layout.column_bits + 1;
     int64_t at[kWalks];
     const Value* x[kWalks];
 
@@ -66,12 +66,12 @@ template <bool has_missing, class Value> struct Walks {
 
 // At least kWalks documents, rows of x, through a tree.
 template <bool has_missing, class Value>
-void walk_tree(const WalkModel& model, int64_t root, const Value* x, int n, int32_t* leaf) {
-    Walks<has_missing, Value> walks{model};
+void walk_tree(const WalkLayout& layout, int64_t root, const Value* x, int n, int32_t* leaf) {
+    Walks<has_missing, Value> walks{layout};
     int32_t document[kWalks];
     int next = 0;
     const auto begin = [&](int k) {
-        walks.x[k] = x + static_cast<int64_t>(next) * model.columns.n;
+        walks.x[k] = x + static_cast<int64_t>(next) * layout.columns.n;
         walks.at[k] = root;
         document[k] = next++;
     };
@@ -88,8 +88,8 @@ void walk_tree(const WalkModel& model, int64_t root, const Value* x, int n, int3
     for (int k = 0; k < kWalks; k++) leaf[document[k]] = walks.leaf(k);
 }
 
-// Brings a tree into the cache in order, which memory does many times faster than in the order of walks.
-constexpr int64_t kItemsTouched = 64;  // for each document; a walk reads about as many
+// Brings a tree into the cache in the order of memory, many times faster than in the order of walks.
+constexpr int64_t kItemsTouched = 64;  // most items of a tree for each document: a walk reads about as many
 template <class Value> void touch(const Item<Value>* first, const Item<Value>* end) {
     uint32_t seen = 0;
     for (const Item<Value>* item = first; item < end; item += 64 / sizeof(Item<Value>)) seen |= item->link;
@@ -97,24 +97,24 @@ template <class Value> void touch(const Item<Value>* first, const Item<Value>* e
 }
 
 template <bool has_missing, class Value>
-void walk_documents(const WalkModel& model, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    const Item<Value>* items = items_of<Value>(model);
-    for (int t = model.block_offsets[block]; t < model.block_offsets[block + 1]; t++, leaf += stride) {
-        const int64_t first = model.tree_offsets[t], end = model.tree_offsets[t + 1];
+void walk_documents(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
+    const Item<Value>* items = items_of<Value>(layout);
+    for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++, leaf += stride) {
+        const int64_t first = layout.tree_offsets[t], end = layout.tree_offsets[t + 1];
         if (end - first <= kItemsTouched * n) touch(items + first, items + end);
-        walk_tree<has_missing>(model, first, x, n, leaf);
+        walk_tree<has_missing>(layout, first, x, n, leaf);
     }
 }
 
 template <bool has_missing, class Value>
-void walk_trees(const WalkModel& model, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    Walks<has_missing, Value> walks{model};
-    const int first = model.block_offsets[block], end = model.block_offsets[block + 1];
+void walk_trees(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
+    Walks<has_missing, Value> walks{layout};
+    const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     for (int t = first; t < end; t += kWalks)
         for (int d = 0; d < n; d++) {
             for (int k = 0; k < kWalks; k++) {
-                walks.at[k] = model.tree_offsets[t + k < end ? t + k : t];
-                walks.x[k] = x + static_cast<int64_t>(d) * model.columns.n;
+                walks.at[k] = layout.tree_offsets[t + k < end ? t + k : t];
+                walks.x[k] = x + static_cast<int64_t>(d) * layout.columns.n;
             }
             walks.to_the_end();
             for (int k = 0; k < kWalks && t + k < end; k++) leaf[static_cast<int64_t>(t + k - first) * stride + d] = walks.leaf(k);
@@ -123,11 +123,11 @@ void walk_trees(const WalkModel& model, int block, const Value* x, int n, int st
 
 // x is [documents][columns].
 template <class Value>
-void walk(const WalkModel& model, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf) {
+void walk(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf) {
     if (n < kWalks)
-        (has_missing ? walk_trees<true, Value> : walk_trees<false, Value>)(model, block, x, n, stride, leaf);
+        (has_missing ? walk_trees<true, Value> : walk_trees<false, Value>)(layout, block, x, n, stride, leaf);
     else
-        (has_missing ? walk_documents<true, Value> : walk_documents<false, Value>)(model, block, x, n, stride, leaf);
+        (has_missing ? walk_documents<true, Value> : walk_documents<false, Value>)(layout, block, x, n, stride, leaf);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Words of documents, one bit each, and three-input logic on them. Wider words are the instruction set's: see registers.inl.
+// Words: one bit a document, and three-input logic on them. Each instruction set has its wider words: see registers.inl.
 #pragma once
 #include <cstdint>
 

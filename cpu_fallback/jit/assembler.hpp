@@ -15,7 +15,8 @@
 
 namespace gpuqs {
 
-// The arrays that operands lie in, as the register that holds their address: callee-saved, encoded without a further byte.
+// Operands in memory lie in one of two arrays. The number is that of the register with the array's address: callee-saved,
+// and encoded without a further byte.
 enum class Base : uint8_t { predicates = 3 /* rbx */, planes = 5 /* rbp */ };
 
 struct Operand {
@@ -110,7 +111,7 @@ public:
         require(leaf_bytes == static_cast<int32_t>(leaf_bytes), "an immediate does not hold", leaf_bytes);
         bytes({0x48, 0x89, 0xef, 0x4c, 0x89, 0xf6});  // mov rdi, rbp; mov rsi, r14
         bytes({0x49, 0x81, 0xc6});                    // add r14, leaf_bytes
-        word32(static_cast<int32_t>(leaf_bytes));
+        immediate(static_cast<int32_t>(leaf_bytes));
         bytes({0x41, 0xff, 0x57, static_cast<uint8_t>(8 * number)});  // call [r15 + 8 * number]
     }
 
@@ -131,8 +132,8 @@ private:
 
     void byte(uint8_t b) { code_.push_back(b); }
     void bytes(std::initializer_list<uint8_t> all) { code_.insert(code_.end(), all); }
-    void word32(int32_t word) {
-        for (int i = 0; i < 4; i++) byte(static_cast<uint8_t>(word >> 8 * i));
+    void immediate(int32_t number) {
+        for (int i = 0; i < 4; i++) byte(static_cast<uint8_t>(number >> 8 * i));
     }
 
     // Prefix and opcode: `to` and `a` are the register operands, `b` the one that may be memory instead (then 0).
@@ -164,7 +165,7 @@ private:
         require(displacement <= INT32_MAX, "a displacement does not hold word", b.word);
         open(map, opcode, to, a, 0);
         byte(static_cast<uint8_t>(0x80 | (to & 7) << 3 | static_cast<int>(b.base)));
-        word32(static_cast<int32_t>(displacement));
+        immediate(static_cast<int32_t>(displacement));
     }
 
     const bool evex_;

@@ -31,11 +31,11 @@ void append(const char* variable, const std::string& path, const void* data, siz
 std::string perf_lines(const CompiledPrograms& compiled) {
     std::string lines;
     const TreePrograms& programs = *compiled.programs;
-    for (size_t batch = 0; batch < programs.starts.size(); batch++) {
-        const size_t start = programs.starts[batch];
-        const size_t end = batch + 1 < programs.starts.size() ? programs.starts[batch + 1] : programs.code.size();
+    for (size_t block = 0; block < programs.starts.size(); block++) {
+        const size_t start = programs.starts[block];
+        const size_t end = block + 1 < programs.starts.size() ? programs.starts[block + 1] : programs.code.size();
         lines += hexadecimal(reinterpret_cast<uintptr_t>(compiled.address + start)) + " " + hexadecimal(end - start) + " gpuqs_trees_" +
-                 std::to_string(compiled.batch_offsets[batch]) + "_to_" + std::to_string(compiled.batch_offsets[batch + 1] - 1) + "_" +
+                 std::to_string(compiled.block_offsets[block]) + "_to_" + std::to_string(compiled.block_offsets[block + 1] - 1) + "_" +
                  compiled.isa + "_" + std::to_string(compiled.documents) + "\n";
     }
     return lines;

@@ -9,13 +9,13 @@ namespace gpuqs {
 struct CompiledPrograms {
     const char* isa;
     int documents;  // in a word
-    const int32_t* batch_offsets;
+    const int32_t* block_offsets;
     const TreePrograms* programs;
     const uint8_t* address;  // where the code runs
 };
 
 // GPUQS_DUMP_CODE=folder: the bytes, in folder/gpuqs-PID-ISA-DOCUMENTS-ADDRESS.bin.
-// GPUQS_PERF_MAP=1: a line for each batch in /tmp/perf-PID.map. A file that cannot be written throws std::ios_base::failure.
+// GPUQS_PERF_MAP=1: a line for each tree block in /tmp/perf-PID.map. A file that cannot be written throws std::ios_base::failure.
 void show_code(const CompiledPrograms& compiled);
 
 }  // namespace gpuqs

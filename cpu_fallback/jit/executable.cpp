@@ -27,7 +27,7 @@ Executable::Executable(const std::vector<uint8_t>& code) : bytes_(code.size() + 
 Executable::~Executable() { munmap(pages_, bytes_); }
 
 bool Executable::allowed() {
-    static std::atomic<int> known{-1};  // no static that is made once: a fork meanwhile would have the child wait for it
+    static std::atomic<int> known{-1};  // not `static const bool`: if a fork came while it is made, the child would wait for ever
     if (known < 0) {
         try {
             const Executable nothing({});

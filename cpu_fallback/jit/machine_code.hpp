@@ -14,10 +14,10 @@ bool compiles_programs(const Kernels& kernels);
 class MachineCode {
 public:
     // For words of one of the instruction set's widths.
-    MachineCode(const BitsliceModel& model, const Kernels& kernels, int width);
+    MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width);
 
-    // leaf[tree][documents] of a tree batch; planes is scratch for `kPlanes` words.
-    void run(int batch, const void* words, void* planes, void* leaf) const;
+    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words.
+    void run(int block, const void* words, void* planes, void* leaf) const;
 
 private:
     const Spread* spread_;

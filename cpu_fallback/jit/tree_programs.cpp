@@ -9,14 +9,14 @@
 namespace gpuqs {
 namespace {
 
-// One tree: which register holds which S, and how many still need it.
+// Writes the program of one tree; knows which register holds which S, and how often each is still needed.
 class TreeProgram {
 public:
     TreeProgram(Assembler& assembler, Encoding encoding, const TreeNode* nodes, int n_leaves)
         : to_(assembler), nodes_(nodes), registers_needed_(n_leaves), uses_(assembler.n_registers()),
           n_waiting_(encoding == Encoding::evex ? 4 : 0) {
         while (1 << n_planes_ < n_leaves) n_planes_++;
-        // Planes get the registers that S, the S that wait for a plane, and a spare one leave over.
+        // Registers are for S, for the S that wait for a plane, and one is spare: planes get what is left.
         n_in_registers_ = assembler.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
     }
 
@@ -35,7 +35,7 @@ public:
 
 private:
     static constexpr int kNone = -1;
-    // A plane so far; the S that waits is added with the next, by one instruction.
+    // The sum of a plane so far. One S may wait until the next comes: an instruction adds both.
     struct Plane {
         int sum = kNone, waiting = kNone;
         bool begun = false;  // in memory
@@ -50,14 +50,14 @@ private:
                 uses_[r] = 1;
                 return static_cast<int>(r);
             }
-        throw std::logic_error("a tree program needs more registers than there are");  // not of trees that layouts hold
+        throw std::logic_error("a tree program needs more registers than there are");  // layouts hold no such trees
     }
     void keep(int r) { uses_[r]++; }
     void drop(int r) {
         if (r != kNone) uses_[r]--;
     }
 
-    // Not by recursion: chains are as deep as trees have leaves.
+    // Without recursion: chains are as deep as trees have leaves.
     void count_registers(int root) {
         std::vector<int> order = {root};  // parents first
         for (size_t i = 0; i < order.size(); i++)
@@ -147,7 +147,7 @@ private:
         plane = {sum, kNone};
     }
     void add_two(Plane& plane, int s) {
-        // Into whichever of the three nobody else needs.
+        // The result goes into one of the three registers, if nobody else needs it.
         int sum = plane.sum, a = plane.waiting, b = s;
         if (uses_[sum] > 1 && uses_[a] == 1) std::swap(sum, a);
         if (uses_[sum] > 1 && uses_[b] == 1) std::swap(sum, b);
@@ -174,20 +174,20 @@ private:
 
 }  // namespace
 
-TreePrograms write_programs(const BitsliceModel& model, Encoding encoding, int word_bytes) {
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes) {
     TreePrograms programs;
     Assembler assembler(encoding, word_bytes);
-    for (int batch = 0; batch < model.n_batches; batch++) {
+    for (int block = 0; block < layout.n_blocks; block++) {
         programs.starts.push_back(assembler.begin_function());
-        for (int t = model.batch_offsets[batch]; t < model.batch_offsets[batch + 1]; t++) {
-            int n_planes = static_cast<int>(model.level_offsets[t + 1] - model.level_offsets[t]);
+        for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
+            int n_planes = static_cast<int>(layout.level_offsets[t + 1] - layout.level_offsets[t]);
             for (int k = 0; k < n_planes; k++) {
-                assembler.load(0, {Base::predicates, model.levels[model.level_offsets[t] + k]});
+                assembler.load(0, {Base::predicates, layout.levels[layout.level_offsets[t] + k]});
                 assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
             }
             if (n_planes == 0)
-                n_planes = TreeProgram(assembler, encoding, model.nodes + model.node_offsets[t], model.tree_leaves[t]).write();
-            assembler.call_with_leaves(n_planes, int64_t{8} * word_bytes * model.leaf_bytes);
+                n_planes = TreeProgram(assembler, encoding, layout.nodes + layout.node_offsets[t], layout.tree_leaves[t]).write();
+            assembler.call_with_leaves(n_planes, int64_t{8} * word_bytes * layout.leaf_bytes);
         }
         assembler.end_function();
     }

@@ -20,9 +20,9 @@ namespace gpuqs {
 
 struct TreePrograms {
     std::vector<uint8_t> code;
-    std::vector<size_t> starts;  // of each tree batch's function (words of predicates, words of planes, leaves, spread functions)
+    std::vector<size_t> starts;  // of each tree block's function (words of predicates, words of planes, leaves, spread functions)
 };
 
-TreePrograms write_programs(const BitsliceModel& model, Encoding encoding, int word_bytes);
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes);
 
 }  // namespace gpuqs

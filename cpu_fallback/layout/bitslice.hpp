@@ -1,7 +1,8 @@
-// What the bit-sliced kernels read: gpuqs/layout/bitslice.py and programs.py as C structs.
+// What the bit-sliced kernels read: gpuqs/layout/bitslice.py as C structs.
 #pragma once
 #include <cstdint>
 
+#include "layout/programs.hpp"
 #include "layout/ranks.hpp"
 
 namespace gpuqs {
@@ -11,42 +12,16 @@ struct Segment {
     uint8_t nan_left, count;
 };
 
-// A node with up to two of its children. Predicates and slots are byte offsets in arrays of the narrowest words; wider
-// words scale them.
-struct Treelet {
-    uint32_t predicate[3];  // of the root, its left child, its right child
-    uint16_t slot[3];
-    uint16_t first, end;  // of the root
-    uint16_t zero;
-};
-
-constexpr int kNarrowestWord = 16;
-constexpr int kPlanes = 12;  // most bits of a leaf's number: slots hold no larger trees
-
-// Kinds of treelets, by the children that they have with their root: neither, one or both.
-constexpr int kWithLeft = 1, kWithRight = 2;
-
-struct Run {
-    uint16_t kind;
-    uint16_t count;
-};
-
-// Node j of a tree, between its leaves j - 1 and j. Children by their numbers; 0: a leaf. The root is entry 0's right child.
-struct TreeNode {
-    uint32_t predicate;
-    uint16_t left, right;
-};
-
-struct BitsliceModel {
-    RankModel ranks;
+struct BitsliceLayout {
+    RankTables ranks;
     int32_t n_trees;
-    int32_t n_batches;
-    const int32_t* batch_offsets;
-    const int64_t* batch_segments;
+    int32_t n_blocks;
+    const int32_t* block_offsets;
+    const int64_t* block_segments;
     const Segment* segments;
     const uint8_t* low;
-    const int64_t* batch_low;
-    int32_t n_words;
+    const int64_t* block_low;
+    int32_t n_predicates;
     const int64_t* level_offsets;  // of oblivious trees; no levels of others
     const uint16_t* levels;        // predicates, the deepest first
     const uint16_t* tree_leaves;

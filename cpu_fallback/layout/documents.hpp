@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "layout/columns.hpp"
+
 namespace gpuqs {
 
 struct Documents {
@@ -10,30 +12,13 @@ struct Documents {
     int64_t row_stride;     // in bytes
     int64_t column_stride;  // in bytes
     bool is_double;
-    const uint8_t* planes;  // null, or documents coded as ranks: [document block][plane][stride / 8]; no data then
+    const uint8_t* planes;  // null; or documents coded as ranks, [document block][plane][stride / 8], and data is null
 };
 
-struct Columns {
-    int32_t n;
-    const int32_t* feature;
-    const uint8_t* routing;      // how a feature is read: the bits below
-    const int64_t* set_offsets;  // [columns + 1]
-    const uint32_t* set_words;
-};
-
-// Bits of Columns::routing, as in gpuqs/forest.py.
-constexpr uint8_t kZeroMissing = 2;             // |x| <= 1e-35 becomes NaN
-constexpr uint8_t kCategorical = 4;             // categories of the set become 0, others 1 ...
-constexpr uint8_t kSetRight = 8;                // ... or the other way round
-constexpr uint8_t kNegativeFractionIsZero = 16; // -1 < x < 0 is category 0, else none
-constexpr uint8_t kWholeCodes = 32;             // a fraction is no category, else its whole part is one
-
-constexpr double kZeroThreshold = 1e-35f;  // gpuqs.forest.ZERO_THRESHOLD
-
-// Documents that load_rows turns feature-major, and back, at a time.
+// load_rows turns so many documents feature-major, and back, at a time.
 constexpr int kRowBlock = 16;
 
-// Prefetches rows up to the last one, if their columns lie side by side.
+// Prefetches rows [first, end), as far as there are any, if their columns lie side by side.
 static inline void prefetch_rows(const Documents& documents, int64_t first, int64_t end, const Columns& columns) {
     const int64_t value_bytes = documents.is_double ? sizeof(double) : sizeof(float);
     if (documents.column_stride != value_bytes || columns.n == 0) return;

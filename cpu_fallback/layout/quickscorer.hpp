@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "layout/documents.hpp"
+#include "layout/columns.hpp"
 
 namespace gpuqs {
 
@@ -12,7 +12,7 @@ struct Tuples {
     const void* mask;        // uint8, 16, 32 or 64
 };
 
-struct QuickScorerModel {
+struct QuickScorerLayout {
     Columns columns;
     bool single;  // documents are cast to float32 first
     int32_t n_blocks;
@@ -24,7 +24,7 @@ struct QuickScorerModel {
     int32_t mask_bits;
 };
 
-// One tree block's share of a QuickScorerModel, typed; offsets are absolute.
+// One tree block's share of a QuickScorerLayout, typed; offsets are absolute.
 template <class Value, class Mask>
 struct TestsOf {
     int32_t n_trees;

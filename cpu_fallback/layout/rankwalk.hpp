@@ -1,24 +1,24 @@
-// What the rankwalk kernels read: gpuqs/layout/rank_nodes.py as C structs.
+// What the rankwalk kernels read: gpuqs/layout/rankwalk.py as C structs.
 #pragma once
 #include <cstdint>
 
-#include "layout/documents.hpp"
+#include "layout/columns.hpp"
 
 namespace gpuqs {
 
 // A byte of a coded document: the value's rank among 255 thresholds of a column, from `first` on.
 struct RankEntry { int32_t column, first, nan_left; };
 
-// A node's word: the entry, from the lowest bit, then 255 - position of the threshold (of a leaf: its position in the
-// tree), then the distance to the left child. A code has its byte where a word has the position: their sum carries into
+// A node's item: the entry, from the lowest bit, then 255 - position of the threshold (of a leaf: its position in the
+// tree), then the distance to the left child. A code has its byte where an item has the position: their sum carries into
 // the distance exactly if the walk turns right.
 constexpr uint32_t kEntryMask = 0xffff;
 constexpr int kPositionShift = 16, kDistanceShift = 24;
 
 constexpr int kRankWalks = 16;      // trees walked side by side
-constexpr int kRankWalkBlock = 16;  // most documents of a block
+constexpr int kRankWalkDocuments = 16;  // of a document block
 
-struct RankWalkModel {
+struct RankWalkLayout {
     Columns columns;
     bool single;              // documents are cast to float32 first
     const int64_t* offsets;   // of a column's thresholds
@@ -28,10 +28,10 @@ struct RankWalkModel {
     const RankEntry* entries;  // the first is the leaves'
     int32_t n_blocks;
     const int32_t* block_offsets;
-    const int32_t* tree;   // [group][kRankWalks]: within the block, -1: none
+    const int32_t* tree;   // [group][kRankWalks]: within the tree block, -1: none
     const uint32_t* root;  // [group][kRankWalks]
     const uint8_t* steps;  // [group]
-    const uint32_t* word;
+    const uint32_t* items;
 };
 
 }  // namespace gpuqs

@@ -4,7 +4,8 @@
 #include <type_traits>
 
 #include "layout/bitslice.hpp"
-#include "layout/ranks.hpp"
+#include "layout/category_tables.hpp"
+#include "layout/programs.hpp"
 #include "layout/rankwalk.hpp"
 #include "layout/walk.hpp"
 

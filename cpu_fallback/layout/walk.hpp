@@ -1,13 +1,13 @@
-// What the walk kernels read: gpuqs/layout/nodes.py as C structs.
+// What the walk kernels read: gpuqs/layout/walk.py as C structs.
 #pragma once
 #include <cstdint>
 
-#include "layout/documents.hpp"
+#include "layout/columns.hpp"
 
 namespace gpuqs {
 
-// Inner nodes and leaves of a tree in one array: a node's right child follows its left one. A leaf is its own left
-// child; its threshold is a NaN that holds its position among the tree's leaves, below kWalkLeaves.
+// A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its threshold is a NaN that
+// holds its position among the tree's leaves, below kWalkLeaves.
 template <class Value>
 struct Item {
     Value threshold;
@@ -16,7 +16,7 @@ struct Item {
 
 constexpr uint32_t kWalkLeaves = 1 << 22;
 
-struct WalkModel {
+struct WalkLayout {
     Columns columns;
     bool single;
     int32_t column_bits;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,17 @@ from gpuqs.forest import ZERO_THRESHOLD, Forest
 
 #: Values that are read as they lie in memory; others are cast first.
 _READ = "bhilqBHILQfd"
+
+
+class _Matrix(NamedTuple):
+    """A CSR or CSC matrix in arrays that are read as they lie."""
+
+    n_rows: int
+    indptr: npt.NDArray[np.int64]
+    indices: np.ndarray
+    data: np.ndarray
+    dtype: np.dtype  # of the dense documents
+    refused: float | None  # a value that is not taken
 
 
 def from_sparse(X: Any, forest: Forest) -> Documents:
@@ -50,18 +61,11 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     # LightGBM takes this one value for a number in CSR and for zero in CSC and dense rows.
     refused = -ZERO_THRESHOLD if forest.source.startswith("LightGBM") else None
     make = _from_csr if X.format == "csr" else _from_csc
-    return make(X.shape[0], indptr, indices, data, dtype, refused, forest)
+    return make(_Matrix(X.shape[0], indptr, indices, data, dtype, refused), forest)
 
 
-def _from_csr(
-    n: int,
-    indptr: npt.NDArray[np.int64],
-    indices: np.ndarray,
-    data: np.ndarray,
-    dtype: np.dtype,
-    refused: float | None,
-    forest: Forest,
-) -> Documents:
+def _from_csr(X: _Matrix, forest: Forest) -> Documents:
+    n, indptr, indices, data, dtype, refused = X
     if len(indptr) != n + 1:
         raise InputError(f"X is an inconsistent CSR matrix: indptr has length {len(indptr)}, not {n + 1}")
     tested = forest.tested
@@ -78,15 +82,8 @@ def _from_csr(
     return Documents(n, chunk, narrow=True)
 
 
-def _from_csc(
-    n: int,
-    indptr: npt.NDArray[np.int64],
-    indices: np.ndarray,
-    data: np.ndarray,
-    dtype: np.dtype,
-    refused: float | None,
-    forest: Forest,
-) -> Documents:
+def _from_csc(X: _Matrix, forest: Forest) -> Documents:
+    n, indptr, indices, data, dtype, refused = X
     tested, n_columns = forest.tested, forest.n_features
     if len(indptr) != n_columns + 1:
         raise InputError(f"X is an inconsistent CSC matrix: indptr has length {len(indptr)}, not {n_columns + 1}")

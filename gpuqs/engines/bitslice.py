@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.devices.base import Device
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, CpuProgram, category_cost, kilonodes
+from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import (
-    MAX_COLUMNS,
-    build_bitslice,
-    gray_values,
-    word_tables,
-)
+from gpuqs.layout.bitslice import MAX_COLUMNS, BitsliceLayout, build_bitslice, gray_values, value_tables
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
-from gpuqs.layout.leaves import leaf_values
+from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.programs import MAX_LEAVES
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
 
 class Bitslice(CpuEngine):
@@ -31,20 +25,20 @@ class Bitslice(CpuEngine):
     name: ClassVar[str] = "bitslice"
     summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
 
-    #: Predicate words of a block of trees: what fits an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
-    max_words: ClassVar[int] = 12_000
-    #: So few distinct tests make one block: decoding some of them twice would cost more than what overflows.
-    one_block: ClassVar[int] = 20_000
+    #: Predicates of a superblock: their words fit an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
+    max_predicates: ClassVar[int] = 12_000
+    #: So few distinct tests make one superblock: decoding some of them twice would cost more than what overflows.
+    one_superblock: ClassVar[int] = 20_000
 
-    #: Nodes of a block: programs and leaf values of so many stay in the L3 cache while other documents run.
+    #: Nodes of a superblock: programs and leaf values of so many stay in the L3 cache while other documents run.
     max_nodes: ClassVar[int] = 65_000
 
-    #: Nanoseconds per node and word of so many documents: interpreted programs, compiled ones.
+    #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
         False: {128: 1.9, 256: 2.6, 512: 4.3},
         True: {128: 1.4, 256: 2.1, 512: 3.2},
     }
-    #: Nanoseconds per category set and document: by tables.
+    #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07
 
     def supports(self, forest: Forest) -> str | None:
@@ -67,26 +61,19 @@ class Bitslice(CpuEngine):
         words = (whole + (rest > 0)) * kilonodes(forest) * of_words[word]
         return CALL + words + category_cost(forest, n_documents, self.category_set)
 
-    def prepare(
-        self,
-        forest: Forest,
-        precision: str,
-        *,
-        ranks: Callable[[], RankTables] | None = None,
-        device: Device | None = None,
-    ) -> CpuProgram:
-        tables = ranks() if ranks else build_ranks(forest)
-        max_words = self.one_block if len(tables.threshold) <= self.one_block else self.max_words
-        layout = build_bitslice(forest, tables, max_words, self.max_nodes, cpu_fallback.compiles_programs())
-        scorer = cpu_fallback.Bitslice(
-            layout,
-            forest.n_features,
-            single=forest.input_dtype == "float32",
-            isa=cpu_fallback.isa(),
-        )
-        values = leaf_values(forest, layout.ranges, precision)
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> BitsliceLayout:
+        tables = ranks()
+        few = len(tables.threshold) <= self.one_superblock
+        max_predicates = self.one_superblock if few else self.max_predicates
+        return build_bitslice(forest, tables, max_predicates, self.max_nodes, cpu_fallback.compiles_programs())
+
+    def _bind(self, forest: Forest, layout: BitsliceLayout, **common: Any) -> cpu_fallback.Bitslice:
+        return cpu_fallback.Bitslice(layout, **common)
+
+    def _bind_values(
+        self, forest: Forest, layout: BitsliceLayout, values: LeafValues
+    ) -> tuple[LeafValues, cpu_fallback.Values]:
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         n_leaves = 32 if forest.n_leaves <= 32 else 64
-        word = cpu_fallback.table_word(cpu_fallback.isa(), n_leaves, values.value.itemsize)
-        bound = cpu_fallback.Values(values, word_tables(values, word), n_leaves)
-        return CpuProgram(values, scorer, bound)
+        part_bytes = cpu_fallback.table_part(cpu_fallback.isa(), n_leaves, values.value.itemsize)
+        return values, cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.devices.base import Device
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind, category_cost
+from gpuqs.engines.cpu import CpuEngine, category_cost
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
-from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.rank_nodes import MAX_ENTRIES, MAX_LEAVES, build_rank_walk, most_entries
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, build_ranks, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
+from gpuqs.layout.rankwalk import MAX_ENTRIES, MAX_LEAVES, RankWalkLayout, build_rankwalk, most_entries
 
 
 class RankWalk(CpuEngine):
@@ -45,16 +43,8 @@ class RankWalk(CpuEngine):
         walks = n_documents * (steps * self.step + columns * self.column)
         return CALL + walks + category_cost(forest, n_documents)
 
-    def prepare(
-        self,
-        forest: Forest,
-        precision: str,
-        *,
-        ranks: Callable[[], RankTables] | None = None,
-        device: Device | None = None,
-    ) -> CpuProgram:
-        layout = build_rank_walk(forest, ranks() if ranks else build_ranks(forest))
-        scorer = cpu_fallback.RankWalk(
-            layout, forest.n_features, single=forest.input_dtype == "float32", isa=cpu_fallback.isa()
-        )
-        return bind(leaf_values(forest, layout.ranges, precision), scorer)
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> RankWalkLayout:
+        return build_rankwalk(forest, ranks())
+
+    def _bind(self, forest: Forest, layout: RankWalkLayout, **common: Any) -> cpu_fallback.RankWalk:
+        return cpu_fallback.RankWalk(layout, **common)

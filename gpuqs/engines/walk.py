@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gpuqs import cpu_fallback
-from gpuqs.devices.base import Device
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, CpuProgram, bind, category_cost
+from gpuqs.engines.cpu import CpuEngine, category_cost
 from gpuqs.forest import Forest
-from gpuqs.layout.leaves import leaf_values
-from gpuqs.layout.nodes import build_walk, fits_walk
 from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.walk import WalkLayout, build_walk, fits_walk
 
 
 class Walk(CpuEngine):
@@ -38,23 +36,12 @@ class Walk(CpuEngine):
         walks = n_documents * visits * self.visit * (2 if n_documents < 16 else 1)
         return CALL + walks + category_cost(forest, n_documents)
 
-    def prepare(
-        self,
-        forest: Forest,
-        precision: str,
-        *,
-        ranks: Callable[[], RankTables] | None = None,
-        device: Device | None = None,
-    ) -> CpuProgram:
-        layout = build_walk(forest, self.tree_block)
-        scorer = cpu_fallback.Walk(
-            layout,
-            forest.n_features,
-            single=forest.input_dtype == "float32",
-            document_block=self._document_block(forest, len(layout.columns)),
-            isa=cpu_fallback.isa(),
-        )
-        return bind(leaf_values(forest, layout.ranges, precision), scorer)
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> WalkLayout:
+        return build_walk(forest, self.tree_block)
+
+    def _bind(self, forest: Forest, layout: WalkLayout, **common: Any) -> cpu_fallback.Walk:
+        document_block = self._document_block(forest, len(layout.columns))
+        return cpu_fallback.Walk(layout, document_block=document_block, **common)
 
     def _document_block(self, forest: Forest, n_columns: int) -> int:
         """Enough documents for what it takes to bring the largest tree into the cache."""

@@ -17,6 +17,7 @@ changes a model's scores raises the version. Nothing in a file is ever executed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import mmap
 import os
@@ -33,6 +34,7 @@ import numpy as np
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.files import replacing
 from gpuqs.forest import Forest
+from gpuqs.forest_arrays import ARRAYS, lengths
 from gpuqs.formats.fields import get, parse_json
 from gpuqs.schema import RULES, Schema
 
@@ -57,47 +59,18 @@ _PREAMBLE: Final = struct.Struct("<8sIIQII")
 _CRC: Final = slice(24, 28)
 _ALIGNMENT: Final = 64
 
-#: The arrays of a Forest: their types in the file, and numbers of dimensions.
-_ARRAYS: Final = {
-    "node_offsets": ("<i8", 1),
-    "leaf_offsets": ("<i8", 1),
-    "feature": ("<i4", 1),
-    "threshold": ("<f8", 1),
-    "left": ("<i4", 1),
-    "right": ("<i4", 1),
-    "routing": ("|u1", 1),
-    "leaf_value": ("<f8", 2),
-    "tree_output": ("<i4", 1),
-    "tree_weight": ("<f8", 1),
-    "base_score": ("<f8", 1),
-    "leaf_id": ("<i4", 1),
-    "category_offsets": ("<i8", 1),
-    "category_words": ("<u4", 1),
-    "iteration_starts": ("<i8", 1),
-}
+#: The type of each array in a file.
+_DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, array in ARRAYS.items()}
 #: What files of earlier releases do not hold: a Forest fills it in.
 _NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
-#: Its other fields, and the type of each in the header.
+_KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
+#: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
-    "n_features": int,
-    "n_outputs": int,
-    "sum_dtype": str,
-    "input_dtype": str,
-    "integer_dtype": str,
-    "base_first": bool,
-    "average": bool,
-    "average_raw": bool,
-    "link": str,
-    "link_scale": float,
-    "class_rule": str,
-    "iterations_left_out": int,
-    "source": str,
-    "objective": str,
+    field.name: kind for field in dataclasses.fields(Forest) for kind in _KINDS if field.type == kind.__name__
 }
 #: What stays in a mapped file. All else says, sooner or later, which memory engines read and write:
 #: thresholds too, whose order makes ranks.
 _MAPPED: Final = ("leaf_value",)
-_KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -126,7 +99,7 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
     OSError
         The file cannot be written.
     """
-    arrays = {name: np.ascontiguousarray(getattr(forest, name), dtype) for name, (dtype, _) in _ARRAYS.items()}
+    arrays = {name: np.ascontiguousarray(getattr(forest, name), dtype) for name, dtype in _DTYPES.items()}
     header = _header(forest, arrays)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
     start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
@@ -151,7 +124,7 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
     fields["classes"] = _plain(forest.classes, "class label")
     table, offset = {}, 0
     for name, values in arrays.items():
-        table[name] = {"dtype": _ARRAYS[name][0], "shape": values.shape, "offset": offset}
+        table[name] = {"dtype": _DTYPES[name], "shape": values.shape, "offset": offset}
         offset += _aligned(values.nbytes)
     return json.dumps({"fields": fields, "arrays": table}, separators=(",", ":")).encode("ascii")
 
@@ -199,7 +172,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     ModelFormatError
         The file is truncated, damaged, or of a newer version. Names the source and the field.
     """
-    return _named(memoryview(data), source, tuple(_ARRAYS))
+    return _named(memoryview(data), source, tuple(ARRAYS))
 
 
 def read_mapped(file: BufferedReader, source: str) -> Forest:
@@ -277,14 +250,14 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
 def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The arrays, none of which lies over another: views of ``data`` where ``in_place`` names them, else copies."""
     arrays, places = {}, []
-    for name, (dtype, n_dimensions) in _ARRAYS.items():
+    for name, dtype in _DTYPES.items():
         if name in _NEWER and name not in table:
             continue
         entry = get(table, name, dict)
         if entry.get("dtype") != dtype:
             raise ModelFormatError(f"has dtype {str(entry.get('dtype'))[:20]!r}, not {dtype!r}", field=name)
         shape, offset = get(entry, "shape", list), entry.get("offset")
-        if len(shape) != n_dimensions or not all(type(n) is int and n >= 0 for n in (*shape, offset)):
+        if len(shape) != ARRAYS[name].n_dimensions or not all(type(n) is int and n >= 0 for n in (*shape, offset)):
             raise ModelFormatError("has no sound shape and offset", field=name)
         size = prod(shape) * np.dtype(dtype).itemsize
         if offset % _ALIGNMENT or offset + size > len(data):
@@ -304,19 +277,10 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
 
 def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: int) -> None:
     """Refuse what a Forest would take for an array left out, and fill in from what it has not checked yet."""
-    n_trees, n_nodes, n_leaves = len(arrays["node_offsets"]) - 1, len(arrays["feature"]), len(arrays["leaf_value"])
-    lengths = {
-        "leaf_offsets": n_trees + 1,
-        "tree_output": n_trees,
-        "tree_weight": n_trees,
-        "leaf_id": n_leaves,
-        "category_offsets": n_nodes + 1,
-        "base_score": n_outputs,
-    }
-    for name, length in lengths.items():
+    for name, length in lengths(arrays, n_outputs).items():
         if len(arrays[name]) != length:
             raise ModelFormatError(f"holds {len(arrays[name])} values, not {length}", field=name)
-    if n_trees < 0:
+    if len(arrays["node_offsets"]) == 0:
         raise ModelFormatError("is empty", field="node_offsets")
     if n_outputs < 1:
         raise ModelFormatError("is not at least 1", field="n_outputs")

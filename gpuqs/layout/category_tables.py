@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, SET_RIGHT, WHOLE_CODES
+from gpuqs.forest import ALL_ROUTING, CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, SET_RIGHT, WHOLE_CODES
 from gpuqs.layout.columns import Columns
 
 #: The C++ `CategoryTable`. `row_words` 64-bit words a row; rows: the codes, then "no code", then "missing".
-TABLE = np.dtype(
+CATEGORY_TABLE = np.dtype(
     [("feature", "i4"), ("routing", "i4"), ("n_columns", "i4"), ("n_codes", "i4"), ("row_words", "i8"),
      ("columns", "i8"), ("rows", "i8")]
 )  # fmt: skip
@@ -29,7 +29,7 @@ class CategoryTables:
 
     Parameters
     ----------
-    tables : TABLE [features x ways in which values are read as codes]
+    tables : CATEGORY_TABLE [features x ways in which values are read as codes]
         `columns` and `rows` say where each table's columns and rows start below.
     columns : int32 [...]
         Columns in the order of a row's bits, from the lowest bit of the first word.
@@ -54,7 +54,7 @@ def build_category_tables(columns: Columns) -> CategoryTables:
     """Tables of all categorical columns; at most `MAX_BYTES`."""
     tables, members_of, rows = [], [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
     for members in _groups(columns):
-        table = np.zeros((), TABLE)
+        table = np.zeros((), CATEGORY_TABLE)
         n_codes = 32 * int(np.diff(columns.set_offsets)[members].max())
         goes_right = np.zeros((n_codes + 2, -(-len(members) // 64) * 64), bool)
         for bit, column in enumerate(members):
@@ -72,7 +72,7 @@ def build_category_tables(columns: Columns) -> CategoryTables:
         members_of.append(members.astype(np.int32))
         rows.append(packed.ravel())
     return CategoryTables(
-        np.array(tables, TABLE) if tables else np.zeros(0, TABLE), np.concatenate(members_of), np.concatenate(rows)
+        np.array(tables, CATEGORY_TABLE), np.concatenate(members_of), np.concatenate(rows)
     )
 
 
@@ -80,5 +80,6 @@ def _groups(columns: Columns) -> list[npt.NDArray[np.int64]]:
     """Categorical columns by feature and by how its values are read as codes."""
     categorical = np.flatnonzero(columns.routing & CATEGORICAL)
     how = columns.routing[categorical] & (NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES)
-    key = columns.feature[categorical].astype(np.int64) << 8 | how
+    features = columns.feature[categorical]
+    key = np.ravel_multi_index((features, how), (int(features.max(initial=0)) + 1, ALL_ROUTING + 1))
     return [categorical[key == value] for value in np.unique(key)]

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import (
+    ALL_ROUTING,
     CATEGORICAL,
     NEGATIVE_FRACTION_IS_ZERO,
     SET_RIGHT,
@@ -28,7 +29,7 @@ from gpuqs.forest import (
     Forest,
 )
 
-#: The routing bits that say how a categorical node reads its feature; all below 64.
+#: The routing bits that say how a categorical node reads its feature.
 _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES
 
 
@@ -84,7 +85,8 @@ def _find(forest: Forest) -> Columns:
     categorical = (forest.routing & CATEGORICAL) != 0
     how = np.where(categorical, forest.routing & _OF_CATEGORIES, forest.routing & ZERO_MISSING)
     sets = _number_sets(forest, np.flatnonzero(categorical))
-    key = categorical.astype(np.int64) << 62 | forest.feature.astype(np.int64) << 31 | sets << 6 | how
+    sizes = (2, int(forest.feature.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
+    key = np.ravel_multi_index((categorical, forest.feature, sets, how), sizes)
     _, first, of_node = np.unique(key, return_index=True, return_inverse=True)
     n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
+from gpuqs.layout.traversal import split_by_depth
 
 #: Leaf values of ``precision="fast"`` are whole numbers of steps, below this in magnitude.
 FIXED_POINT_LIMIT = 1 << 23
@@ -36,13 +37,17 @@ class LeafRanges:
     end: npt.NDArray[np.int32]
     position: npt.NDArray[np.int32]
 
+    @property
+    def n_left(self) -> npt.NDArray[np.int32]:
+        """Leaves of each node's left subtree."""
+        return self.middle - self.first
+
 
 def number_leaves(forest: Forest) -> LeafRanges:
     """Number every tree's leaves from left to right."""
     node_base = forest.node_offsets[forest.node_tree]
     leaf_base = forest.leaf_offsets[forest.node_tree]
-    by_depth = np.argsort(forest.depth, kind="stable")
-    levels = np.split(by_depth, np.flatnonzero(np.diff(forest.depth[by_depth])) + 1)
+    levels = split_by_depth(forest)
 
     left_inner, right_inner = forest.left >= 0, forest.right >= 0
     left_node = np.where(left_inner, node_base + forest.left, 0)

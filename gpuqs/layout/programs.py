@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges
-from gpuqs.layout.treelets import tile_trees
+from gpuqs.layout.treelets import cut_into_treelets
 
-#: Bytes of the narrowest word, in which treelets say where words start; the C++ `kNarrowestWord`.
+#: Bytes of the narrowest word, in which treelets count places of words; the C++ `kNarrowestWord`.
 NARROWEST_WORD = 16
 #: Trees whose programs run merged, level by level, to hide the latency of each; the largest trees run alone.
 TREES_MERGED = 4
@@ -22,8 +22,8 @@ TREES_MERGED = 4
 MAX_SLOTS = (1 << 16) // NARROWEST_WORD
 MAX_LEAVES = MAX_SLOTS - 2
 
-#: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots are
-#: words of the merged trees' S, predicates words of their block: both times `NARROWEST_WORD`.
+#: The C++ `Treelet`: a node and those of its children (left, right) that its kind names. Slots and
+#: predicates are places of words, times `NARROWEST_WORD`: in the group's S, and in the superblock's predicates.
 TREELET = np.dtype(
     [("predicate", "u4", 3), ("slot", "u2", 3), ("first", "u2"), ("end", "u2"), ("zero", "u2")]
 )
@@ -35,7 +35,7 @@ TREE_NODE = np.dtype([("predicate", "u4"), ("left", "u2"), ("right", "u2")])
 
 @dataclass(frozen=True)
 class TreeletPrograms:
-    """Programs as treelets; G merged groups of trees, T trees.
+    """Programs as treelets; G groups of merged trees, T trees.
 
     Parameters
     ----------
@@ -78,21 +78,21 @@ class NodePrograms:
     nodes: np.ndarray
 
 
-def node_programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64]) -> NodePrograms:
+def node_programs(forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.int64]) -> NodePrograms:
     """Programs as nodes.
 
     Parameters
     ----------
     forest : Forest
     ranges : LeafRanges
-    word : int64 [N]
-        Predicate of each node within its block of trees.
+    predicate : int64 [N]
+        Predicate of each node within its superblock.
     """
     base = forest.node_offsets[forest.node_tree]
     offsets = forest.leaf_offsets.astype(np.int64)
     nodes = np.zeros(offsets[-1], TREE_NODE)
     at = offsets[forest.node_tree] + ranges.middle
-    nodes["predicate"][at] = word
+    nodes["predicate"][at] = predicate
     for side, child in (("left", forest.left), ("right", forest.right)):
         inner = child >= 0
         nodes[side][at[inner]] = ranges.middle[(base + child)[inner]]
@@ -102,13 +102,13 @@ def node_programs(forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64
 
 
 def treelet_programs(
-    forest: Forest, ranges: LeafRanges, word: npt.NDArray[np.int64], by_program: npt.NDArray[np.bool_]
+    forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.int64], by_program: npt.NDArray[np.bool_]
 ) -> TreeletPrograms:
     """Programs as treelets, parents before children, the trees of a group interleaved level by level.
 
     Parameters
     ----------
-    forest, ranges, word
+    forest, ranges, predicate
         As `node_programs` has them.
     by_program : bool [T]
         Trees that have a program.
@@ -122,17 +122,17 @@ def treelet_programs(
     slot0 = tree_slot[forest.node_tree]
     end = np.where(ranges.end == n_leaves[forest.node_tree], 0, slot0 + ranges.end)
 
-    tiles = tile_trees(forest)
-    order = np.lexsort((tiles.kind, tiles.level, group_of_tree[forest.node_tree[tiles.root]]))
-    order = order[by_program[forest.node_tree[tiles.root[order]]]]
-    root, kind, level = tiles.root[order], tiles.kind[order], tiles.level[order]
+    all_treelets = cut_into_treelets(forest)
+    order = np.lexsort((all_treelets.kind, all_treelets.level, group_of_tree[forest.node_tree[all_treelets.root]]))
+    order = order[by_program[forest.node_tree[all_treelets.root[order]]]]
+    root, kind, level = all_treelets.root[order], all_treelets.kind[order], all_treelets.level[order]
     group = group_of_tree[forest.node_tree[root]]
     treelets = np.zeros(len(root), TREELET)
     treelets["first"], treelets["end"] = (slot0 + ranges.first)[root], end[root]
     base = forest.node_offsets[forest.node_tree[root]]
     for at, node in enumerate((root, base + forest.left[root], base + forest.right[root])):
         there = np.ones(len(root), bool) if at == 0 else (kind & at) != 0
-        treelets["predicate"][there, at] = word[node[there]]
+        treelets["predicate"][there, at] = predicate[node[there]]
         treelets["slot"][there, at] = (slot0 + ranges.middle)[node[there]]
     for field in ("predicate", "slot", "first", "end"):
         treelets[field] *= NARROWEST_WORD

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import Forest
+from gpuqs.layout.traversal import split_by_depth
 
 #: Kind bits: the treelet holds its root's left child, its right child.
 WITH_LEFT, WITH_RIGHT = 1, 2
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Treelets:
     """Treelets that cover every inner node once; M treelets.
 
     Parameters
@@ -36,15 +37,14 @@ class Tiles:
     level: npt.NDArray[np.int64]
 
 
-def tile_trees(forest: Forest) -> Tiles:
+def cut_into_treelets(forest: Forest) -> Treelets:
     """Cover each tree with the fewest treelets (bottom-up dynamic programming over its nodes)."""
     n = forest.n_nodes
     base = forest.node_offsets[forest.node_tree]
     # A leaf is node n: it costs nothing, and so do its children.
     left = np.append(np.where(forest.left >= 0, base + forest.left, n), n)
     right = np.append(np.where(forest.right >= 0, base + forest.right, n), n)
-    by_depth = np.argsort(forest.depth, kind="stable")
-    levels = np.split(by_depth, np.flatnonzero(np.diff(forest.depth[by_depth])) + 1)
+    levels = split_by_depth(forest)
 
     cost = np.zeros(n + 1, np.int64)  # fewest treelets below and including a node
     below = np.zeros(n + 1, np.int64)  # the same without the node itself
@@ -72,4 +72,4 @@ def tile_trees(forest: Forest) -> Tiles:
                 level[node] = level[parent] + 1
         level[n] = -1
     root = np.flatnonzero(level[:n] >= 0)
-    return Tiles(root, kind[root], level[root])
+    return Treelets(root, kind[root], level[root])

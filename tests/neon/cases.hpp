@@ -11,7 +11,7 @@
 
 #include "driver/engines.hpp"
 #include "layout/bitslice.hpp"
-#include "layout/leaf_values.hpp"
+#include "layout/leaves.hpp"
 #include "layout/quickscorer.hpp"
 #include "layout/rankwalk.hpp"
 #include "layout/walk.hpp"
@@ -128,7 +128,7 @@ public:
     // Values with their tables of bytes, if there are any and the instruction set takes them.
     LeafValues values(const Kernels& kernels) const {
         LeafValues values = values_;
-        if (values.tables && kernels.table_word(values.table_leaves, 4) == 0) values.tables = nullptr;
+        if (values.tables && kernels.table_part(values.table_leaves, 4) == 0) values.tables = nullptr;
         return values;
     }
 
@@ -175,11 +175,11 @@ private:
         rank_walk_.tree = from.items<int32_t>();
         rank_walk_.root = from.items<uint32_t>();
         rank_walk_.steps = from.items<uint8_t>();
-        rank_walk_.word = from.items<uint32_t>();
+        rank_walk_.items = from.items<uint32_t>();
     }
 
     void read_bitslice(Reader& from) {
-        RankModel& ranks = bitslice_.ranks;
+        RankTables& ranks = bitslice_.ranks;
         ranks.single = from.number();
         const int n_numeric = from.small();
         ranks.columns = read_columns(from);
@@ -197,14 +197,14 @@ private:
         ranks.tables = tables.data;
         ranks.table_columns = from.items<int32_t>();
         ranks.table_rows = from.items<uint64_t>();
-        const auto batches = from.array<int32_t>();
-        bitslice_.n_batches = static_cast<int>(batches.n) - 1;
-        bitslice_.batch_offsets = batches.data;
-        bitslice_.batch_segments = from.items<int64_t>();
+        const auto blocks = from.array<int32_t>();
+        bitslice_.n_blocks = static_cast<int>(blocks.n) - 1;
+        bitslice_.block_offsets = blocks.data;
+        bitslice_.block_segments = from.items<int64_t>();
         bitslice_.segments = from.items<Segment>();
         bitslice_.low = from.items<uint8_t>();
-        bitslice_.batch_low = from.items<int64_t>();
-        bitslice_.n_words = from.small();
+        bitslice_.block_low = from.items<int64_t>();
+        bitslice_.n_predicates = from.small();
         bitslice_.level_offsets = from.items<int64_t>();
         bitslice_.levels = from.items<uint16_t>();
         const auto tree_leaves = from.array<uint16_t>();
@@ -241,10 +241,10 @@ private:
     }
 
     int document_block_ = 0;
-    QuickScorerModel quick_scorer_ = {};
-    WalkModel walk_ = {};
-    RankWalkModel rank_walk_ = {};
-    BitsliceModel bitslice_ = {};
+    QuickScorerLayout quick_scorer_ = {};
+    WalkLayout walk_ = {};
+    RankWalkLayout rank_walk_ = {};
+    BitsliceLayout bitslice_ = {};
     LeafValues values_ = {};
 };
 

@@ -85,7 +85,7 @@ int compare_all(const char* path, const std::vector<const Kernels*>& sets) {
     for (size_t s = 0; s < sets.size(); s++) {
         std::printf("%s: %ld calls, %ld of them with tables in registers, %ld wrong\n", sets[s]->isa, counts[s].calls,
                     counts[s].with_tables, counts[s].wrong);
-        const bool has_tables = sets[s]->table_word(64, 4) != 0;
+        const bool has_tables = sets[s]->table_part(64, 4) != 0;
         good &= counts[s].wrong == 0 && counts[s].calls > 0 && (counts[s].with_tables > 0) == has_tables;
     }
     return good ? 0 : 1;

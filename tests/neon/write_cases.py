@@ -125,7 +125,7 @@ class Recorder:
         to.numbers(single)
         to.columns(ranks.columns)
         to.arrays(ranks.offsets, layout.threshold32, ranks.threshold, layout.entries)
-        to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.word)
+        to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.items)
 
     def bitslice(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
         to, ranks, programs = self._to, layout.ranks, layout.programs
@@ -135,8 +135,8 @@ class Recorder:
         to.arrays(ranks.n_bits, ranks.marks_missing, ranks.plane_offsets, ranks.level_offsets, ranks.levels)
         to.arrays(ranks.offsets, ranks.threshold)
         to.arrays(ranks.categories.tables, ranks.categories.columns, ranks.categories.rows)
-        to.arrays(layout.batch_offsets, layout.batch_segments, layout.segments, layout.low, layout.batch_low)
-        to.numbers(layout.n_words)
+        to.arrays(layout.block_offsets, layout.block_segments, layout.segments, layout.low, layout.block_low)
+        to.numbers(layout.n_predicates)
         to.arrays(layout.level_offsets, layout.levels, layout.tree_leaves)
         to.numbers(programs.trees_merged, programs.n_slots)
         to.arrays(programs.group_runs, programs.runs, programs.group_treelets, programs.treelets, programs.tree_slot)
@@ -182,7 +182,7 @@ def main(path: Path) -> None:
             "Values": recorder.values,
             "compiles_programs": lambda: False,
             # Tables of bytes: those of instruction sets that have registers of sixteen.
-            "table_word": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),
+            "table_part": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),
         }
         with mock.patch.multiple(cpu_fallback, **stand_ins):
             every = list(cases())

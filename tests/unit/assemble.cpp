@@ -1,6 +1,6 @@
 // Writes machine code as hexadecimal, a line for each line that it reads, or "error: ..." where none can be written:
 //   ENCODING WORD_BYTES OPERATION ARGUMENTS...     one operation of the assembler; operands in memory are BASE WORD
-//   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one batch of trees (see `write_trees`)
+//   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one tree block (see `write_trees`)
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -75,15 +75,15 @@ template <class Number> std::vector<Number> read_many(std::istream& in, size_t n
 // n_trees, then of each tree: leaves, levels, the predicates of the levels, or (no levels) predicate, left and right of
 // each entry.
 std::vector<uint8_t> write_trees(Encoding encoding, int word_bytes, std::istream& in) {
-    BitsliceModel model{};
-    model.leaf_bytes = read<int>(in);
-    model.n_trees = read<int>(in);
-    model.n_batches = 1;
-    const int32_t batch_offsets[2] = {0, model.n_trees};
+    BitsliceLayout layout{};
+    layout.leaf_bytes = read<int>(in);
+    layout.n_trees = read<int>(in);
+    layout.n_blocks = 1;
+    const int32_t block_offsets[2] = {0, layout.n_trees};
     std::vector<int64_t> level_offsets = {0}, node_offsets = {0};
     std::vector<uint16_t> levels, tree_leaves;
     std::vector<TreeNode> nodes;
-    for (int t = 0; t < model.n_trees; t++) {
+    for (int t = 0; t < layout.n_trees; t++) {
         tree_leaves.push_back(read<uint16_t>(in));
         for (const uint16_t level : read_many<uint16_t>(in, read<size_t>(in))) levels.push_back(level);
         level_offsets.push_back(static_cast<int64_t>(levels.size()));
@@ -93,13 +93,13 @@ std::vector<uint8_t> write_trees(Encoding encoding, int word_bytes, std::istream
         }
         node_offsets.push_back(static_cast<int64_t>(nodes.size()));
     }
-    model.batch_offsets = batch_offsets;
-    model.level_offsets = level_offsets.data();
-    model.levels = levels.data();
-    model.tree_leaves = tree_leaves.data();
-    model.node_offsets = node_offsets.data();
-    model.nodes = nodes.data();
-    return write_programs(model, encoding, word_bytes).code;
+    layout.block_offsets = block_offsets;
+    layout.level_offsets = level_offsets.data();
+    layout.levels = levels.data();
+    layout.tree_leaves = tree_leaves.data();
+    layout.node_offsets = node_offsets.data();
+    layout.nodes = nodes.data();
+    return write_programs(layout, encoding, word_bytes).code;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ from bitslice_page import DOCUMENTS, DRAWINGS, FOREST
 
 from gpuqs import Model
 from gpuqs.engines.bitslice import Bitslice
-from gpuqs.layout.bitslice import TREES_PER_BATCH
+from gpuqs.layout.bitslice import TREE_BLOCK
 from gpuqs.layout.programs import TREES_MERGED
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ def test_stages_are_those_of_the_recorded_run() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    numbers = (TREES_PER_BATCH, Bitslice.max_words, Bitslice.one_block, Bitslice.max_nodes, TREES_MERGED)
-    said = re.findall(r"`(TREES_PER_BATCH|max_words|one_block|max_nodes|TREES_MERGED)` \(([\d,]+)\)", PAGE)
-    names = ("TREES_PER_BATCH", "max_words", "one_block", "max_nodes", "TREES_MERGED")
+    numbers = (TREE_BLOCK, Bitslice.max_predicates, Bitslice.one_superblock, Bitslice.max_nodes, TREES_MERGED)
+    said = re.findall(r"`(TREE_BLOCK|max_predicates|one_superblock|max_nodes|TREES_MERGED)` \(([\d,]+)\)", PAGE)
+    names = ("TREE_BLOCK", "max_predicates", "one_superblock", "max_nodes", "TREES_MERGED")
     assert dict(said) == {name: f"{number:,}" for name, number in zip(names, numbers, strict=True)}

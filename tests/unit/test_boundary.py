@@ -13,15 +13,15 @@ from forests import random_forest
 from gpuqs import cpu_fallback, forest
 from gpuqs.cpu_fallback import scorer
 from gpuqs.engines import ENGINES
-from gpuqs.layout import bitslice, category_tables, nodes, programs, rank_nodes
+from gpuqs.layout import bitslice, category_tables, programs, rankwalk, walk
 
 SOURCES = Path(__file__).parents[2] / "cpu_fallback"
 #: The C++ struct of each structured dtype, by where Python states it.
 STATED = {
-    "Item<float>": (nodes, "ITEM32"),
-    "Item<double>": (nodes, "ITEM64"),
-    "RankEntry": (rank_nodes, "ENTRY"),
-    "CategoryTable": (category_tables, "TABLE"),
+    "Item<float>": (walk, "ITEM32"),
+    "Item<double>": (walk, "ITEM64"),
+    "RankEntry": (rankwalk, "RANK_ENTRY"),
+    "CategoryTable": (category_tables, "CATEGORY_TABLE"),
     "Segment": (bitslice, "SEGMENT"),
     "Treelet": (programs, "TREELET"),
     "Run": (programs, "RUN"),
@@ -57,9 +57,11 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kNegativeFractionIsZero": forest.NEGATIVE_FRACTION_IS_ZERO,
         "kWholeCodes": forest.WHOLE_CODES,
         "kZeroThreshold": forest.ZERO_THRESHOLD,
-        "kWalkLeaves": nodes.MAX_LEAVES,
-        "kRankWalks": rank_nodes.WALKS,
-        "kEntryMask": rank_nodes.MAX_ENTRIES - 1,
+        "kWalkLeaves": walk.MAX_LEAVES,
+        "kRankWalks": rankwalk.WALKS,
+        "kEntryMask": rankwalk.MAX_ENTRIES - 1,
+        "kPositionShift": rankwalk.POSITION_SHIFT,
+        "kDistanceShift": rankwalk.DISTANCE_SHIFT,
         "kNarrowestWord": programs.NARROWEST_WORD,
         "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),
     } == scorer.CONSTANTS

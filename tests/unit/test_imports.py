@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuqs"
 LEVELS = [
     {"cpu_fallback", "errors"},
     {"forks", "files", "text_hashes"},
-    {"schema"},
+    {"schema", "forest_arrays"},
     {"forest"},
     {"layout", "formats", "links", "ranking", "arrays"},
     {"devices", "outputs", "readers"},

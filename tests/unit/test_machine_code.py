@@ -137,7 +137,7 @@ def score_in_a_process(n: int, **environment: str) -> tuple[int, subprocess.Comp
 @pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
 @pytest.mark.parametrize("isa", COMPILING)
 def test_code_is_written_and_named_on_request(isa: str, tmp_path: Path) -> None:
-    """The file holds the programs that run: one function for each batch, where the map says."""
+    """The file holds the programs that run: one function for each tree block, where the map says."""
     pid, run = score_in_a_process(100, GPUQS_ISA=isa, GPUQS_DUMP_CODE=str(tmp_path), GPUQS_PERF_MAP="1")
     assert run.returncode == 0, run.stderr
     named = Path(f"/tmp/perf-{pid}.map")

@@ -378,6 +378,29 @@ def test_files_of_version_1_stay_readable() -> None:
     np.testing.assert_allclose(model.predict(X), 1 / (1 + np.exp([0.75, -2.25, 0.75])), rtol=1e-15)
 
 
+#: `small` as it was written when version 2 was new.
+FILE_OF_VERSION_2 = """
+eNq9VN1rE0EQvyQtVmvRB31QFHTBLzhqkl7TtJbGFrSIFqoiiDEel9xeunq9K7t7rVFDCz5YEFT8Qv8AHxSkvoiCD9cnFQURKogPlVooiILUKqhYq7uX
+S7nEpo0KDr3Mzuz8duc3O9NL7Z0H9u6vWeIXBGFXpSAMLxYcCe47YnF9EmgI6ioBTSeBIWtQoRaGzJJEZpoW7bEos0IiIFa3rNJMDwRNQNNNhUYkIAJk
+sIA5/RSmIZ5jJ6kQKGsIEwqaKLagCJReiJU0LDJlrPTlXToyjrFDCEp3m0gFOYdMUorOUMFall1KVwiRscUdoFfRLciToOwkikyDyDrUKKfjECOmhVM8
+cA9Kd9H2to51PDEzeRSmKOrlG0lkKDjDs4WEyrPnOIVwayQbSjcvVByk8WErGNQi/FfV+MVJ9rE/FSRYZgqrhImRE2tYui7GwXEghsRQbVDk9BJiPCHy
+jYJgGbHyYxVihkpwwknMM2oCB9vbTJMVryCYULZWc6Eet84DHaeSJNBga9CNCEFGGrglyzEwTGZn2DqRZaEYK5lcP5gqlE1NI5A6dv4xm1GUxZMuhVtx
+iR2fC2JvwfA6VLQ/Q0Wk7GxZCxGSBxH1IELhKIPQLtaqXaauFoC0aClQY9hJT6PlXRKuj7B4zHukPEBdmPPHrM14hT2QU1aoFCQq5UuW69qSTEKsYzxA
+SXIqgCF0p7R0inUeWH1DJA/rg78xK7iwruCFODNndEnKxPOl6UE1BGfJIbV0fqECTITzcns4s3AfNXqw0bqwF9vH5qcQaZV6ucYI5zc753ye8Hy3emsT
+CoalbDYrzC8BVy9ydZXwZ1Lhavfft1BdJi5QtPa7X6Bob36Z7F924uu9G1du3T9zeqR6x4kRO74tPn2z4Zs93Nqy7fLDz7a7H83Hr7pzYehh/ROb3zXz
+Myc+tuaa2z9c30I3cwyPnWZfPm++/u6esyD/pSuafQHfGuEvZaZ6+YPB14/sa+j8i1d3p2K14c6da4/6hoUWOr6h435s4uoha8h4H5v4MDU9UhsY3lKz
+ddWXs1P26PWl5PbEZCx4aWz3KH5ufxrc9DR68aPdeuDcsx9vX9rCf5XJ2Nx6Yenvf7dx/PCbf8rX5+m5YrvC4ytH/K6uLJqnUrrqHyu3uWpsRdvqSmHl
+4vVVFY/9wtj2gYG8r2Jgednn+OeYx3LkF1iqR2Q=
+"""
+
+
+def test_files_of_version_2_stay_as_they_are(tmp_path: Path) -> None:
+    data = zlib.decompress(base64.b64decode(FILE_OF_VERSION_2))
+    forest = read_model(data)
+    assert (forest.n_trees, forest.source, forest.iterations_left_out) == (3, "LightGBM 4", 4)
+    assert taken_apart(written(forest, tmp_path)) == taken_apart(data)
+
+
 def test_categories_that_version_1_guessed_the_places_of_have_none(tmp_path: Path) -> None:
     header, arrays = taken_apart(written(small(), tmp_path))
     for name in ("categories_in_order", "library", "absent"):

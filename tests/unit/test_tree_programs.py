@@ -136,7 +136,7 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str) -> None:
     # Mostly one way, differently for each document: random bits alone would leave deep nodes unvisited.
     predicates = [
         sum(int(bit) << d for d, bit in enumerate(rng.random(N_DOCUMENTS) < rng.choice([0.05, 0.5, 0.95])))
-        for _ in range(layout.n_words)
+        for _ in range(layout.n_predicates)
     ]
     leaves = exit_leaves(forest, words_of_nodes(layout, forest), predicates)
     codes = assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS))

@@ -38,17 +38,17 @@ struct Search {
             ask<level + 1, n, side>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes);
         }
     }
-    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
+    template <int n> static void levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes) {
         constexpr int side = 2;  // blocks are of sixteen documents at least
-        for (int d = 0; d < block; d += 8 * side) {
+        for (int d = 0; d < n_documents; d += 8 * side) {
             __m256i answers[side];
             for (int s = 0; s < side; s++) answers[s] = _mm256_setzero_si256();
             ask<0, n, side>(table, x + d, answers, top + d / 8, plane_bytes);
         }
     }
 
-    static void missing(const float* x, int block, uint8_t* plane) {
-        for (int d = 0; d < block; d += 8) {
+    static void missing(const float* x, int n_documents, uint8_t* plane) {
+        for (int d = 0; d < n_documents; d += 8) {
             const __m256 values = _mm256_load_ps(x + d);
             plane[d / 8] = static_cast<uint8_t>(_mm256_movemask_ps(_mm256_cmp_ps(values, values, _CMP_UNORD_Q)));
         }

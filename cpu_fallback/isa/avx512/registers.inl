@@ -1,4 +1,4 @@
-// AVX-512's registers: words of 512 documents with three-input logic, and table words.
+// AVX-512's registers: words of 512 documents with three-input logic, and parts of table values.
 #pragma once
 #include <immintrin.h>
 

@@ -41,18 +41,18 @@ struct Search {
         for (int s = 0; s < side; s++) answers[s] = _mm512_setzero_si512();
         ask<0, n, side>(table, x, answers, asked, top, plane_bytes);
     }
-    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
+    template <int n> static void levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes) {
         constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
         __m512 of_level[n_registers];
         for (int r = 0; r < n_registers; r++) of_level[r] = _mm512_loadu_ps(table + 16 * r);
         of_level[0] = _mm512_broadcastss_ps(_mm512_castps512_ps128(of_level[0]));
         int d = 0;
-        for (; d + 64 <= block; d += 64) ask_all<n, 4>(of_level, x + d, top + d / 8, plane_bytes);
-        for (; d < block; d += 16) ask_all<n, 1>(of_level, x + d, top + d / 8, plane_bytes);
+        for (; d + 64 <= n_documents; d += 64) ask_all<n, 4>(of_level, x + d, top + d / 8, plane_bytes);
+        for (; d < n_documents; d += 16) ask_all<n, 1>(of_level, x + d, top + d / 8, plane_bytes);
     }
 
-    static void missing(const float* x, int block, uint8_t* plane) {
-        for (int d = 0; d < block; d += 16) {
+    static void missing(const float* x, int n_documents, uint8_t* plane) {
+        for (int d = 0; d < n_documents; d += 16) {
             const __m512 values = _mm512_load_ps(x + d);
             const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
             __builtin_memcpy(plane + d / 8, &is_nan, 2);

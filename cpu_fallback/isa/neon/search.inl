@@ -14,7 +14,7 @@ struct Search {
     // table[answers] of a level of n <= 64 thresholds.
     template <int n> static float32x4_t look_up(const float* table, uint32x4_t answers) {
         const uint8_t* bytes = reinterpret_cast<const uint8_t*>(table);
-        // Byte 4 answer + i is the threshold's i-th.
+        // Byte i of a threshold is byte 4 * answer + i of the table.
         const uint8x16_t index = vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), answers, 0x04040404));
         if constexpr (n <= 4) {
             return vreinterpretq_f32_u8(vqtbl1q_u8(vld1q_u8(bytes), index));
@@ -22,7 +22,7 @@ struct Search {
             return vreinterpretq_f32_u8(vqtbl2q_u8(vld1q_u8_x2(bytes), index));
         } else {
             uint8x16_t found = vqtbl4q_u8(vld1q_u8_x4(bytes), index);
-            // A byte whose index is beyond 64 stays as it is.
+            // A byte whose index is 64 or more stays as it is.
             for (int b = 64; b < 4 * n; b += 64)
                 found = vqtbx4q_u8(found, vld1q_u8_x4(bytes + b), vsubq_u8(index, vdupq_n_u8(static_cast<uint8_t>(b))));
             return vreinterpretq_f32_u8(found);
@@ -68,16 +68,16 @@ struct Search {
             ask<level + 1, n>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes);
         }
     }
-    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
-        for (int d = 0; d < block; d += 4 * kSide) {
+    template <int n> static void levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes) {
+        for (int d = 0; d < n_documents; d += 4 * kSide) {
             uint32x4_t answers[kSide];
             for (int s = 0; s < kSide; s++) answers[s] = vdupq_n_u32(0);
             ask<0, n>(table, x + d, answers, top + d / 8, plane_bytes);
         }
     }
 
-    static void missing(const float* x, int block, uint8_t* plane) {
-        for (int d = 0; d < block; d += 4 * kSide) {
+    static void missing(const float* x, int n_documents, uint8_t* plane) {
+        for (int d = 0; d < n_documents; d += 4 * kSide) {
             uint32x4_t where[kSide];
             for (int s = 0; s < kSide; s++) {
                 const float32x4_t values = vld1q_f32(x + d + 4 * s);

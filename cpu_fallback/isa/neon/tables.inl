@@ -1,4 +1,4 @@
-// Tables of bytes: an instruction looks sixteen leaves up in all of a table's two or four registers.
+// Tables of bytes: one instruction looks up sixteen leaves in all two or four registers of a table.
 #pragma once
 #include <arm_neon.h>
 
@@ -9,10 +9,10 @@
 namespace gpuqs {
 namespace {
 
-constexpr int table_word_bytes(int, int value_bytes) { return value_bytes == 4; }
-constexpr int kDocumentsInRegisters = sizeof(Register);  // those whose sums stay there
+constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; }
+constexpr int kDocumentsInRegisters = sizeof(Register);  // the sums of so many stay there
 
-template <int word, int n_leaves, int n_words> struct Tree {
+template <int part_bytes, int n_leaves, int n_parts> struct Tree {
     const uint8_t* tables;
 
     explicit Tree(const uint8_t* of_tree) : tables(of_tree) {}
@@ -29,4 +29,4 @@ template <int word, int n_leaves, int n_words> struct Tree {
 }  // namespace
 }  // namespace gpuqs
 
-#include "generic/value_tables.inl"  // which looks values up in these trees
+#include "generic/value_tables.inl"  // looks values up in these trees

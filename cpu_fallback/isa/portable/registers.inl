@@ -1,3 +1,3 @@
-// Words of any compiler's vectors, and no registers to shuffle.
+// Words as any compiler's vectors; no registers to shuffle.
 #pragma once
 #include "generic/words.inl"

@@ -6,8 +6,8 @@ namespace gpuqs {
 namespace {
 
 struct Search {
-    template <int n> static void levels(const float* table, const float* x, int block, uint8_t* top, int64_t plane_bytes) {
-        for (int d = 0; d < block; d += 8) {
+    template <int n> static void levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes) {
+        for (int d = 0; d < n_documents; d += 8) {
             int answers[8] = {0};
             const float* of_level = table;
             for (int level = 0; level < n; of_level += level < 4 ? 16 : 1 << level, level++) {
@@ -22,8 +22,8 @@ struct Search {
         }
     }
 
-    static void missing(const float* x, int block, uint8_t* plane) {
-        for (int d = 0; d < block; d += 8) {
+    static void missing(const float* x, int n_documents, uint8_t* plane) {
+        for (int d = 0; d < n_documents; d += 8) {
             uint8_t bits = 0;
             for (int k = 0; k < 8; k++) bits |= static_cast<uint8_t>((x[d + k] != x[d + k]) << k);
             plane[d / 8] = bits;

@@ -2,14 +2,14 @@
 #pragma once
 #include <cstdint>
 
-#include "layout/leaf_values.hpp"
+#include "layout/leaves.hpp"
 
 namespace gpuqs {
 namespace {
 
 struct Tables {
     static constexpr bool available = false;
-    static constexpr int word_bytes(int, int) { return 0; }
+    static constexpr int bytes_of_part(int, int) { return 0; }
     static int sum_place(int, int, int d) { return d; }
     template <class Value> static void add_trees(const LeafValues&, int, int, const uint8_t*, int, int, Value*) {}
 };

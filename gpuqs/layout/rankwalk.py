@@ -1,14 +1,14 @@
-"""Nodes that test ranks, in one 32-bit word each, for the `rankwalk` engine.
+"""The layout of `rankwalk`: nodes that test ranks, and leaves, as items of 32 bits in pairs of siblings.
 
 A document is coded as one byte for each *entry*: a column, up to 255 of its thresholds in a row, and
 the side to which missing values go. The byte is the value's rank among those thresholds; a node goes
-right iff the byte exceeds the position of its own. A node's word holds, from the lowest bit,
+right iff the byte exceeds the position of its own. A node's item holds, from the lowest bit,
 
     entry : 16 | 255 - position of the threshold : 8 | distance to the left child : 8
 
-so that adding ``byte << 16`` carries into the distance exactly where the walk turns right, and
-``(word + code) >> 24`` is the whole step. A leaf has distance 0 and entry 0, whose byte is 0: a walk
-stays there. Its middle byte is the leaf's position in the tree.
+so that adding ``byte << POSITION_SHIFT`` carries into the distance exactly where the walk turns right, and
+``(item + code) >> DISTANCE_SHIFT`` is the whole step. A leaf has distance 0 and entry 0, whose byte is 0: a
+walk stays there. Its middle byte is the leaf's position in the tree.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.nodes import pair_up, preorder
 from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.traversal import pair_up, preorder
 
 #: Most leaves of a tree: a left child is then at most 251 items away.
 MAX_LEAVES = 128
@@ -34,13 +34,16 @@ MAX_ENTRIES = 1 << 16
 WALKS = 16
 TREE_BLOCK = 32 * WALKS
 
+#: The fields of an item above its entry.
+POSITION_SHIFT, DISTANCE_SHIFT = 16, 24
+
 #: The C++ `RankEntry`.
-ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
+RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
 
 
 @dataclass(frozen=True)
 class RankWalkLayout:
-    """A forest as words of nodes; B tree blocks, G groups of `WALKS` trees.
+    """A forest as items; B tree blocks, G groups of `WALKS` trees.
 
     Parameters
     ----------
@@ -48,10 +51,10 @@ class RankWalkLayout:
     ranges : LeafRanges
     threshold32 : float32 [P]
         The columns' distinct thresholds rounded down, for float32 documents.
-    entries : ENTRY [...]
+    entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
-    word : uint32 [N + L]
-        In the order of `gpuqs.layout.nodes.pair_up`.
+    items : uint32 [N + L]
+        In the order of `gpuqs.layout.traversal.pair_up`.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
@@ -65,26 +68,29 @@ class RankWalkLayout:
     ranges: LeafRanges
     threshold32: npt.NDArray[np.float32]
     entries: np.ndarray
-    word: npt.NDArray[np.uint32]
+    items: npt.NDArray[np.uint32]
     block_offsets: npt.NDArray[np.int32]
     tree: npt.NDArray[np.int32]
     root: npt.NDArray[np.uint32]
     steps: npt.NDArray[np.uint8]
 
 
-def build_rank_walk(forest: Forest, ranks: RankTables) -> RankWalkLayout:
+def build_rankwalk(forest: Forest, ranks: RankTables) -> RankWalkLayout:
     """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `most_entries` are at most `MAX_ENTRIES`."""
     ranges = number_leaves(forest)
-    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges))
+    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges.n_left))
 
-    keys, entry = np.unique(_entry_keys(forest, ranks), return_inverse=True)
-    entries = np.zeros(len(keys) + 1, ENTRY)
-    entries["column"][1:], entries["nan_left"][1:] = keys >> 32, keys & 1
-    entries["first"][1:] = (keys >> 1 & 0x7FFFFFFF) * ENTRY_THRESHOLDS
+    run = ranks.of_node // ENTRY_THRESHOLDS
+    sizes = (len(ranks.columns) + 1, int(run.max(initial=0)) + 1, 2)
+    keys = np.ravel_multi_index((ranks.columns.of_node, run, (forest.routing & NAN_LEFT) != 0), sizes)
+    keys, entry = np.unique(keys, return_inverse=True)
+    entries = np.zeros(len(keys) + 1, RANK_ENTRY)
+    entries["column"][1:], run, entries["nan_left"][1:] = np.unravel_index(keys, sizes)
+    entries["first"][1:] = run * ENTRY_THRESHOLDS
     position = ranks.of_node % ENTRY_THRESHOLDS
-    word = np.zeros(len(place), np.uint32)
-    word[place[: forest.n_nodes]] = distance << 24 | (255 - position) << 16 | (entry + 1)
-    word[place[forest.n_nodes :]] = ranges.position << 16
+    items = np.zeros(len(place), np.uint32)
+    items[place[: forest.n_nodes]] = distance << DISTANCE_SHIFT | (255 - position) << POSITION_SHIFT | (entry + 1)
+    items[place[forest.n_nodes :]] = ranges.position << POSITION_SHIFT
 
     n_trees = forest.n_trees
     depth = np.zeros(n_trees, np.int64)
@@ -101,7 +107,7 @@ def build_rank_walk(forest: Forest, ranks: RankTables) -> RankWalkLayout:
         ranges=ranges,
         threshold32=round_down(ranks.threshold),
         entries=entries,
-        word=word,
+        items=items,
         block_offsets=np.append(np.arange(0, n_trees, TREE_BLOCK), n_trees).astype(np.int32),
         tree=tree,
         root=root,
@@ -113,10 +119,3 @@ def most_entries(columns: Columns) -> int:
     """A bound on the entries that documents are coded as."""
     n_nodes = np.bincount(columns.of_node, minlength=len(columns))
     return 1 + 2 * int((-(-n_nodes // ENTRY_THRESHOLDS)).sum())
-
-
-def _entry_keys(forest: Forest, ranks: RankTables) -> npt.NDArray[np.int64]:
-    """A number for each node's entry: column, which of its runs of thresholds, side of missing values."""
-    nan_left = (forest.routing & NAN_LEFT) != 0
-    run = ranks.of_node.astype(np.int64) // ENTRY_THRESHOLDS
-    return ranks.columns.of_node.astype(np.int64) << 32 | run << 1 | nan_left

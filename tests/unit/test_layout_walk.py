@@ -8,7 +8,7 @@ from forests import exit_leaf_by_walk, probing_documents, random_forest
 
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
 from gpuqs.layout.columns import round_down
-from gpuqs.layout.nodes import MAX_LEAVES, WalkLayout, build_walk
+from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk
 
 
 def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""The words of rank nodes, walked in Python, end where the forest's definition says."""
+"""The items of `rankwalk`, walked in Python, end where the forest's definition says."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import pytest
 from forests import exit_leaf_by_walk, probing_documents, random_forest
 
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD, Forest
-from gpuqs.layout.rank_nodes import (
+from gpuqs.layout.ranks import build_ranks
+from gpuqs.layout.rankwalk import (
+    DISTANCE_SHIFT,
     ENTRY_THRESHOLDS,
+    MAX_ENTRIES,
     MAX_LEAVES,
+    POSITION_SHIFT,
     TREE_BLOCK,
     WALKS,
     RankWalkLayout,
-    build_rank_walk,
+    build_rankwalk,
     most_entries,
 )
-from gpuqs.layout.ranks import build_ranks
 
 
 def codes(layout: RankWalkLayout, document: np.ndarray) -> list[int]:
@@ -36,15 +39,15 @@ def codes(layout: RankWalkLayout, document: np.ndarray) -> list[int]:
 def walked(layout: RankWalkLayout, walk: int, code: list[int]) -> tuple[int, int]:
     """Leaf position where a walk ends, and the steps that it takes."""
     at, n_steps = int(layout.root[walk]), 0
-    while (word := int(layout.word[at])) >> 24:
-        at += (word + (code[word & 0xFFFF] << 16)) >> 24
+    while (item := int(layout.items[at])) >> DISTANCE_SHIFT:
+        at += (item + (code[item % MAX_ENTRIES] << POSITION_SHIFT)) >> DISTANCE_SHIFT
         n_steps += 1
-    assert word & 0xFFFF == 0, "leaves ask the entry whose byte is 0"
-    return word >> 16, n_steps
+    assert item % MAX_ENTRIES == 0, "leaves ask the entry whose byte is 0"
+    return item >> POSITION_SHIFT, n_steps
 
 
 def check(forest: Forest, documents: np.ndarray) -> None:
-    layout = build_rank_walk(forest, build_ranks(forest))
+    layout = build_rankwalk(forest, build_ranks(forest))
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
@@ -71,7 +74,7 @@ def test_walks_end_at_the_exit_leaf(shape: str, leaves: int, n_features: int) ->
 def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
     rng = np.random.default_rng(1)
     forest = random_forest(rng, n_trees=20, max_leaves=100, shape="complete", n_features=1, n_thresholds=900)
-    layout = build_rank_walk(forest, build_ranks(forest))
+    layout = build_rankwalk(forest, build_ranks(forest))
     assert len(np.unique(layout.entries["first"])) > 2
     assert not np.any(layout.entries["first"] % ENTRY_THRESHOLDS)
     check(forest, probing_documents(rng, forest, 40, np.float64))
@@ -79,7 +82,7 @@ def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
 
 def test_every_tree_stands_in_one_group_of_about_its_depth() -> None:
     forest = random_forest(np.random.default_rng(2), n_trees=TREE_BLOCK + 21, max_leaves=12)
-    layout = build_rank_walk(forest, build_ranks(forest))
+    layout = build_rankwalk(forest, build_ranks(forest))
     assert layout.block_offsets.tolist() == [0, TREE_BLOCK, TREE_BLOCK + 21]
     assert sorted(layout.tree[:TREE_BLOCK]) == list(range(TREE_BLOCK))
     assert sorted(layout.tree[TREE_BLOCK : forest.n_trees]) == list(range(21))

@@ -1,4 +1,4 @@
-"""Inner nodes and leaves in pairs of siblings, for engines that walk; the layout of `walk`."""
+"""The layout of `walk`: nodes with thresholds, and leaves, in pairs of siblings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
+from gpuqs.layout.traversal import pair_up, preorder
 
 #: Most leaves of a tree: the payload of a float32 NaN.
 MAX_LEAVES = 1 << 22
@@ -20,8 +21,8 @@ ITEM64 = np.dtype([("threshold", "f8"), ("link", "u4")], align=True)
 
 @dataclass(frozen=True)
 class WalkLayout:
-    """Inner nodes and leaves of each tree in one array: pairs of siblings in the order in which a walk that
-    turns left first meets their parents, so that a subtree's items lie together.
+    """The items (nodes and leaves) of each tree in one array: pairs of siblings in preorder of their parents, so
+    that a subtree's items lie together.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
     """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
     columns, ranges = find_columns(forest), number_leaves(forest)
     n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
-    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges))
+    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges.n_left))
     column_bits = _column_bits(columns)
     nan_left = (forest.routing & NAN_LEFT) != 0
     link = np.full(n_items, 1 << column_bits, np.uint32)
@@ -85,49 +86,3 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
         item32=item32,
         item64=item64,
     )
-
-
-def _children(forest: Forest) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Each node's children among all items: the forest's nodes first, then its leaves."""
-    node_base = forest.node_offsets[forest.node_tree]
-    leaf_base = forest.n_nodes + forest.leaf_offsets[forest.node_tree]
-    left, right = (np.where(c >= 0, node_base + c, leaf_base + ~c) for c in (forest.left, forest.right))
-    return left, right
-
-
-def preorder(forest: Forest, ranges: LeafRanges) -> npt.NDArray[np.int64]:
-    """Number of each node among its tree's, where a walk that turns left first meets them."""
-    left, right = _children(forest)
-    number = np.zeros(forest.n_nodes, np.int64)
-    by_depth = np.argsort(forest.depth, kind="stable")
-    for nodes in np.split(by_depth, np.flatnonzero(np.diff(forest.depth[by_depth])) + 1):
-        n_before = number[nodes] + 1
-        n_left = ranges.middle[nodes] - ranges.first[nodes] - 1  # nodes below the left child, itself included
-        for child, of_child in ((left[nodes], n_before), (right[nodes], n_before + n_left)):
-            inner = child < forest.n_nodes
-            number[child[inner]] = of_child[inner]
-    return number
-
-
-def pair_up(
-    forest: Forest, number: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Lay items out: each tree's root first, then pairs of siblings in the order of their parents' ``number``.
-
-    Returns
-    -------
-    place : int64 [N + L]
-        Where each of the forest's nodes, then each of its leaves, stands.
-    distance : int64 [N]
-        From each node to its left child.
-    tree_offsets : int64 [T + 1]
-        First item of each tree.
-    """
-    n_nodes, tree_offsets = forest.n_nodes, forest.node_offsets + forest.leaf_offsets
-    left, right = _children(forest)
-    place = np.empty(n_nodes + len(forest.leaf_value), np.int64)
-    first = tree_offsets[forest.node_tree] + 1 + 2 * number
-    place[left], place[right] = first, first + 1
-    has_nodes = np.diff(forest.node_offsets) > 0
-    place[np.where(has_nodes, forest.node_offsets[:-1], n_nodes + forest.leaf_offsets[:-1])] = tree_offsets[:-1]
-    return place, place[left] - place[:n_nodes], tree_offsets

@@ -4,7 +4,7 @@
 
 namespace gpuqs {
 
-// Trees whose leaf values stay in the L1 cache while all documents of a block take them.
+// The leaf values of so many trees stay in the L1 cache while all documents of a block take them.
 constexpr int kTrees = 16;
 
 enum class ValueKind : int { float64, float32, fixed };
@@ -19,7 +19,7 @@ struct LeafValues {
     int32_t n_outputs;
     int32_t n_trees;
     const void* start;           // [n_outputs]: double, float or int64
-    const void* tables;          // [tree][word of a value][64 leaves], or null: one output, at most 64 leaves
+    const void* tables;          // [tree][part of a value][64 leaves], or null: one output, at most 64 leaves
     int32_t table_leaves;        // 32 or 64: most leaves of a tree
 };
 

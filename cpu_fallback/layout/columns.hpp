@@ -1,0 +1,24 @@
+// How documents' features are read: gpuqs/layout/columns.py as a C struct.
+#pragma once
+#include <cstdint>
+
+namespace gpuqs {
+
+struct Columns {
+    int32_t n;
+    const int32_t* feature;
+    const uint8_t* routing;      // how a feature is read: the bits below
+    const int64_t* set_offsets;  // [columns + 1]
+    const uint32_t* set_words;
+};
+
+// Bits of Columns::routing, as in gpuqs/forest.py.
+constexpr uint8_t kZeroMissing = 2;             // |x| <= 1e-35 becomes NaN
+constexpr uint8_t kCategorical = 4;             // categories of the set become 0, others 1 ...
+constexpr uint8_t kSetRight = 8;                // ... or the other way round
+constexpr uint8_t kNegativeFractionIsZero = 16; // -1 < x < 0 is category 0, else none
+constexpr uint8_t kWholeCodes = 32;             // a fraction is no category, else its whole part is one
+
+constexpr double kZeroThreshold = 1e-35f;  // gpuqs.forest.ZERO_THRESHOLD
+
+}  // namespace gpuqs

@@ -1,0 +1,150 @@
+"""The arrays of a Forest, each stated once: its type, what it has an item of, what it is where it is left out.
+
+By this table a Forest is filled in, checked and cut into ranges of trees, and gpuqs's own files are read and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class ForestArray(NamedTuple):
+    """One of a Forest's arrays.
+
+    Parameters
+    ----------
+    dtype : str
+    axis : {"tree", "node", "leaf", "output", "category word", "iteration"}
+        It has an item for each of these.
+    offsets_into : str, optional
+        Its items are offsets into that axis: those of item i are ``[array[i], array[i + 1])``. Such an array
+        has one item more, and rises from 0 to the length of that axis.
+    default : int or callable, optional
+        What all items are where the array is left out, or what makes it of the arrays above it. An array
+        without a default must be given.
+    n_dimensions : int
+    """
+
+    dtype: str
+    axis: str
+    offsets_into: str | None = None
+    default: int | Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
+    n_dimensions: int = 1
+
+
+def _leaf_positions(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int32]:
+    """The position of each leaf in its tree, as leaves are stored."""
+    offsets = arrays["leaf_offsets"]
+    positions: np.ndarray = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    return positions.astype(np.int32)
+
+
+def _tree_for_each_output(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int64]:
+    """Iterations of a tree for every output (one for all where leaves are vectors); one iteration if trees stand
+    in another order."""
+    n_trees, n_outputs = len(arrays["tree_output"]), len(arrays["base_score"])
+    step = 1 if arrays["leaf_value"].shape[1:] == (n_outputs,) else max(n_outputs, 1)
+    in_turn = step == 1 or np.array_equal(arrays["tree_output"], np.arange(n_trees) % step)
+    return np.append(np.arange(0, n_trees, step if in_turn else max(n_trees, 1)), n_trees)
+
+
+#: By name. Offsets stand above what they lead into, and an array above those whose default is made of it.
+ARRAYS: Final = {
+    "node_offsets": ForestArray("int64", "tree", offsets_into="node"),
+    "leaf_offsets": ForestArray("int64", "tree", offsets_into="leaf"),
+    "feature": ForestArray("int32", "node"),
+    "threshold": ForestArray("float64", "node"),
+    "left": ForestArray("int32", "node"),
+    "right": ForestArray("int32", "node"),
+    "routing": ForestArray("uint8", "node"),
+    "leaf_value": ForestArray("float64", "leaf", n_dimensions=2),
+    "tree_output": ForestArray("int32", "tree", default=0),
+    "tree_weight": ForestArray("float64", "tree", default=1),
+    "base_score": ForestArray("float64", "output", default=0),
+    "leaf_id": ForestArray("int32", "leaf", default=_leaf_positions),
+    "category_offsets": ForestArray("int64", "node", offsets_into="category word", default=0),
+    "category_words": ForestArray("uint32", "category word", default=0),
+    "iteration_starts": ForestArray("int64", "iteration", offsets_into="tree", default=_tree_for_each_output),
+}
+
+
+def left_out() -> Any:
+    """What a Forest's field holds until `checked` puts the array's default in its place."""
+    return np.zeros(0)
+
+
+def lengths(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
+    """How many items each array must have; nothing of arrays of which any number will do."""
+    axes = _axes(arrays, n_outputs)
+    return {name: axes[of.axis] + (of.offsets_into is not None) for name, of in ARRAYS.items() if of.axis in axes}
+
+
+def _axes(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
+    """The length of each axis; a forest may have any number of iterations."""
+    return {
+        "tree": len(arrays["node_offsets"]) - 1,
+        "node": len(arrays["feature"]),
+        "leaf": len(arrays["leaf_value"]),
+        "output": n_outputs,
+        "category word": len(arrays["category_words"]),
+    }
+
+
+def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
+    """All arrays of a Forest, in C order, those that were left out filled in.
+
+    Raises
+    ------
+    TypeError
+        An array has another type.
+    ValueError
+        An array has another shape, or offsets do not rise from 0 to the end of what they lead into.
+    """
+    arrays = {name: np.ascontiguousarray(given[name]) for name in ARRAYS}
+    axes, n_items = _axes(arrays, n_outputs), lengths(arrays, n_outputs)
+    for name, of in ARRAYS.items():
+        if len(arrays[name]) == 0 and of.default is not None:
+            make = of.default
+            arrays[name] = make(arrays) if callable(make) else np.full(n_items[name], make, of.dtype)
+        array = arrays[name]
+        if array.dtype != of.dtype:
+            raise TypeError(f"Forest.{name} must be {of.dtype}, not {array.dtype}")
+        if array.ndim != of.n_dimensions:
+            raise ValueError(f"Forest.{name} has shape {array.shape}, not {of.n_dimensions} dimensions")
+        if len(array) != n_items.get(name, len(array)):
+            raise ValueError(f"Forest.{name} has length {len(array)}, not {n_items[name]}")
+        if of.offsets_into is not None:
+            total = axes[of.offsets_into]
+            if len(array) == 0 or array[0] != 0 or array[-1] != total or (np.diff(array) < 0).any():
+                raise ValueError(f"Forest.{name} must rise from 0 to {total}")
+    return arrays
+
+
+def select_trees(arrays: Mapping[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:
+    """The arrays of the trees ``[start, stop)``; not those that are the same for any trees."""
+    kept = {"tree": slice(start, stop)}
+    part = {}
+    for name, of in ARRAYS.items():
+        array, items = arrays[name], kept.get(of.axis)
+        if items is None:
+            if of.offsets_into in kept:
+                part[name] = _cut_offsets(array, kept[of.offsets_into])
+        elif of.offsets_into is None:
+            part[name] = array[items]
+        else:
+            offsets = array[items.start : items.stop + 1]
+            kept[of.offsets_into] = slice(int(offsets[0]), int(offsets[-1]))
+            part[name] = offsets - offsets[0]
+    return part
+
+
+def _cut_offsets(offsets: np.ndarray, items: slice) -> np.ndarray:
+    """Offsets into a range of items: that range may begin and end amid what two of them enclose."""
+    within = offsets[(offsets > items.start) & (offsets < items.stop)]
+    ends = [items.start, *within.tolist(), items.stop] if items.stop > items.start else [items.start]
+    cut: np.ndarray = np.array(ends, offsets.dtype) - items.start
+    return cut

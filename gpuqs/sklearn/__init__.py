@@ -1,0 +1,180 @@
+"""Fitted estimators for scikit-learn that predict with gpuqs: put ``wrap(estimator)`` where ``estimator`` stood.
+
+>>> from gpuqs.sklearn import wrap
+>>> fast = wrap(estimator)  # doctest: +SKIP
+>>> fast.predict_proba(X)  # what estimator.predict_proba(X) gives  # doctest: +SKIP
+
+`wrap` takes a fitted estimator of LightGBM, XGBoost, CatBoost or scikit-learn, a `Pipeline` that ends in one, a
+model's file, or a `gpuqs.Model`. What it gives holds the trees and no longer needs the library that grew them.
+
+These estimators come fitted, as ``sklearn.frozen.FrozenEstimator`` does: ``fit`` checks its documents, learns nothing
+and gives the estimator itself, and a clone is as fitted as the original. So cross-validation and searches score the
+same trees on every fold. docs/sklearn.md says where they were tried, and which of scikit-learn's checks they pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from inspect import signature
+from typing import Any, Final, Literal
+
+import numpy as np
+
+try:
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.pipeline import Pipeline
+except ImportError as error:
+    raise ImportError("gpuqs.sklearn needs scikit-learn 1.6 or later: pip install 'scikit-learn>=1.6'") from error
+
+import gpuqs
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.forest import Forest
+from gpuqs.formats.sklearn import average_path_length
+from gpuqs.keywords import output_and_trees
+from gpuqs.model import Model
+from gpuqs.outputs import Precision
+from gpuqs.sklearn.estimators import GpuqsClassifier, GpuqsOutlierDetector, GpuqsRegressor, Prefitted, tells_classes
+
+__all__ = ["GpuqsClassifier", "GpuqsOutlierDetector", "GpuqsRegressor", "wrap"]
+
+Kind = Literal["classifier", "regressor", "outlier_detector"]
+
+#: Objectives whose targets are probabilities, though their link is a classifier's.
+_OF_REGRESSORS: Final = ("reg:logistic", "cross_entropy", "xentropy")
+
+
+def wrap(
+    model: Any,
+    *,
+    kind: Kind | None = None,
+    classes: Any = None,
+    n_threads: int | None = None,
+    precision: Precision | None = None,
+    offset: float | None = None,
+    expected_depth: float | None = None,
+    iteration_range: Sequence[int] | None = None,
+) -> Any:
+    """Make an estimator that predicts with gpuqs what ``model`` predicts.
+
+    Of an estimator that `wrap` made, what is not said anew stays as it is.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline, str, os.PathLike, bytes, live model or Model
+        A fitted estimator; a fitted Pipeline, of which the last step is wrapped; or what `gpuqs.from_model` takes.
+    kind : {"classifier", "regressor", "outlier_detector"}, optional
+        What to make. By default what the estimator is (rankers become regressors: their scores are numbers), or what
+        the trees of a file are for.
+    classes : array-like [n_classes], optional
+        Labels of the classes, in the order of the model's own, where a file does not keep them (LightGBM, XGBoost).
+    n_threads : int, optional
+        As in `gpuqs.Model.predict`.
+    precision : {"exact", "fast"}, optional
+        As in `gpuqs.Model.predict`; "exact" by default.
+    offset : float, optional
+        ``offset_`` of an IsolationForest, which `gpuqs.Model` and its files do not keep.
+    expected_depth : float, optional
+        As of `GpuqsOutlierDetector`.
+    iteration_range : (int, int), optional
+        As in `gpuqs.Model.predict`: all that the estimator is to have.
+
+    Returns
+    -------
+    GpuqsClassifier, GpuqsRegressor, GpuqsOutlierDetector or Pipeline
+        A Pipeline is a copy that shares the steps before the last.
+
+    Raises
+    ------
+    ModelFormatError
+        The estimator is not fitted, or the file is damaged.
+    UnsupportedModelError
+        The model uses something that gpuqs does not evaluate.
+    ValueError
+        A keyword does not go with the model, or one that it needs is missing.
+    """
+    options: dict[str, Any] = {"classes": classes, "n_threads": n_threads, "precision": precision}
+    options |= {"offset": offset, "expected_depth": expected_depth}
+    while isinstance(model, FrozenEstimator):
+        model = model.estimator
+    if isinstance(model, Pipeline):
+        name, last = model.steps[-1]
+        if last is None or isinstance(last, str):
+            raise ModelFormatError(f"the last step, {name!r}, is {last!r}, which predicts nothing", source="Pipeline")
+        pipeline = copy(model)
+        pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
+        return pipeline
+    read = model.model if isinstance(model, Prefitted) else gpuqs._model(model, False, None)
+    if iteration_range is not None:
+        read = _part(read, iteration_range)
+    elif not isinstance(model, (Prefitted, Model)):
+        gpuqs._warn_of_later_iterations(read, f"iteration_range=(0, {(read.best_iteration or 0) + 1}) to wrap")
+    made = _class_of(kind or _kind_of(model, read.forest), read.forest)
+    given = {name: value for name, value in options.items() if value is not None}
+    takes = signature(made).parameters
+    for name in given:
+        if name not in takes:
+            raise ValueError(f"{name}= is not for a {made.__name__}, which this model becomes; leave it out")
+    kept = model.get_params(deep=False) if isinstance(model, Prefitted) else _settings(model, made)
+    settings = {name: value for name, value in (kept | given).items() if name in takes and name != "model"}
+    if made is GpuqsOutlierDetector and "offset" not in settings:
+        raise ValueError(
+            "which scores are outliers' is not kept with an IsolationForest's trees: pass offset=estimator.offset_ "
+            "(-0.5 where contamination is 'auto'), or wrap the estimator itself; kind='regressor' gives scores alone"
+        )
+    if made is GpuqsClassifier:
+        read = _as_classifier(read, kept.get("classes"))
+    wrapper = made(read, **settings)
+    if isinstance(wrapper, GpuqsClassifier):
+        wrapper._check_classes()
+    return wrapper
+
+
+def _kind_of(model: Any, forest: Forest) -> Kind:
+    if isinstance(model, GpuqsRegressor):  # whatever its trees are for
+        return "regressor"
+    if forest.link == "isolation":
+        return "outlier_detector"
+    if hasattr(model, "get_params"):  # an estimator, of whichever library
+        return "classifier" if hasattr(model, "predict_proba") else "regressor"
+    of_regressor = forest.objective.partition(" ")[0] in _OF_REGRESSORS
+    return "classifier" if tells_classes(forest) and not of_regressor else "regressor"
+
+
+def _class_of(kind: Kind, forest: Forest) -> type[Prefitted]:
+    made = {"classifier": GpuqsClassifier, "regressor": GpuqsRegressor, "outlier_detector": GpuqsOutlierDetector}
+    if kind not in made:
+        raise ValueError(f"kind must be 'classifier', 'regressor' or 'outlier_detector', not {kind!r}")
+    if kind == "outlier_detector" and forest.link != "isolation":
+        raise UnsupportedModelError(f"{forest.source}: only scikit-learn's IsolationForest tells outliers")
+    return made[kind]
+
+
+def _settings(model: Any, made: type[Prefitted]) -> dict[str, Any]:
+    """What a live estimator has beside its trees."""
+    if made is GpuqsClassifier:  # the estimator's own array, and so its type, which a forest does not keep
+        return {"classes": getattr(model, "classes_", None)}
+    if made is GpuqsOutlierDetector and hasattr(model, "offset_"):
+        expected = float(average_path_length(np.array([model.max_samples_]))[0])
+        return {"offset": float(model.offset_), "expected_depth": expected}
+    return {}
+
+
+def _part(model: Model, iteration_range: Sequence[int]) -> Model:
+    _, trees = output_and_trees(model.forest, "value", None, iteration_range=iteration_range)
+    if trees is None:
+        return model
+    # What is cut off at the front would make the best iteration's number another one's.
+    best = None if trees.start else model.best_iteration
+    return Model(replace(model.forest.select(trees), best_iteration=best))
+
+
+def _as_classifier(model: Model, own_classes: Any) -> Model:
+    """The model with probabilities and, where training saw one class only, with that class for both answers."""
+    forest = model.forest
+    if forest.link == "argmax":  # XGBoost's multi:softmax gives labels; the same sums give probabilities
+        return Model(replace(forest, link="softmax"))
+    if own_classes is not None and len(own_classes) == 1 and not forest.classes and forest.n_outputs == 1:
+        return Model(replace(forest, classes=tuple(np.asarray(own_classes).tolist()) * 2))
+    return model
