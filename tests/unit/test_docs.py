@@ -27,10 +27,10 @@ def text_of(page: Path) -> str:
 
 
 def paths_in(text: str) -> set[str]:
-    """What stands in backticks and looks like a file of ours, or a folder; a word in capitals may be anything."""
+    """What stands in backticks and looks like a file of ours, or a folder; NAME stands for any."""
     outside_blocks = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     named = re.findall(rf"`((?:[\w.*-]+/)*[\w*-]+\.(?:{SUFFIXES})|(?:[\w.*-]+/)+)(?:::\w+)?`", outside_blocks)
-    return {re.sub(r"\b[A-Z]+\b", "*", name) for name in named}
+    return {name.replace("NAME", "*") for name in named}
 
 
 def is_there(path: str) -> bool:
