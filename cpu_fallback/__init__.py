@@ -58,7 +58,7 @@ def _choose(forced: str | None) -> str:
 
 
 def instruction_set() -> InstructionSet:
-    """What is known of the instruction set in use."""
+    """The instruction set in use, with all that is known of it."""
     name = isa()
     return next(known for known in INSTRUCTION_SETS if known.name == name)
 

@@ -15,7 +15,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class _Limit(threading.local):
-    """What threadpoolctl set in this thread, as OpenMP's runtimes keep it; None: nothing."""
+    """The limit that threadpoolctl set in this thread, as OpenMP's runtimes keep it; None: none."""
 
     n: int | None = None
 
@@ -137,7 +137,7 @@ def _obey_threadpoolctl() -> None:
             return default_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
-            # Whoever gives back what was there before limits nothing.
+            # A caller that restores the number of before limits nothing.
             _limit.n = num_threads if num_threads < _allowed_threads() else None
 
         def get_version(self) -> None:

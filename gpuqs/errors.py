@@ -55,7 +55,7 @@ class UnsupportedModelError(GpuqsError, NotImplementedError):
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """What is said of a model within names its file, or the kind of object that it is."""
+    """Errors about a model that are raised within name its file, or its kind of object."""
     try:
         yield
     except ModelFormatError as error:

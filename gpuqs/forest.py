@@ -183,7 +183,7 @@ class Forest:
 
     @property
     def summary(self) -> str:
-        """Where it comes from and how large it is, in one line."""
+        """The source, the objective and the size, in one line."""
         return (
             f"{' '.join(filter(None, (self.source, self.objective)))}, {self.n_trees:,} trees of up to "
             f"{self.n_leaves:,} leaves, {self.n_features:,} features, "
@@ -280,7 +280,7 @@ class Forest:
         )
 
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
-        """What each leaf adds to the sums, of `sum_dtype` [L, 1] or [L, K]."""
+        """Each leaf's addend to the sums: its value times its tree's weight, of `sum_dtype` [L, 1] or [L, K]."""
         dtype = np.dtype(self.sum_dtype)
         weight = np.repeat(self.tree_weight.astype(dtype), np.diff(self.leaf_offsets))
         leaves: npt.NDArray[np.floating[Any]] = self.leaf_value.astype(dtype) * weight[:, None]

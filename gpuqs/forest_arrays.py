@@ -1,4 +1,4 @@
-"""The arrays of a Forest, each stated once: its type, what it has an item of, what it is where it is left out.
+"""The arrays of a Forest, each stated once: its type, its axis, and its default where it is left out.
 
 By this table a Forest is filled in, checked and cut into ranges of trees, and gpuqs's own files are read and written.
 """
@@ -21,10 +21,10 @@ class ForestArray(NamedTuple):
     axis : {"tree", "node", "leaf", "output", "category word", "iteration"}
         It has an item for each of these.
     offsets_into : str, optional
-        Its items are offsets into that axis: those of item i are ``[array[i], array[i + 1])``. Such an array
-        has one item more, and rises from 0 to the length of that axis.
+        The array holds offsets into that axis: item i has ``array[i]:array[i + 1]`` of it. Such an array is one
+        item longer, and rises from 0 to the length of that axis.
     default : int or callable, optional
-        What all items are where the array is left out, or what makes it of the arrays above it. An array
+        An array that is left out has this for all items, or is made by this of the arrays above it. An array
         without a default must be given.
     n_dimensions : int
     """
@@ -73,7 +73,7 @@ ARRAYS: Final = {
 
 
 def left_out() -> Any:
-    """What a Forest's field holds until `checked` puts the array's default in its place."""
+    """An array that was not given: `checked` puts its default in its place."""
     return np.zeros(0)
 
 

@@ -26,7 +26,7 @@ def output_and_trees(
     num_iteration: SupportsIndex | None = None,
     iteration_range: Sequence[int] | None = None,
 ) -> tuple[Output, slice | None]:
-    """What to compute, whichever library's words the caller used; parameters as of `Model.predict`.
+    """The output and the trees that a call asks for, in any library's keywords; parameters as of `Model.predict`.
 
     Raises
     ------

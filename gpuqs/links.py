@@ -32,7 +32,7 @@ def to_raw(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
 
 
 def trees_averaged(forest: Forest, n_trees: int) -> float:
-    """What sums of ``n_trees`` trees are divided by where they are averaged: the trees of one output; NaN for none."""
+    """The divisor of averaged sums of ``n_trees`` trees: the trees of one output; NaN for none."""
     return (n_trees if forest.vector_leaves else n_trees / forest.n_outputs) or np.nan  # 0 / 0, without a warning
 
 

@@ -238,7 +238,7 @@ class Model:
         base_margin: Any,
         runs_on: Device,
     ) -> Any:
-        """What `predict` gives, when it is clear what is asked for and where."""
+        """The answer of `predict`, once its keywords are read and the device is chosen."""
         documents, where = self._documents(X, runs_on, engine)
         here, encoded = machine(), isinstance(X, EncodedDocuments)
         if engine == "auto":

@@ -1,4 +1,4 @@
-"""What `predict` can give, in which shape and type; class labels; values tree by tree."""
+"""The outputs of `predict`, their shapes and types; class labels; values tree by tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a forest is laid out as: a program for each engine, precision, range of trees and device, made at first use."""
+"""A forest's programs: one for each engine, precision, range of trees and device, made at first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS_KEPT = 16
 
 
 def machine() -> tuple[str, bool]:
-    """What programs are made for: the instruction set, and whether it runs machine code of ours."""
+    """The machine that programs are made for: the instruction set, and whether it runs machine code of ours."""
     return cpu_fallback.isa(), cpu_fallback.compiles_programs()
 
 

@@ -15,7 +15,7 @@ from gpuqs.text_hashes import are_hashes
 #: Names that LightGBM, XGBoost and others make up for features that have none.
 _MADE_UP_NAME: Final = re.compile(r"(Column_|f|feature_)\d+")
 
-#: What to say of a column of `Schema.lost`.
+#: The message about a column of `Schema.lost`.
 LOST: Final = (
     "whose categories are lost: XGBoost keeps texts beyond ASCII cut short, and itself compares what it cut; pass an "
     "array of codes, or train with categories in ASCII"
@@ -27,7 +27,7 @@ _VALUES: Final = (str, int, float)
 
 @dataclass(frozen=True)
 class Rules:
-    """What a training library does with the columns of tables.
+    """How a training library reads the columns of tables.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ RULES: Final = {
 
 @dataclass(frozen=True)
 class Schema:
-    """What the columns of a document are: by it frames, tables, sparse matrices and files become numbers.
+    """The columns of a document: by it frames, tables, sparse matrices and files become numbers.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Schema:
         return not all(_MADE_UP_NAME.fullmatch(name) for name in self.names)
 
     def name_of(self, feature: int) -> str:
-        """What to call a feature in messages."""
+        """The name of a feature in messages."""
         return repr(self.names[feature]) if self.names else f"number {feature}"
 
     def __repr__(self) -> str:

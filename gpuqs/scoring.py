@@ -1,4 +1,4 @@
-"""What one call computes of each chunk of its documents: sums, scores, outputs, on whatever device."""
+"""The computation of one call for each chunk of its documents: sums, scores, outputs, on whatever device."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _K_MUL: Final = 0x9DDFEA08EB382D69
 
 
 def name_of_hash(code: int) -> str:
-    """What a category is called of which only the hash is known."""
+    """The name of a category of which only the hash is known."""
     return f"CatBoost hash {code:08x}"
 
 
@@ -28,7 +28,7 @@ def are_hashes(categories: Sequence[Any]) -> bool:
 
 
 def hash_names(texts: Iterable[str | None]) -> list[str | None]:
-    """What texts are called after their hashes; None for missing ones."""
+    """The names of texts, by their hashes; None for missing ones."""
     return [None if text is None else _hash_name(text) for text in texts]
 
 

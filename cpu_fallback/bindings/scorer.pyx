@@ -91,7 +91,7 @@ def available_isas():
 
 
 def forced_isa():
-    """What the environment variable ``GPUQS_ISA`` holds, or None: asked by every call, so not through `os.environ`."""
+    """The environment variable ``GPUQS_ISA``, or None. Every call asks, so not through `os.environ`."""
     cdef const char* name = getenv("GPUQS_ISA")
     return None if name == NULL else name.decode()
 

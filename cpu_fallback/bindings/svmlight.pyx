@@ -124,7 +124,7 @@ def parse(const unsigned char[::1] text, int64_t n_features, dtype, int64_t firs
 
 
 def cut(const unsigned char[::1] text, int64_t start, int64_t max_lines):
-    """Where the first ``max_lines`` whole lines from ``start`` end, or all whole lines if those are fewer."""
+    """The end of the first ``max_lines`` whole lines from ``start``, or of all whole lines if those are fewer."""
     if not 0 <= start <= text.shape[0]:
         raise ValueError(f"start {start} is outside a text of {text.shape[0]} bytes")
     if text.shape[0] == 0:

@@ -139,7 +139,7 @@ public:
     }
     void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
-        kernels_.rank_walk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+        kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
     }
 
 private:

@@ -32,7 +32,7 @@ struct DocumentBlocks {
     int64_t size;
     int stride;
     int together;
-    std::vector<int> superblocks;  // first tree block of each, and the end
+    std::vector<int> superblocks;  // first tree block of each, and the end; one if document blocks pass all trees alone
 };
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -10,7 +10,7 @@
 //                   add_values(leaf) -> sums            or: store the leaves' own numbers
 //       write the sums out
 //
-// Fewer documents than fill a block for each thread: threads share out the tree blocks instead, and one adds up.
+// If all documents fit one block, threads share out the superblocks instead, and one adds up.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -43,7 +43,7 @@ public:
         stage(2);
     }
 
-    // What passed since the last stage's end belongs to this one.
+    // The time since the last stage's end belongs to this one.
     void stage(int number) const {
         const auto now = Clock::now();
         seconds_[number] += std::chrono::duration<double>(now - since_).count();

@@ -47,7 +47,7 @@ template <class... Words> constexpr Kernels kernel_table(const char* name, Encod
             load<float>, load<double>, load_rows<float>, load_rows<double>,
             add_values, table_part, sum_place,
             Lanes::n, quickscorer_kernels(),
-            walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rank_walk,
+            walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rankwalk,
             rank, sizeof...(Words), {width<Words>()...}};
     // clang-format on
 }

@@ -62,7 +62,7 @@ struct Kernels {
     void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);
     void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, uint32_t* code);
     // leaf[tree][stride] of a tree block.
-    void (*rank_walk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
+    void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
 
     // Ranks documents [first, first + n) to bit planes; x is scratch, [columns][rank_block(n)] of double.
     void (*rank)(const RankTables&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);

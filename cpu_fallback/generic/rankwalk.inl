@@ -66,7 +66,7 @@ __attribute__((noinline)) void walk_group(const uint32_t* items, const uint32_t*
     for (int k = 0; k < kRankWalks; k++) end[k] = items[at[k]];
 }
 
-void rank_walk(const RankWalkLayout& layout, int block, const uint32_t* code, int n, int stride, uint8_t* leaf) {
+void rankwalk(const RankWalkLayout& layout, int block, const uint32_t* code, int n, int stride, uint8_t* leaf) {
     const int first = layout.block_offsets[block] / kRankWalks, n_trees = layout.block_offsets[block + 1] - layout.block_offsets[block];
     for (int g = first; g < first + (n_trees + kRankWalks - 1) / kRankWalks; g++) {
         const int32_t* tree = layout.tree + static_cast<int64_t>(g) * kRankWalks;

@@ -3,7 +3,7 @@
 // A word is as wide as a vector register of 16, 32 or 64 bytes. EVEX (AVX-512) has 32 registers and three-input logic,
 // VEX (AVX2) has 16 and makes it of two instructions. The last register is the assembler's own.
 //
-// What the fields of an instruction cannot hold is an error (std::logic_error), never another instruction.
+// A number that an instruction's field cannot hold is an error (std::logic_error), never another instruction.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// What the bit-sliced kernels read: gpuqs/layout/bitslice.py as C structs.
+// The bit-sliced kernels read this: gpuqs/layout/bitslice.py as C structs.
 #pragma once
 #include <cstdint>
 

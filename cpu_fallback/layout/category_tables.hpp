@@ -1,4 +1,4 @@
-// What ranks documents on category sets: gpuqs/layout/category_tables.py as a C struct.
+// Documents are ranked on category sets by this: gpuqs/layout/category_tables.py as a C struct.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What add_values reads: gpuqs/layout/leaves.py as a C struct.
+// add_values reads this: gpuqs/layout/leaves.py as a C struct.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What the QuickScorer kernels read: gpuqs/layout/quickscorer.py as C structs.
+// The QuickScorer kernels read this: gpuqs/layout/quickscorer.py as C structs.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What rank coding reads: gpuqs/layout/ranks.py as a C struct.
+// Rank coding reads this: gpuqs/layout/ranks.py as a C struct.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What the rankwalk kernels read: gpuqs/layout/rankwalk.py as C structs.
+// The rankwalk kernels read this: gpuqs/layout/rankwalk.py as C structs.
 #pragma once
 #include <cstdint>
 

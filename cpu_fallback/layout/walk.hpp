@@ -1,4 +1,4 @@
-// What the walk kernels read: gpuqs/layout/walk.py as C structs.
+// The walk kernels read this: gpuqs/layout/walk.py as C structs.
 #pragma once
 #include <cstdint>
 

@@ -82,7 +82,7 @@ def from_table(X: Any, forest: Forest) -> Documents:
 
 
 def kind_of_arrow(arrow_type: Any) -> Kind:
-    """What a column of an Arrow type holds; NumPy would read numbers into texts and times, too."""
+    """The kind of an Arrow type's values; NumPy would read numbers into texts and times, too."""
     from pyarrow import types
 
     if types.is_dictionary(arrow_type):

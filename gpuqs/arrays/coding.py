@@ -27,7 +27,7 @@ _MEND = (
 
 
 class Kind(Enum):
-    """What a column holds, as far as coding goes."""
+    """The kind of a column's values, as far as coding goes."""
 
     WHOLE = "whole numbers"
     FRACTION = "fractions"
@@ -37,7 +37,7 @@ class Kind(Enum):
     OTHER = "something else"
 
 
-#: What becomes a number by itself.
+#: Kinds that become numbers by themselves.
 NUMBERS = (Kind.WHOLE, Kind.FRACTION, Kind.TRUTH)
 
 
@@ -205,7 +205,7 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
 
 
 def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) -> InputError | None:
-    """What to say where texts, which LightGBM itself refuses, may be something else than its category columns."""
+    """The message where texts, which LightGBM itself refuses, may be something else than its category columns."""
     texts = [at for at in coded if columns[at].kind is Kind.TEXT]
     if not texts:
         return None

@@ -11,7 +11,7 @@ from gpuqs.arrays.coding import Column, Kind, coders_of
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
-#: What engines read as it is.
+#: Types that engines read as they are.
 _NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
 

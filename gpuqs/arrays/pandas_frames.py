@@ -15,7 +15,7 @@ from gpuqs.arrays.sparse import from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
-#: What NumPy's kinds of types hold; columns of objects are texts, if anything.
+#: The kind of values of each of NumPy's kinds of types; columns of objects are texts, if anything.
 _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH, "O": Kind.TEXT, "U": Kind.TEXT}
 
 

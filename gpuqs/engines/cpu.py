@@ -1,4 +1,4 @@
-"""What the compiled CPU engines share: the way from a forest to a bound scorer, calls into it, costs."""
+"""The compiled CPU engines' common part: the way from a forest to a bound scorer, calls into it, costs."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _reader_of(head: bytes, source: str) -> ModuleType:
 
 
 def table() -> str:
-    """What is read of each format, as a Markdown table."""
+    """The features that are read of each format, as a Markdown table."""
     rows = [("format", *FEATURES), ("---",) * (1 + len(FEATURES))]
     rows += [(reader.NAME, *(reader.FEATURES[feature] for feature in FEATURES)) for reader in readers()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -47,7 +47,7 @@ from gpuqs.schema import Schema
 
 NAME: Final = "CatBoost JSON"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "JSON (`save_model(format='json')`)",
     "live objects": "`CatBoost*`",

@@ -23,7 +23,7 @@ OPERATORS: Final = ("<", "<=", ">", ">=", "==", "!=")
 
 @dataclass(frozen=True)
 class CanonicalTests:
-    """What the nodes of one tree say in a Forest; N nodes.
+    """The nodes of one tree as a Forest states them; N nodes.
 
     Parameters
     ----------

@@ -29,12 +29,12 @@ class GrowingArray:
         self._bytes.extend(np.ascontiguousarray(values, self.dtype))  # takes the array's bytes, not its items
 
     def array(self) -> np.ndarray:
-        """What was added, without a copy; nothing can be added from then on."""
+        """All that was added, without a copy; nothing can be added from then on."""
         return np.frombuffer(self._bytes, self.dtype)
 
 
 def offsets(sizes: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Where each of these begins, one after another, and where the last one ends."""
+    """The beginning of each, one after another, and the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 

@@ -20,7 +20,7 @@ from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
 NAME: Final = "Jforests XML"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "XML",
     "live objects": "none",
@@ -117,22 +117,22 @@ class _Reader:
         weight = number(self.attributes.get("weight"), "weight", tree)
         for name in _WHOLE_LISTS:
             low = 0 if name == "SplitFeatures" else -_INT32_MAX - 1
-            words = self._words(name, n_leaves - 1)
-            self.whole[name].extend(whole(word, low, _INT32_MAX - 1, name, tree) for word in words)
-        self.threshold.extend(number(word, _THRESHOLDS, tree) for word in self._words(_THRESHOLDS, n_leaves - 1))
-        self.leaf_value.extend(number(word, _LEAVES, tree) for word in self._words(_LEAVES, n_leaves))
+            tokens = self._tokens(name, n_leaves - 1)
+            self.whole[name].extend(whole(token, low, _INT32_MAX - 1, name, tree) for token in tokens)
+        self.threshold.extend(number(token, _THRESHOLDS, tree) for token in self._tokens(_THRESHOLDS, n_leaves - 1))
+        self.leaf_value.extend(number(token, _LEAVES, tree) for token in self._tokens(_LEAVES, n_leaves))
         self.n_leaves.append(n_leaves)
         self.weight.append(weight)
 
-    def _words(self, name: str, count: int) -> list[str]:
+    def _tokens(self, name: str, count: int) -> list[str]:
         text = self.texts.get(name)
         if text is None:
             raise ModelFormatError("is missing; save or copy the model anew", tree=self.tree, field=name)
-        words = text.split()
-        if len(words) != count:
-            problem = f"holds {len(words)} values, not {count}; save or copy the model anew"
+        tokens = text.split()
+        if len(tokens) != count:
+            problem = f"holds {len(tokens)} values, not {count}; save or copy the model anew"
             raise ModelFormatError(problem, tree=self.tree, field=name)
-        return words
+        return tokens
 
     def forest(self) -> Forest:
         leaf_offsets = np.concatenate([[0], np.cumsum(self.n_leaves, dtype=np.int64)]).astype(np.int64)

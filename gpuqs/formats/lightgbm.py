@@ -26,7 +26,7 @@ from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "text (`save_model`)",
     "live objects": "`Booster`, `LGBMModel`",

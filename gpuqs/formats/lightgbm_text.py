@@ -111,7 +111,7 @@ class FieldNumbers:
 
 
 def _words(text: bytes, count: int, name: str, tree: int | None) -> bytes:
-    """``text`` as exactly ``count`` words with one space between them."""
+    """``text`` as exactly ``count`` tokens with one space between them."""
     if n_words(text) != count or b"  " in text or text[:1] == b" " or text[-1:] == b" ":
         text = squeezed(text)
         if n_words(text) != count:
@@ -133,7 +133,7 @@ def _parsed(text: bytes, count: int, dtype: npt.DTypeLike, name: str, tree: int 
 
 
 def squeezed(text: bytes) -> bytes:
-    """``text`` with one space between its words, without making an object of each."""
+    """``text`` with one space between its tokens, without making an object of each."""
     return one_spaced(text.translate(_TO_SPACES))
 
 
@@ -146,5 +146,5 @@ def one_spaced(text: bytes) -> bytes:
 
 
 def n_words(text: bytes) -> int:
-    """Number of words of text with one space between them."""
+    """Number of tokens of text with one space between them."""
     return text.count(b" ") + 1 if text else 0

@@ -40,7 +40,7 @@ from gpuqs.schema import RULES, Schema
 
 NAME: Final = "gpuqs"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "`Model.save`",
     "live objects": "`gpuqs.forest.Forest`",
@@ -55,20 +55,20 @@ MAGIC: Final = b"\x93GPUQS\r\n"
 VERSION: Final = 2
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
-#: Where the checksum lies.
+#: The bytes of the checksum.
 _CRC: Final = slice(24, 28)
 _ALIGNMENT: Final = 64
 
 #: The type of each array in a file.
 _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, array in ARRAYS.items()}
-#: What files of earlier releases do not hold: a Forest fills it in.
+#: Files of earlier releases lack these: a Forest fills them in.
 _NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
 _KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
 #: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
     field.name: kind for field in dataclasses.fields(Forest) for kind in _KINDS if field.type == kind.__name__
 }
-#: What stays in a mapped file. All else says, sooner or later, which memory engines read and write:
+#: These stay in a mapped file. All others say, sooner or later, which memory engines read and write:
 #: thresholds too, whose order makes ranks.
 _MAPPED: Final = ("leaf_value",)
 _INT32_MAX: Final = 2**31 - 1
@@ -142,7 +142,7 @@ def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]
 
 
 def _parts(header: bytes, arrays: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
-    """What follows the preamble, piece by piece, each with what pads it."""
+    """The file behind the preamble, piece by piece, each followed by its padding."""
     yield header
     yield bytes(-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
     for values in arrays.values():

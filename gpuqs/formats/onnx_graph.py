@@ -1,4 +1,4 @@
-"""What surrounds the tree ensemble of an ONNX graph: what its input is cast to, what becomes of its scores."""
+"""The nodes around the tree ensemble of an ONNX graph: casts of its input, links after its scores."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _after(maker: Any, link: str, of_labels: bool) -> str | None:
-    """What has become of the scores after one more node: a link, "class", or None where it is not known."""
+    """The scores' state after one more node: a link, "class", or None where it is not known."""
     kind, standard = maker.op_type, maker.domain in ("", "ai.onnx")
     if kind == "ZipMap" and maker.domain == _ML and link != "class" and not of_labels:
         return link
@@ -203,7 +203,7 @@ def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any]) -> Iterat
 
 
 def _start(chain: list[Any], name: str) -> str | None:
-    """Where a chain of nodes that makes ``name`` begins; None where its first node has not one input."""
+    """The beginning of the chain of nodes that makes ``name``; None where its first node has not one input."""
     if not chain:
         return name
     return chain[-1].input[0] if len(chain[-1].input) == 1 else None

@@ -98,7 +98,7 @@ class Attributes:
 
 @dataclass(frozen=True)
 class Weights:
-    """What leaves add to outputs; W weights.
+    """The weights that leaves add to outputs; W weights.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class Nodes:
         order = np.argsort(names)
         operator = operators[order[np.searchsorted(names, self._modes[nodes], sorter=order)]]
         value = np.where(self.leaf[nodes], self._value.dtype.type(0), self._value[nodes])
-        # What is NaN is unlike any number, whatever the attribute says.
+        # NaN is unlike any number, whatever the attribute says.
         missing = self._missing[nodes] | (operator == "!=")
         heads = np.flatnonzero(np.isin(nodes, list(self._also_equal))).tolist() if self._also_equal else []
         more = {head: self._also_equal[int(nodes[head])] for head in heads}

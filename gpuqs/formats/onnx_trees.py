@@ -29,7 +29,7 @@ from gpuqs.formats.sklearn_trees import forest_arrays
 
 NAME: Final = "ONNX tree ensembles"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "`.onnx` (with the package onnx)",
     "live objects": "`onnx.ModelProto`",

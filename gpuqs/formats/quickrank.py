@@ -22,7 +22,7 @@ from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
 NAME: Final = "QuickRank XML"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "XML",
     "live objects": "none",
@@ -32,7 +32,7 @@ FEATURES: Final = {
     "raw scores": "float64 sums in tree order",
 }
 
-#: What each element may hold that is read; anything else in it is passed over, or refused (see `start`).
+#: The elements that are read inside each element; others are passed over, or refused (see `start`).
 _READ: Final = {
     "": ("ranker",),
     "ranker": ("info", "ensemble"),

@@ -34,7 +34,7 @@ from gpuqs.schema import Schema
 
 NAME: Final = "scikit-learn estimators"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "none (gpuqs unpickles nothing)",
     "live objects": "trees, forests, `GradientBoosting*`, `HistGradientBoosting*`, `IsolationForest`",
@@ -177,7 +177,7 @@ def _averaged(estimators: list[Any], model: Any, source: str) -> dict[str, Any]:
 
 
 def _probabilities(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """What ``predict_proba`` of a tree gives for each node [M, n_classes]."""
+    """The answer of a tree's ``predict_proba`` for each node [M, n_classes]."""
     total = value.sum(axis=1, keepdims=True)
     if np.allclose(total, 1.0):
         return value

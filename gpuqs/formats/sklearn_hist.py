@@ -33,7 +33,7 @@ _LINKS: Final = {
 
 @dataclass(frozen=True)
 class _Columns:
-    """What the trees' features are in the user's documents.
+    """The trees' features as columns of the user's documents.
 
     Parameters
     ----------

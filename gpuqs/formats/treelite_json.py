@@ -28,7 +28,7 @@ from gpuqs.schema import Schema
 
 NAME: Final = "Treelite JSON"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "JSON (`dump_as_json`)",
     "live objects": "`treelite.Model`",

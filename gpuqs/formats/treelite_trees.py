@@ -35,7 +35,7 @@ _NODE: Final = np.dtype(
 )
 #: Trees are converted together until they have so many values: few calls, and little memory for what passes.
 _BLOCK_VALUES: Final = 1 << 15
-#: What a tree takes beside its values, as many values.
+#: A tree takes as much memory beside its values as so many values.
 _TREE_VALUES: Final = 64
 
 

@@ -28,7 +28,7 @@ from gpuqs.schema import Schema
 
 NAME: Final = "XGBoost JSON or UBJSON"
 
-#: What is read, by `gpuqs.formats.FEATURES`.
+#: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
     "files": "JSON, UBJSON (`save_model`)",
     "live objects": "`Booster`, `XGBModel`",
@@ -256,7 +256,7 @@ def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.
 
 
 def _best_iteration(learner: dict[str, Any]) -> int | None:
-    """What early stopping found, as the text that XGBoost keeps; users may set any other."""
+    """The best iteration of early stopping, from the text that XGBoost keeps; users may set any other."""
     text = get(learner, "attributes", dict, {}).get("best_iteration")
     return int(text) if isinstance(text, str) and re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 

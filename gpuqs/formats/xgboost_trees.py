@@ -25,7 +25,7 @@ _MAX_CATEGORY_WORDS: Final = 1 << 24
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: Trees are converted together until they have so many values: few calls, and little memory for what passes.
 _BLOCK_VALUES: Final = 1 << 16
-#: What a tree takes beside its values, as many values.
+#: A tree takes as much memory beside its values as so many values.
 _TREE_VALUES: Final = 64
 
 #: An inner node or a leaf. What is beyond int32 is cut to its ends, which lie outside of any tree.

@@ -1,4 +1,4 @@
-"""What the readers of XML models share: a parser that takes no bait, and the numbers in its texts.
+"""The common part of the readers of XML models: a parser that takes no bait, and the numbers in its texts.
 
 A document type declaration is refused, and with it every entity, external or expanding. Nesting and
 the length of one tag are bounded, and nothing here or below recurses.

@@ -1,7 +1,7 @@
-"""Category sets side by side: for each code of a feature, which of the sets that test it send it right.
+"""Category sets side by side: a row for each code of a feature, with a bit for each set: does the code go right?
 
-A document's ranks on a feature's set columns, one bit each, are a row of a table. The rows of 64
-documents, transposed, are 64 words of bit planes.
+The row of a document's code holds its ranks on all columns of the feature's sets, one bit each. The rows of 64
+documents, transposed, are 64 bits of each column's plane.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CategoryTables:
 
 
 def table_bytes(columns: Columns) -> int:
-    """What the tables of these columns take."""
+    """Bytes that the tables of these columns take."""
     sizes = (
         (32 * int(np.diff(columns.set_offsets)[members].max()) + 2) * -(-len(members) // 64) * 8
         for members in _groups(columns)

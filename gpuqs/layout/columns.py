@@ -70,7 +70,7 @@ class Columns:
         return int(np.count_nonzero((self.routing & CATEGORICAL) == 0))
 
 
-#: What `find_columns` found, while its forest lives: every engine asks.
+#: The columns of each living forest, found once: every engine asks.
 _FOUND: WeakKeyDictionary[Forest, Columns] = WeakKeyDictionary()
 
 

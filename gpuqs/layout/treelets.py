@@ -55,7 +55,7 @@ def cut_into_treelets(forest: Forest) -> Treelets:
         choices = np.stack([below[nodes], below[a] + cost[b], cost[a] + below[b], below[a] + below[b]])
         choices[WITH_LEFT, a == n] = choices[WITH_RIGHT, b == n] = n + 1  # no such child
         choices[WITH_LEFT | WITH_RIGHT, (a == n) | (b == n)] = n + 1
-        # Of equals the largest, which leaves the lower treelets more room side by side.
+        # Of equal costs the largest treelet: more of the lower ones then stand side by side on a level.
         kind[nodes] = 3 - choices[::-1].argmin(axis=0)
         cost[nodes] = choices.min(axis=0) + 1
 

@@ -152,7 +152,7 @@ def _class_of(kind: Kind, forest: Forest) -> type[Prefitted]:
 
 
 def _settings(model: Any, made: type[Prefitted]) -> dict[str, Any]:
-    """What a live estimator has beside its trees."""
+    """A live estimator's settings beside its trees."""
     if made is GpuqsClassifier:  # the estimator's own array, and so its type, which a forest does not keep
         return {"classes": getattr(model, "classes_", None)}
     if made is GpuqsOutlierDetector and hasattr(model, "offset_"):
@@ -165,7 +165,7 @@ def _part(model: Model, iteration_range: Sequence[int]) -> Model:
     _, trees = output_and_trees(model.forest, "value", None, iteration_range=iteration_range)
     if trees is None:
         return model
-    # What is cut off at the front would make the best iteration's number another one's.
+    # Iterations cut off at the front would make the best iteration's number another one's.
     best = None if trees.start else model.best_iteration
     return Model(replace(model.forest.select(trees), best_iteration=best))
 

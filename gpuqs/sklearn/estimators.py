@@ -36,7 +36,7 @@ def tells_classes(forest: Forest) -> bool:
 
 
 class Prefitted(BaseEstimator):  # type: ignore[misc]
-    """What the estimators share: they hold a model from the beginning, and check documents as scikit-learn does."""
+    """The estimators' common part: they hold a model from the beginning, and check documents as scikit-learn does."""
 
     model: Model
     n_threads: int | None

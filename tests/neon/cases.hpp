@@ -108,7 +108,7 @@ public:
         else if (name == "walk")
             read_walk(from);
         else if (name == "rankwalk")
-            read_rank_walk(from);
+            read_rankwalk(from);
         else if (name == "bitslice")
             read_bitslice(from);
         else
@@ -120,7 +120,7 @@ public:
 
     std::unique_ptr<ExitLeaves> engine(const Kernels& kernels) const {
         if (name == "walk") return std::make_unique<Walk>(kernels, walk_, document_block_);
-        if (name == "rankwalk") return std::make_unique<RankWalk>(kernels, rank_walk_);
+        if (name == "rankwalk") return std::make_unique<RankWalk>(kernels, rankwalk_);
         if (name == "bitslice") return std::make_unique<Bitslice>(kernels, bitslice_);
         return std::make_unique<QuickScorer>(kernels, quick_scorer_, name == "vqs", document_block_);
     }
@@ -160,22 +160,22 @@ private:
         walk_.item64 = from.items<Item<double>>();
     }
 
-    void read_rank_walk(Reader& from) {
-        rank_walk_.single = from.number();
-        rank_walk_.columns = read_columns(from);
-        rank_walk_.offsets = from.items<int64_t>();
-        rank_walk_.threshold32 = from.items<float>();
-        rank_walk_.threshold64 = from.items<double>();
+    void read_rankwalk(Reader& from) {
+        rankwalk_.single = from.number();
+        rankwalk_.columns = read_columns(from);
+        rankwalk_.offsets = from.items<int64_t>();
+        rankwalk_.threshold32 = from.items<float>();
+        rankwalk_.threshold64 = from.items<double>();
         const auto entries = from.array<RankEntry>();
-        rank_walk_.n_entries = static_cast<int>(entries.n);
-        rank_walk_.entries = entries.data;
+        rankwalk_.n_entries = static_cast<int>(entries.n);
+        rankwalk_.entries = entries.data;
         const auto blocks = from.array<int32_t>();
-        rank_walk_.n_blocks = static_cast<int>(blocks.n) - 1;
-        rank_walk_.block_offsets = blocks.data;
-        rank_walk_.tree = from.items<int32_t>();
-        rank_walk_.root = from.items<uint32_t>();
-        rank_walk_.steps = from.items<uint8_t>();
-        rank_walk_.items = from.items<uint32_t>();
+        rankwalk_.n_blocks = static_cast<int>(blocks.n) - 1;
+        rankwalk_.block_offsets = blocks.data;
+        rankwalk_.tree = from.items<int32_t>();
+        rankwalk_.root = from.items<uint32_t>();
+        rankwalk_.steps = from.items<uint8_t>();
+        rankwalk_.items = from.items<uint32_t>();
     }
 
     void read_bitslice(Reader& from) {
@@ -243,7 +243,7 @@ private:
     int document_block_ = 0;
     QuickScorerLayout quick_scorer_ = {};
     WalkLayout walk_ = {};
-    RankWalkLayout rank_walk_ = {};
+    RankWalkLayout rankwalk_ = {};
     BitsliceLayout bitslice_ = {};
     LeafValues values_ = {};
 };

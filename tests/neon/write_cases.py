@@ -119,7 +119,7 @@ class Recorder:
         to.columns(layout.columns)
         to.arrays(layout.block_offsets, layout.tree_offsets, layout.item32, layout.item64)
 
-    def rank_walk(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
+    def rankwalk(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
         to, ranks = self._to, layout.ranks
         to.text("rankwalk")
         to.numbers(single)
@@ -177,7 +177,7 @@ def main(path: Path) -> None:
         stand_ins = {
             "QuickScorer": recorder.quick_scorer,
             "Walk": recorder.walk,
-            "RankWalk": recorder.rank_walk,
+            "RankWalk": recorder.rankwalk,
             "Bitslice": recorder.bitslice,
             "Values": recorder.values,
             "compiles_programs": lambda: False,
