@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, table, tree
 
+from gpuqs.layout.qs_gpu import build_word_tuples
 from gpuqs.layout.quickscorer import build_quickscorer
 
 LAYOUT = build_quickscorer(FOREST, tree_block=1, mask_bits=8)
+GPU_LAYOUT = build_word_tuples(FOREST, np.array([0, 1], np.int32))
 #: The document that is drawn all the way.
 DRAWN = 4
 
@@ -79,18 +81,30 @@ def together() -> str:
     return table("test|false for documents 0 ... 3", rows)
 
 
+def tuples() -> str:
+    """The tuples of `qs_gpu`; of each mask the bits that stand for leaves."""
+    tests, rows = GPU_LAYOUT.tests, []
+    for column, name in enumerate(COLUMNS):
+        for i in range(*tests.offsets[0, column : column + 2]):
+            threshold, bits = GPU_LAYOUT.threshold64[i], f"{tests.mask[i]:032b}"
+            assert set(bits[N_LEAVES:]) == {"1"}
+            rows.append((name, f"{threshold:g}", tests.slot[i], bits[:N_LEAVES]))
+    return table("column|threshold|slot|mask", rows)
+
+
 def pivots() -> str:
-    """How many tests of each column are false: what `find_false_nodes` finds."""
+    """How many tuples of each column are of tests that are false: what `find_false_nodes` finds."""
+    offsets = GPU_LAYOUT.tests.offsets[0]
+    thresholds = [GPU_LAYOUT.threshold64[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
     rows = []
     for number, document in enumerate(DOCUMENTS):
-        of_column = [column for column, _, _ in false_masks(document)]
-        rows.append((number, *(of_column.count(column) for column in range(len(COLUMNS)))))
+        rows.append((number, *(np.searchsorted(t, x) for t, x in zip(thresholds, document, strict=True))))
     return table("document|pivot of a|of b|of c", rows)
 
 
 #: All that the pages show, in their order.
 DRAWINGS = (tree, layout, one_document, every_document, together)
-OF_GPUS = (pivots,)
+OF_GPUS = (tuples, pivots)
 
 
 if __name__ == "__main__":
