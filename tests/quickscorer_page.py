@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, table, tree
@@ -26,7 +27,7 @@ def leaf_bits(mask: int) -> str:
 
 def tests_by_column() -> Iterator[tuple[int, list[tuple[float, int]]]]:
     """Each column with its tests, as engines read them: threshold, mask."""
-    for column, (begin, end) in enumerate(zip(LAYOUT.tests.offsets[0], LAYOUT.tests.offsets[0, 1:], strict=False)):
+    for column, (begin, end) in enumerate(pairwise(LAYOUT.tests.offsets[0])):
         yield column, [(float(LAYOUT.threshold64[i]), int(LAYOUT.tests.mask[i])) for i in range(begin, end)]
 
 
@@ -95,7 +96,7 @@ def tuples() -> str:
 def pivots() -> str:
     """How many tuples of each column are of tests that are false: what `find_false_nodes` finds."""
     offsets = GPU_LAYOUT.tests.offsets[0]
-    thresholds = [GPU_LAYOUT.threshold64[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    thresholds = [GPU_LAYOUT.threshold64[a:b] for a, b in pairwise(offsets)]
     rows = []
     for number, document in enumerate(DOCUMENTS):
         rows.append((number, *(np.searchsorted(t, x) for t, x in zip(thresholds, document, strict=True))))
