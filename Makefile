@@ -81,7 +81,7 @@ neon: $(VENV)/installed-cli
 	qemu-aarch64 build/neon/conformance build/neon/cases neon portable
 
 OTHERS ?= tests/unit/test_build_options.py tests/unit/test_engine_contract.py tests/unit/test_model.py \
-  tests/unit/test_cli.py tests/unit/test_demo.py tests/conformance/test_lightgbm.py tests/conformance/test_real_data.py
+  tests/unit/test_demo.py tests/conformance/test_real_data.py
 without-quickscorer: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/$@ -Cbuild-dir=build/$@ \
 	  -Ccmake.define.GPUQS_QUICKSCORER=OFF .
