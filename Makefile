@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
 CPP := $(shell find cpu_fallback cuda tests -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon fuzz clean
+.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon without-quickscorer fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
@@ -16,6 +16,7 @@ help:
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
+	@echo "make without-quickscorer  build gpuqs without the engines that a patent covers, and test the others"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
 	@echo "make clean     remove what these have made"
 
@@ -78,6 +79,13 @@ neon: $(VENV)/installed-cli
 	cmake --build build/neon
 	$(BIN)/python tests/neon/write_cases.py build/neon/cases
 	qemu-aarch64 build/neon/conformance build/neon/cases neon portable
+
+OTHERS ?= tests/unit/test_build_options.py tests/unit/test_engine_contract.py tests/unit/test_model.py \
+  tests/unit/test_demo.py tests/conformance/test_real_data.py
+without-quickscorer: $(VENV)/installed-test
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/$@ -Cbuild-dir=build/$@ \
+	  -Ccmake.define.GPUQS_QUICKSCORER=OFF .
+	PYTHONPATH=$(VENV)/$@ $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS)
 
 SECONDS ?= 60
 FORMATS ?=

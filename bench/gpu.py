@@ -219,9 +219,7 @@ def time_sizes(bench: Bench) -> None:
             about = {"trees": n_trees, "leaves": n_leaves}
             bench.time("sizes", bench.place(forest), n, **about)
             if n_trees == bench.sizes.trees[0]:
-                for together in (2, 4):
-                    placed = bench.place(forest, form="words", documents_per_block=together)
-                    bench.time("documents a block", placed, n, together=together, **about)
+                bench.time("one document a block", bench.place(forest, documents_per_block=1), n, **about)
                 if n_leaves > 32:
                     bench.time("paper's form", bench.place(forest, form="mask64"), n, **about)
                 if bench.has_cpu:
@@ -364,7 +362,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
         ratios = [
             f"{r.get('peer', r['section'])} {r['us_per_document'] / row['us_per_document']:.3g}x"
             for r in same
-            if r["section"] in ("qs, one thread", "paper's form", "documents a block", "peer")
+            if r["section"] in ("qs, one thread", "paper's form", "one document a block", "peer")
         ]
         us = row["us_per_document"]
         lines.append(f"{row['trees']:7} {row['leaves']:6} {us:12.4f} {1e6 / us:13,.0f}  {', '.join(ratios)}")

@@ -7,6 +7,7 @@ from functools import cache
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
 from gpuqs.cpu_fallback.scorer import (
     INSTRUCTION_SETS,
+    QUICKSCORER,
     Bitslice,
     Coded,
     FewDocuments,
@@ -24,6 +25,7 @@ from gpuqs.errors import DeviceError
 
 __all__ = [
     "INSTRUCTION_SETS",
+    "QUICKSCORER",
     "Bitslice",
     "Coded",
     "FewDocuments",

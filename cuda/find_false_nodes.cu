@@ -5,15 +5,16 @@
 //           pivot <- binary search: how many of the block's thresholds of this column are < x
 //           if x is NaN: pivot <- the code for missing
 //       barrier
-//       parallel_warp foreach document; parallel_lane foreach column: pivots[block][document][column] <- pivot
+//       parallel_thread foreach (group of documents, column, document of the group; 0 beyond the last):
+//           pivots[block][group][column][document] <- pivot
 #include "common.cuh"
 
 constexpr int TILE = 32;
 
-// Launch: 32 x 8 threads, blocks (document tiles, column tiles, tree blocks).
+// Launch: 32 x 8 threads, blocks (document tiles, column tiles, tree blocks); groups of 2^log_together documents.
 template <class Value, class Pivot>
 __global__ void __launch_bounds__(256) find_false_nodes(const Value* values, int n_documents, int n_columns, const int* test_offsets,
-                                                        const Value* thresholds, Pivot* pivots) {
+                                                        const Value* thresholds, int log_together, Pivot* pivots) {
     DYNAMIC_SHARED(shared);
     Pivot* tile = reinterpret_cast<Pivot*>(shared);  // [document][TILE + 1]
     const int first_document = blockIdx.x * TILE;
@@ -37,11 +38,16 @@ __global__ void __launch_bounds__(256) find_false_nodes(const Value* values, int
         tile[threadIdx.x * (TILE + 1) + row] = x == x ? static_cast<Pivot>(low) : missing_pivot<Pivot>();
     }
     __syncthreads();
-    const int column = first_column + threadIdx.x;
-    for (int row = threadIdx.y; row < TILE; row += blockDim.y) {
-        const i64 out_document = first_document + row;
-        if (out_document < n_documents && column < n_columns)
-            pivots[(static_cast<i64>(blockIdx.z) * n_documents + out_document) * n_columns + column] =
-                tile[row * (TILE + 1) + threadIdx.x];
+    // Neighbouring threads write neighbouring pivots: of the group's documents, then of the columns.
+    const int together = 1 << log_together;
+    const i64 n_groups = (static_cast<i64>(n_documents) + together - 1) >> log_together;
+    for (int i = threadIdx.y * TILE + threadIdx.x; i < TILE * TILE; i += TILE * blockDim.y) {
+        const int within = i & (together - 1);
+        const int column = i / together % TILE;
+        const int row = i / together / TILE * together + within;
+        const i64 group = (first_document + row) >> log_together;
+        if (group < n_groups && first_column + column < n_columns)
+            pivots[(((blockIdx.z * n_groups + group) * n_columns + first_column + column) << log_together) + within] =
+                first_document + row < n_documents ? tile[row * (TILE + 1) + column] : 0;
     }
 }

@@ -1,17 +1,26 @@
-// The mask computation step of paper 000, Algorithm 4: pivots -> leafindexes in shared memory.
+// The mask computation step of paper 000, Algorithm 4: pivots -> leafindexes in shared memory, of a few documents.
 //
-//   parallel_thread foreach word of the tree block's trees: leafindexes[word] <- ones
+//   parallel_thread foreach word of the tree block's trees, of each document: leafindexes[word] <- ones
+//   meanwhile the first warp cuts the block's rows, of 32 tuples, into even shares, one a warp (see below)
 //   barrier
-//   parallel_warp foreach column; parallel_lane foreach test up to the pivot (of NaN: each that sends it right):
-//       leafindexes[slot[test]] &= mask[test] (atomic)
+//   parallel_warp foreach row of its share: parallel_lane foreach tuple of the row:
+//       foreach document whose test is false: leafindexes[slot] &= mask (atomic)
 //   barrier
+//
+// A column's rows are those of its tests up to the largest of the documents' pivots and, where a document's value is
+// missing, those of its missing list. Columns differ a thousandfold in length, so a share may begin inside one.
 #pragma once
-#include "common.cuh"
+#include "warp.cuh"
 
-// Tests by (tree block, column), thresholds ascending: what a false test clears.
+// A column of a tree block: where its tuples begin, thresholds ascending, and those that a missing value makes false.
+struct __align__(16) Run {
+    int tests, missing;
+    u32 n_missing, unused;
+};
+
 template <class Word>
-struct Tests {
-    const int* offsets;  // [block][column + 1]
+struct Tuples {
+    const Run* runs;  // [block][column]
     const u16* slot;
     const Word* mask;
 };
@@ -23,62 +32,200 @@ struct Trees {
     const int* leaf_offsets;  // first leaf of each tree
 };
 
+// The pivots of one column, of the documents that a thread block scores.
+template <class Pivot, int DOCUMENTS>
+struct __align__(sizeof(Pivot) * DOCUMENTS) Pivots {
+    Pivot of[DOCUMENTS];
+};
+
 __device__ __forceinline__ int leading_zeros(u32 word) { return __clz(static_cast<int>(word)); }
 __device__ __forceinline__ int leading_zeros(u64 word) { return __clzll(static_cast<i64>(word)); }
 
-// Leftmost bit set in the words of one tree. MANY: a tree may have more than one word.
-template <class Word, bool MANY>
-__device__ __forceinline__ int exit_leaf(const Word* words) {
-    if (!MANY) return leading_zeros(*words);
-    int skipped = 0;
-#pragma unroll 1
-    while (*words == 0) {  // the last leaf that is not ruled out always has its bit
-        ++words;
-        skipped += 8 * sizeof(Word);
-    }
-    return skipped + leading_zeros(*words);
+// Where a word of the first document lies; the others' follow WARP words apart, so in the same bank.
+template <int STRIDE>
+__device__ __forceinline__ u32 place(u32 word) {
+    return STRIDE == 1 ? word : word / WARP * (STRIDE * WARP) + word % WARP;
 }
 
-// Fills leafindexes[DOCUMENTS][n_slots] for documents [first_document, first_document + DOCUMENTS).
-// Ends with a barrier: every thread may read every word.
-template <class Word, class Pivot, int DOCUMENTS>
-__device__ __forceinline__ void compute_masks(const Pivot* pivots, int n_documents, int first_document, int n_columns,
-                                              Tests<Word> tests, Tests<Word> missing, int n_slots, Word* leafindexes) {
-    for (int i = threadIdx.x; i < DOCUMENTS * n_slots; i += blockDim.x) leafindexes[i] = ~static_cast<Word>(0);
+// Words of STRIDE documents' leafindexes.
+template <int STRIDE>
+__device__ __forceinline__ u32 words_of(u32 n_slots) {
+    return (n_slots + WARP - 1) / WARP * (STRIDE * WARP);
+}
+
+// Leftmost bit set in the words of one tree, the first of which is `word`. MANY: a tree may have more than one.
+template <class Word, bool MANY, int STRIDE>
+__device__ __forceinline__ int exit_leaf(const Word* leafindexes, u32 word) {
+    Word bits = leafindexes[place<STRIDE>(word)];
+    int skipped = 0;
+    if (MANY) {
+#pragma unroll 1
+        while (bits == 0) {  // the last leaf that is not ruled out always has its bit
+            bits = leafindexes[place<STRIDE>(++word)];
+            skipped += 8 * sizeof(Word);
+        }
+    }
+    return skipped + leading_zeros(bits);
+}
+
+__device__ __forceinline__ u32 rows_of(u32 n_tuples) { return (n_tuples + WARP - 1) / WARP; }
+
+// Tuples of a column that some of the documents need: of its tests, of its missing list.
+struct Reach { u32 tests, missing; };
+template <class Pivot, int DOCUMENTS>
+__device__ __forceinline__ Reach reach(const Pivots<Pivot, DOCUMENTS>& pivots, const Run& run) {
+    Reach far = {0, 0};
+#pragma unroll
+    for (int d = 0; d < DOCUMENTS; ++d) {
+        if (pivots.of[d] == missing_pivot<Pivot>())
+            far.missing = run.n_missing;
+        else
+            far.tests = max(far.tests, static_cast<u32>(pivots.of[d]));
+    }
+    return far;
+}
+
+// The rows of all columns in a line, cut into shares: warp w's are [w * share, (w + 1) * share), where there are so many.
+struct Start { u32 column, row; };
+struct Shares {
+    u32 n_rows, share;
+    Start start[1024 / WARP];  // of each warp that there is
+};
+
+// Run by the first warp.
+template <class Pivot, int DOCUMENTS>
+__device__ __forceinline__ void cut_rows(const Pivots<Pivot, DOCUMENTS>* pivots, const Run* runs, u32 n_columns, Shares* shares) {
+    const auto rows = [&](u32 column) -> u32 {
+        if (column >= n_columns) return 0;
+        const Reach far = reach(pivots[column], runs[column]);
+        return rows_of(far.tests) + rows_of(far.missing);
+    };
+    u32 n_rows = 0;
+    for (u32 column = threadIdx.x; column < n_columns + threadIdx.x; column += WARP) n_rows += rows(column);
+    n_rows = last_lane(warp_scan(n_rows));
+    const u32 n_warps = blockDim.x / WARP;
+    const u32 share = max(1u, (n_rows + n_warps - 1) / n_warps);
+    u32 before = 0;
+#pragma unroll 1
+    for (u32 column = threadIdx.x; column < n_columns + threadIdx.x; column += WARP) {
+        const u32 mine = rows(column);
+        const u32 end = before + warp_scan(mine);
+        const u32 begin = end - mine;
+#pragma unroll 1
+        for (u32 warp = (begin + share - 1) / share; warp * share < end; ++warp) shares->start[warp] = {column, warp * share - begin};
+        before = last_lane(end);
+    }
+    if (threadIdx.x == 0) {
+        shares->n_rows = n_rows;
+        shares->share = share;
+    }
+}
+
+// How many of a column's tuples each document takes, few to many; a limit holds the document's number in its lowest bits.
+template <int DOCUMENTS>
+struct Limits {
+    static_assert(DOCUMENTS == 1 || DOCUMENTS == 4, "the order of four");
+    static constexpr int BITS = DOCUMENTS == 1 ? 0 : 2;
+    u32 limit[DOCUMENTS];
+
+    __device__ __forceinline__ void set(int d, u32 n) { limit[d] = n << BITS | d; }
+    __device__ __forceinline__ u32 tuples(int k) const { return limit[k] >> BITS; }
+    // Bytes from the first document's words to the k-th's.
+    template <class Word>
+    __device__ __forceinline__ u32 offset(int k) const {
+        return (limit[k] & (DOCUMENTS - 1)) * (WARP * sizeof(Word));
+    }
+    __device__ __forceinline__ void order(int i, int j) {
+        const u32 less = min(limit[i], limit[j]);
+        limit[j] = max(limit[i], limit[j]);
+        limit[i] = less;
+    }
+    __device__ __forceinline__ void sort() {
+        if (DOCUMENTS == 1) return;
+        order(0, 1);
+        order(2, 3);
+        order(0, 2);
+        order(1, 3);
+        order(1, 2);
+    }
+};
+
+// Rows of the tuples from `first` on: passes over `skip` of them, then takes `left` at most.
+template <class Word, int DOCUMENTS>
+__device__ __forceinline__ void clear_rows(Tuples<Word> tuples, int first, Limits<DOCUMENTS> limits, u32& skip, int& left,
+                                           Word* leafindexes) {
+    limits.sort();
+    const u32 length = limits.tuples(DOCUMENTS - 1);
+    const u32 n_rows = rows_of(length);
+    if (skip >= n_rows) {
+        skip -= n_rows;
+        return;
+    }
+    const u32 n = min(n_rows - skip, static_cast<u32>(left));
+    const u32 end = min(length, (skip + n) * WARP);
+    u32 i = skip * WARP + threadIdx.x % WARP;
+    const u16* slot = tuples.slot + first + i;
+    const Word* mask = tuples.mask + first + i;
+    u32 offset[DOCUMENTS];
+#pragma unroll
+    for (int k = 0; k < DOCUMENTS; ++k) offset[k] = limits.template offset<Word>(k);
+    // No test in the loops: those of documents beyond their limits are left behind, one after the other.
+#pragma unroll
+    for (int k = 0; k < DOCUMENTS; ++k) {
+        const u32 stop = min(end, limits.tuples(k));
+#pragma unroll 2
+        for (; i < stop; i += WARP, slot += WARP, mask += WARP) {
+            Word* word = leafindexes + *slot;
+            const Word bits = *mask;
+#pragma unroll
+            for (int j = k; j < DOCUMENTS; ++j)  // all documents: in their own order, whose offsets need no registers
+                atomicAnd(k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j]), bits);
+        }
+    }
+    left -= n;
+    skip = 0;
+}
+
+// Fills leafindexes[words_of(n_slots)] for the thread block's documents. `scratch`: 8 bytes a warp and 8 more.
+// Ends with a barrier: every thread may read every word, and use the scratch.
+template <class Word, class Pivot, int DOCUMENTS, int STRIDE>
+__device__ __forceinline__ void compute_masks(const Pivot* all_pivots, u32 n_columns, Tuples<Word> tuples, u32 n_slots,
+                                              Word* leafindexes, void* scratch) {
+    struct __align__(16) Ones { u32 word[4]; };
+    Ones* ones = reinterpret_cast<Ones*>(leafindexes);
+    for (u32 i = threadIdx.x; i < words_of<STRIDE>(n_slots) * sizeof(Word) / sizeof(Ones); i += blockDim.x)
+        ones[i] = {{~0u, ~0u, ~0u, ~0u}};
+
+    const i64 group = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
+    const auto* pivots = reinterpret_cast<const Pivots<Pivot, DOCUMENTS>*>(all_pivots) + group * n_columns;
+    const Run* runs = tuples.runs + static_cast<i64>(blockIdx.y) * n_columns;
+    Shares* shares = static_cast<Shares*>(scratch);
+    if (threadIdx.x < WARP) cut_rows(pivots, runs, n_columns, shares);
     __syncthreads();
 
-    constexpr int UNROLL = DOCUMENTS == 1 ? 2 : 1;  // several documents take the registers
-    const int lane = threadIdx.x % WARP;
-    const int* test_offsets = tests.offsets + static_cast<i64>(blockIdx.y) * (n_columns + 1);
-    const int* missing_offsets = missing.offsets + static_cast<i64>(blockIdx.y) * (n_columns + 1);
-    const Pivot* row = pivots + (static_cast<i64>(blockIdx.y) * n_documents + first_document) * n_columns;
-    for (int column = threadIdx.x / WARP; column < n_columns; column += blockDim.x / WARP) {
-        int pivot[DOCUMENTS];
-        int last = 0;
-#pragma unroll
-        for (int d = 0; d < DOCUMENTS; ++d) {
-            pivot[d] = 0;
-            if (DOCUMENTS > 1 && first_document + d >= n_documents) continue;
-            const Pivot p = row[static_cast<i64>(d) * n_columns + column];
-            if (p == missing_pivot<Pivot>()) {
-                const int end = missing_offsets[column + 1];
+    const u32 warp = threadIdx.x / WARP;
+    int left = min(static_cast<int>(shares->share), static_cast<int>(shares->n_rows - warp * shares->share));
+    if (left > 0) {
+        const Start start = shares->start[warp];
+        const auto* pivot = pivots + start.column;
+        const Run* run = runs + start.column;
+        u32 skip = start.row;
 #pragma unroll 1
-                for (int i = missing_offsets[column] + lane; i < end; i += WARP)
-                    atomicAnd(leafindexes + d * n_slots + missing.slot[i], missing.mask[i]);
-            } else {
-                pivot[d] = static_cast<int>(p);
-                last = max(last, pivot[d]);
-            }
-        }
-        const u16* test_slot = tests.slot + test_offsets[column];
-        const Word* test_mask = tests.mask + test_offsets[column];
-#pragma unroll UNROLL
-        for (int i = lane; i < last; i += WARP) {
-            const int slot = test_slot[i];
-            const Word mask = test_mask[i];
+        for (; left > 0; ++pivot, ++run) {
+            const Pivots<Pivot, DOCUMENTS> of = *pivot;
+            Limits<DOCUMENTS> limits;
+            bool any_missing = false;
 #pragma unroll
-            for (int d = 0; d < DOCUMENTS; ++d)
-                if (DOCUMENTS == 1 || i < pivot[d]) atomicAnd(leafindexes + d * n_slots + slot, mask);
+            for (int d = 0; d < DOCUMENTS; ++d) {
+                const bool is_missing = of.of[d] == missing_pivot<Pivot>();
+                limits.set(d, is_missing ? 0 : of.of[d]);
+                any_missing |= is_missing;
+            }
+            clear_rows(tuples, run->tests, limits, skip, left, leafindexes);
+            if (!any_missing || left == 0) continue;
+#pragma unroll
+            for (int d = 0; d < DOCUMENTS; ++d) limits.set(d, of.of[d] == missing_pivot<Pivot>() ? run->n_missing : 0);
+            clear_rows(tuples, run->missing, limits, skip, left, leafindexes);
         }
     }
     __syncthreads();

@@ -1,19 +1,17 @@
 // update_outputs: update_scores for forests with several outputs (classes, vector leaves).
 //
 //   parallel_block foreach (tree block, document):
-//       leafindexes[] <- ones; barrier; masks as in update_scores; barrier
+//       leafindexes[] <- ones, masks: see leaf_indexes.cuh
 //       parallel_warp foreach output:
 //           parallel_lane foreach tree of that output: sum += leafvalues[exit leaf]
 //           partial[tree block][document][output] <- warp reduction of sum
-#include "block_reduce.cuh"
 #include "leaf_indexes.cuh"
 
-// Launch: a multiple of 32 threads, blocks (documents, tree blocks); dynamic shared memory for the
-// largest tree block's words. `width` values a leaf: 1, and output k's trees of block b are
+// Launch: a multiple of 32 threads, blocks (documents, tree blocks); dynamic shared memory for words_of() the largest
+// tree block's words, then 8 bytes a warp and 8 more. `width` values a leaf: 1, and output k's trees of block b are
 // output_trees[output_offsets[b][k] ... output_offsets[b][k + 1]]; or n_outputs, of every tree.
 template <class Word, bool MANY, class Pivot, class Leaf, class Sum>
-__global__ void update_outputs(const Pivot* pivots, int n_documents, int n_columns, const int* test_offsets, const u16* test_slot,
-                               const Word* test_mask, const int* missing_offsets, const u16* missing_slot, const Word* missing_mask,
+__global__ void update_outputs(const Pivot* pivots, int n_documents, int n_columns, const int* runs, const u16* slot, const Word* mask,
                                const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value, int width,
                                int n_outputs, const int* output_offsets, const int* output_trees, Sum* partial) {
     DYNAMIC_SHARED(shared);
@@ -22,8 +20,8 @@ __global__ void update_outputs(const Pivot* pivots, int n_documents, int n_colum
     const int first_tree = trees.blocks[0];
     const int first_slot = trees.slot_offsets[first_tree];
     const int n_slots = trees.slot_offsets[trees.blocks[1]] - first_slot;
-    compute_masks<Word, Pivot, 1>(pivots, n_documents, blockIdx.x, n_columns, Tests<Word>{test_offsets, test_slot, test_mask},
-                                  Tests<Word>{missing_offsets, missing_slot, missing_mask}, n_slots, leafindexes);
+    compute_masks<Word, Pivot, 1, 1>(pivots, n_columns, {reinterpret_cast<const Run*>(runs), slot, mask}, n_slots, leafindexes,
+                                     leafindexes + words_of<1>(n_slots));
 
     const bool every_tree = width > 1;
     const int* offsets = output_offsets + static_cast<i64>(blockIdx.y) * (n_outputs + 1);
@@ -34,8 +32,8 @@ __global__ void update_outputs(const Pivot* pivots, int n_documents, int n_colum
 #pragma unroll 1
         for (int i = begin + static_cast<int>(threadIdx.x % WARP); i < end; i += WARP) {
             const int tree = every_tree ? i : output_trees[i];
-            const Word* words = leafindexes + (MANY ? trees.slot_offsets[tree] - first_slot : tree - first_tree);
-            const i64 leaf = trees.leaf_offsets[tree] + exit_leaf<Word, MANY>(words);
+            const int word = MANY ? trees.slot_offsets[tree] - first_slot : tree - first_tree;
+            const i64 leaf = trees.leaf_offsets[tree] + exit_leaf<Word, MANY, 1>(leafindexes, word);
             sum += leaf_value[leaf * width + (every_tree ? output : 0)];
         }
         sum = warp_sum(sum);

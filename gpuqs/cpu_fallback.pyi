@@ -9,6 +9,7 @@ class InstructionSet(NamedTuple):
     is_here: bool
 
 INSTRUCTION_SETS: tuple[InstructionSet, ...]
+QUICKSCORER: bool
 Bitslice: Any
 Coded: Any
 FewDocuments: Any

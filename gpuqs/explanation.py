@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuqs import cpu_fallback
 from gpuqs.devices import HOST, Device, find_device
-from gpuqs.engines import ENGINES
+from gpuqs.engines import ENGINES, engines_on
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
 
@@ -95,7 +95,7 @@ class Chooser:
         UnsupportedModelError
             There is none.
         """
-        reasons = {name: self._reasons[name] for name in ENGINES if ENGINES[name].device == device.kind}
+        reasons = {name: self._reasons[name] for name in engines_on(device.kind)}
         able = [name for name, reason in reasons.items() if reason is None]
         if not able:
             raise UnsupportedModelError(

@@ -11,7 +11,7 @@ from gpuqs.devices import HOST, Device, find_device
 from gpuqs.devices.cuda import device_of
 from gpuqs.devices.foreign import is_on_device
 from gpuqs.encoded import EncodedDocuments
-from gpuqs.engines import ENGINES
+from gpuqs.engines import ENGINES, engines_on
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.outputs import class_labels
@@ -45,9 +45,9 @@ def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_ma
 
 
 def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margin: Any) -> None:
-    if engine in ENGINES and ENGINES[engine].device == HOST.kind:
-        others = [repr(name) for name in ENGINES if ENGINES[name].device == "cuda"]
-        raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {' or '.join(others)}")
+    able = engines_on("cuda")
+    if engine in ENGINES and engine not in able:
+        raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {' or '.join(map(repr, able))}")
     if isinstance(X, EncodedDocuments):
         raise InputError("encoded documents are scored on the CPU; leave device out, or give documents")
     if base_margin is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuqs import cpu_fallback
 from gpuqs.devices import HOST, Device
-from gpuqs.engines import ENGINES, Program
+from gpuqs.engines import ENGINES, LEFT_OUT, Program
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
@@ -68,7 +68,8 @@ class Programs:
         if program is not None and bounds is None:
             return program
         if name not in ENGINES:
-            raise ValueError(f"engine must be 'auto' or one of {', '.join(ENGINES)}, not {name!r}")
+            why = LEFT_OUT.get(name, "")
+            raise ValueError(f"engine must be 'auto' or one of {', '.join(ENGINES)}, not {name!r}{why}")
         reason = self.reasons[name]
         if reason is not None:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuqs
-from gpuqs.engines import ENGINES
+from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import GpuqsError, UnsupportedModelError
 from gpuqs.model import Model
 
@@ -17,6 +17,8 @@ from gpuqs.model import Model
 ON_CPU = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
 COMPILED = [name for name in ON_CPU if name != "reference"]
 ON_GPU = [name for name, engine in ENGINES.items() if engine.device == "cuda"]
+needs_quickscorer = pytest.mark.skipif("qs" in LEFT_OUT, reason="gpuqs was built without QuickScorer")
+needs_gpu_engine = pytest.mark.skipif(not ON_GPU, reason="gpuqs was built without QuickScorer: no engine runs on GPUs")
 DTYPES = [np.float64, np.float32]
 
 

@@ -199,6 +199,7 @@ cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
         cbool is_here() const
     const CInstructionSet* begin_instruction_sets()
     const CInstructionSet* end_instruction_sets()
+    cbool has_quickscorer()
     const Kernels* find_kernels(const char* isa)
 
 

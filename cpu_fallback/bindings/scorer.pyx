@@ -69,6 +69,8 @@ cdef _structs():
 
 #: All instruction sets that kernels were built for, best first.
 INSTRUCTION_SETS = _instruction_sets()
+#: Whether the engines that implement QuickScorer were built (CMake's option GPUQS_QUICKSCORER).
+QUICKSCORER = has_quickscorer()
 #: The C++ structs that layouts fill, by name.
 STRUCTS = _structs()
 #: Numbers of the C++ headers that layouts go by, by name.
@@ -342,6 +344,8 @@ cdef class QuickScorer(Scorer):
 
     def __init__(self, layout, int n_features, *, bint single, bint vectorised, int document_block, str isa):
         self._choose(isa, n_features)
+        if not QUICKSCORER:
+            raise ValueError("gpuqs was built without QuickScorer")
         cdef QuickScorerLayout c
         c.columns = columns_of(layout.columns, self.keep)
         c.single = single

@@ -72,10 +72,10 @@ public:
     void find(int block, int n, int stride, const void* loaded, void* bits, void* leaf) const override {
         uint8_t* to = static_cast<uint8_t*>(leaf);
         if (head(loaded).is_double) {
-            const auto find = vectorised_ ? kernels_.vqs_double : kernels_.qs_double;
+            const auto find = vectorised_ ? kernels_.quickscorer.vqs_double : kernels_.quickscorer.qs_double;
             find(layout_, block, x<double>(loaded), n, stride, bits, to);
         } else {
-            const auto find = vectorised_ ? kernels_.vqs_float : kernels_.qs_float;
+            const auto find = vectorised_ ? kernels_.quickscorer.vqs_float : kernels_.quickscorer.qs_float;
             find(layout_, block, x<float>(loaded), n, stride, bits, to);
         }
     }

@@ -48,6 +48,8 @@ const InstructionSet instruction_sets[] = {
 const InstructionSet* begin_instruction_sets() { return std::begin(instruction_sets); }
 const InstructionSet* end_instruction_sets() { return std::end(instruction_sets); }
 
+bool has_quickscorer() { return begin_instruction_sets()->kernels->quickscorer.qs_float; }
+
 const Kernels* find_kernels(const char* isa) {
     for (const InstructionSet& set : instruction_sets)
         if (std::strcmp(set.name(), isa) == 0 && set.is_here()) return set.kernels;

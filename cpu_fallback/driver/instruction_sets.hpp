@@ -18,6 +18,9 @@ struct InstructionSet {
 const InstructionSet* begin_instruction_sets();
 const InstructionSet* end_instruction_sets();
 
+// Whether the kernels of qs and vqs were built.
+bool has_quickscorer();
+
 // The kernels of that name; null: there are none, or not on this processor.
 const Kernels* find_kernels(const char* isa);
 

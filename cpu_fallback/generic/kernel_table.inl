@@ -10,12 +10,14 @@
 #include "generic/bitslice.inl"
 #include "generic/kernels.hpp"
 #include "generic/load.inl"
-#include "generic/qs.inl"
 #include "generic/ranks.inl"
 #include "generic/rankwalk.inl"
-#include "generic/vqs.inl"
 #include "generic/walk.inl"
 #include "lanes.inl"
+#ifdef GPUQS_QUICKSCORER
+#include "generic/qs.inl"
+#include "generic/vqs.inl"
+#endif
 
 namespace gpuqs {
 namespace {
@@ -28,6 +30,15 @@ template <class Word, int... n_bits> constexpr BitsliceKernels width(std::intege
 }
 template <class Word> constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }
 
+// The kernels of qs and vqs; none where gpuqs is built without QuickScorer.
+constexpr QuickScorerKernels quickscorer_kernels() {
+#ifdef GPUQS_QUICKSCORER
+    return {qs<float>, qs<double>, vqs<float>, vqs<double>};
+#else
+    return {};
+#endif
+}
+
 // bitslice works on Words, the narrowest first.
 template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
     static_assert(sizeof...(Words) <= kMostWidths);
@@ -35,7 +46,7 @@ template <class... Words> constexpr Kernels kernel_table(const char* name, Encod
     return {name, encoding,
             load<float>, load<double>, load_rows<float>, load_rows<double>,
             add_values, table_part, sum_place,
-            qs<float>, qs<double>, Lanes::n, vqs<float>, vqs<double>,
+            Lanes::n, quickscorer_kernels(),
             walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rankwalk,
             rank, sizeof...(Words), {width<Words>()...}};
     // clang-format on

@@ -26,6 +26,14 @@ struct BitsliceKernels {
 
 constexpr int kMostWidths = 3;
 
+// leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride].
+struct QuickScorerKernels {
+    void (*qs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*qs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*vqs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
+    void (*vqs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+};
+
 struct Kernels {
     const char* isa;    // its name
     Encoding encoding;  // of tree programs as machine code
@@ -44,12 +52,8 @@ struct Kernels {
     // The place in `sums` of a document, by its place in `leaf`.
     int (*sum_place)(const LeafValues&, int place);
 
-    // leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride].
-    void (*qs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*qs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
-    void (*vqs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*vqs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+    QuickScorerKernels quickscorer;  // null where they are not built
     // walk's x is [document][column].
     void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);

@@ -15,6 +15,7 @@ from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import load_model
 from gpuqs.cli.progress import progress
 from gpuqs.cli.writers import STDOUT, open_scores
+from gpuqs.engines import LEFT_OUT
 from gpuqs.errors import InputError
 from gpuqs.ranking import NdcgMean
 from gpuqs.readers import Chunk
@@ -78,7 +79,8 @@ def score_file(
     began = time.perf_counter()
     model = load_model(model_path)
     if engine != "auto" and engine not in model.engines():
-        raise click.BadParameter(f"{engine!r} is not one of auto, {', '.join(model.engines())}", param_hint="--engine")
+        known, why = ", ".join(model.engines()), LEFT_OUT.get(engine, "")
+        raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
     options = {"n_threads": threads, "precision": precision}
     reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)

@@ -17,7 +17,7 @@ from gpuqs.cli.console import Output
 from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import of_content
 from gpuqs.cli.progress import progress
-from gpuqs.engines import ENGINES
+from gpuqs.engines import LEFT_OUT, engines_on
 from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source, pandas_for
 from gpuqs.verify.frames import given_frame
 
@@ -43,9 +43,10 @@ def verify_file(
     console = console or Output(soft_wrap=True, highlight=False)
     threads = cpu_fallback.effective_threads(n_threads)
     source = of_content(model, partial(open_source, n_threads=threads))
-    known = ["auto", "all", *(name for name, engine in ENGINES.items() if engine.device == "cpu")]
+    known = ["auto", "all", *engines_on("cpu")]
     if unknown := [name for name in engines if name not in known]:
-        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}", param_hint="--engine")
+        why = LEFT_OUT.get(unknown[0], "")
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}{why}", param_hint="--engine")
     check = Check(source, engines)
     with progress("made rows") as advance:
         compare_made_rows(check, rows, seed, threads, advance)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 #: Registers a thread that scores several documents needs not to spill.
-SEVERAL_DOCUMENTS_REGISTERS = 48
+SEVERAL_DOCUMENTS_REGISTERS = 40
 #: And one that keeps several loads under way.
 TRANSPOSE_REGISTERS = 40
 #: And one that takes logarithms of exponentials: too short to need many threads.
@@ -43,7 +43,7 @@ def source(file: str) -> str:
 def register_budget(threads_per_multiprocessor: int, name: str) -> int:
     """Registers a thread may take, so that a multiprocessor's 65,536 do for all its threads."""
     filled = 65536 // threads_per_multiprocessor // 8 * 8
-    if name.startswith("update_scores") and not name.endswith(" 1>"):
+    if name.startswith("update_scores") and name.split(", ")[-2] != "1":
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
     if name.startswith("apply_link"):
         return max(filled, LINK_REGISTERS)

@@ -1,7 +1,8 @@
-"""The engines by name, in the order in which "auto" prefers them."""
+"""The engines by name, in the order in which "auto" prefers them; what a build may leave out."""
 
 from __future__ import annotations
 
+from gpuqs.cpu_fallback import QUICKSCORER
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.bitslice import Bitslice
 from gpuqs.engines.gpu.qs_gpu import QsGpu
@@ -9,12 +10,35 @@ from gpuqs.engines.quickscorer import QuickScorer, VQuickScorer
 from gpuqs.engines.rankwalk import RankWalk
 from gpuqs.engines.reference import Reference
 from gpuqs.engines.walk import Walk
+from gpuqs.errors import DeviceError
 
-__all__ = ["BITSLICE", "ENGINES", "Engine", "Program"]
+__all__ = ["BITSLICE", "ENGINES", "LEFT_OUT", "Engine", "Program", "engines_on"]
 
-ENGINES: dict[str, Engine] = {
-    e.name: e for e in (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference(), QsGpu())
-}
+_ALL: tuple[Engine, ...]
+_ALL = (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference(), QsGpu())
+_OF_QUICKSCORER = (VQuickScorer, QuickScorer, QsGpu)
+_WITHOUT = (
+    "this gpuqs was built without QuickScorer (GPUQS_QUICKSCORER=OFF); "
+    "pip install . -Ccmake.define.GPUQS_QUICKSCORER=ON builds it with all engines"
+)
+
+ENGINES: dict[str, Engine] = {e.name: e for e in _ALL if QUICKSCORER or not isinstance(e, _OF_QUICKSCORER)}
+#: What errors add where somebody asks for an engine that this build lacks, by its name.
+LEFT_OUT: dict[str, str] = {e.name: f": {_WITHOUT}" for e in _ALL if e.name not in ENGINES}
 
 #: The engine whose documents can be coded beforehand.
 BITSLICE = Bitslice.name
+
+
+def engines_on(kind: str) -> list[str]:
+    """Names of the engines that run on devices of a kind.
+
+    Raises
+    ------
+    DeviceError
+        This build has none.
+    """
+    names = [name for name, engine in ENGINES.items() if engine.device == kind]
+    if not names:
+        raise DeviceError(f"no engine runs on GPUs here: {_WITHOUT}")
+    return names

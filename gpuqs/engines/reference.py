@@ -1,13 +1,13 @@
-"""`reference`: QuickScorer in NumPy, readable and slow; the yardstick for every other engine.
+"""`reference`: a walk in NumPy, readable and slow; the yardstick for every other engine.
 
-    for each test (x[feature] <= threshold) of the forest, tree by tree:
-        for the documents for which it is false: rule out the leaves of its left subtree
-    exit leaf = the leftmost leaf that is left
+    for each tree, from its root down:
+        the documents for which the test (x[feature] <= threshold) holds go left, the others right
     score = sum of the exit leaves' values, in tree order
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -61,19 +61,37 @@ def _passes_category(forest: Forest, node: int, x: np.ndarray) -> np.ndarray:
     return ~found if routing & SET_RIGHT else found
 
 
+def _descend(forest: Forest, tree: int, documents: np.ndarray) -> np.ndarray:
+    """Each document's exit leaf, by its number in the forest."""
+    first_node, first_leaf = forest.node_offsets[tree], forest.leaf_offsets[tree]
+    leaf = np.zeros(len(documents), np.int64)
+    root = 0 if forest.node_offsets[tree + 1] > first_node else ~0
+    pending = [(root, np.arange(len(documents)))]
+    while pending:
+        child, rows = pending.pop()
+        if child < 0:
+            leaf[rows] = first_leaf + ~child
+        elif len(rows):
+            node = int(first_node + child)
+            left = goes_left(forest, node, documents[rows, forest.feature[node]].astype(np.float64))
+            pending += [(int(forest.left[node]), rows[left]), (int(forest.right[node]), rows[~left])]
+    return leaf
+
+
 class Reference(Engine):
     name: ClassVar[str] = "reference"
-    summary: ClassVar[str] = "QuickScorer in NumPy: readable, slow, the yardstick"
+    summary: ClassVar[str] = "a walk in NumPy: readable, slow, the yardstick"
 
-    #: Nanoseconds per node and document, microseconds per node.
-    node: ClassVar[float] = 20.0
-    setup: ClassVar[float] = 5.0
+    #: Nanoseconds per node that a document visits, microseconds per node.
+    visit: ClassVar[float] = 30.0
+    setup: ClassVar[float] = 10.0
 
     def supports(self, forest: Forest) -> str | None:
         return None
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        return CALL + n_documents * max(forest.n_nodes, 1) * 1e-3 * self.node + forest.n_nodes * self.setup
+        visits = forest.n_trees * (math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
+        return CALL + n_documents * visits * self.visit + forest.n_nodes * self.setup
 
     def prepare(
         self,
@@ -109,11 +127,5 @@ class Reference(Engine):
         forest, ranges = program.forest, program.ranges
         with np.errstate(over="ignore", invalid="ignore"):
             documents = documents.astype(forest.input_dtype, copy=False)
-        n_leaves = np.diff(forest.leaf_offsets)
         for tree in range(forest.n_trees):
-            leaf_index = np.ones((len(documents), n_leaves[tree]), bool)
-            for node in range(forest.node_offsets[tree], forest.node_offsets[tree + 1]):
-                x = documents[:, forest.feature[node]].astype(np.float64)
-                false = ~goes_left(forest, node, x)
-                leaf_index[false, ranges.first[node] : ranges.middle[node]] = False
-            yield leaf_index.argmax(axis=1)
+            yield ranges.position[_descend(forest, tree, documents)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.arrays import Documents, as_documents, coded_rows
-from gpuqs.engines import ENGINES
+from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -127,7 +127,8 @@ class Check:
             elif name == "all":
                 names += [able_name for able_name, reason in able.items() if reason is None]
             elif name not in able:
-                raise InputError(f"engine {name!r} is not one of auto, all, {', '.join(able)}")
+                why = LEFT_OUT.get(name, "")
+                raise InputError(f"engine {name!r} is not one of auto, all, {', '.join(able)}{why}")
             elif able[name] is not None:
                 raise InputError(f"engine {name!r} cannot run this model: {able[name]}")
             else:

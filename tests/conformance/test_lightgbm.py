@@ -81,7 +81,7 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
     X = expected(name, np.float64).X
     k = trained.model.n_outputs
     part = {"start_iteration": first, "num_iteration": n, "num_threads": 1}
-    for engine in ("auto", "qs", "walk"):
+    for engine in ("auto", *COMPILED):
         predict = partial(trained.model.predict, X, trees=slice(first * k, (first + n) * k), engine=engine)
         raw = trained.booster.predict(X, raw_score=True, **part)
         np.testing.assert_array_equal(predict("raw"), raw)

@@ -44,11 +44,17 @@ CASES = [
     Case("stumps, one tree a block", {"max_leaves": 2, "n_trees": 9}, Settings(tree_block=1)),
     Case("no trees", {"n_trees": 0}),
     Case("tree blocks of odd sizes", {"n_trees": 45, "max_leaves": 20}, Settings(tree_block=11, threads=32)),
-    Case("two documents a block", {"max_leaves": 40}, Settings(form="words", documents_per_block=2)),
+    Case("one document a block", {"max_leaves": 40}, Settings(documents_per_block=1)),
+    Case("four documents a block, one word a tree", {"max_leaves": 32, "n_trees": 70}, Settings(documents_per_block=4)),
     Case(
         "four documents a block, tree blocks of 7",
         {"max_leaves": 40},
         Settings(form="words", documents_per_block=4, tree_block=7),
+    ),
+    Case(
+        "four documents a block, long columns",
+        {"max_leaves": 60, "n_trees": 60, "n_features": 3, "n_thresholds": 40},
+        Settings(documents_per_block=4, threads=256),
     ),
     Case("unused features", {"n_features": 70, "n_trees": 2, "max_leaves": 5}),
     Case("one feature, uint16 pivots", {"n_features": 1, "n_trees": 60, "n_thresholds": 200}),

@@ -64,7 +64,7 @@ def test_every_section_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     with bench.device.active():  # as the command does
         gpu.run(bench)
     sections = {row["section"] for row in bench.rows}
-    assert sections >= {"sizes", "documents a block", "paper's form", "stage", "floor", "grid",
+    assert sections >= {"sizes", "one document a block", "paper's form", "stage", "floor", "grid",
                         "batch on the device", "batch on the host", "policy over best"}  # fmt: skip
     assert bench.skipped == ["peers: XGBoost or gpuqs's readers are not here"]
     assert {row["stage"] for row in bench.rows if row["section"] == "stage"} == {

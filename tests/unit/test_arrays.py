@@ -350,7 +350,7 @@ def memory_of(model: Model, X: Any) -> int:
     out = np.empty(X.shape[0])
     tracemalloc.start()
     try:
-        model.predict(X, out=out, engine="vqs")
+        model.predict(X, out=out, engine="rankwalk")
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -136,10 +136,10 @@ def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
 
     np.testing.assert_array_equal(scores(), booster.predict(X))
     np.testing.assert_array_equal(scores("--output", "raw"), booster.predict(X, raw_score=True))
-    fast = scores("--output", "raw", "--precision", "fast", "--engine", "qs", "--threads", "1")
+    fast = scores("--output", "raw", "--precision", "fast", "--engine", "rankwalk", "--threads", "1")
     np.testing.assert_array_equal(fast, model.predict(X, "raw", precision="fast"))
-    result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "qs", "--threads", "1")
-    assert "(qs, " in result.stderr and ", 1 thread)" in result.stderr
+    result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "rankwalk", "--threads", "1")
+    assert "(rankwalk, " in result.stderr and ", 1 thread)" in result.stderr
 
 
 def test_chunks_change_nothing(
@@ -297,10 +297,10 @@ def test_info(trained: tuple[Path, lightgbm.Booster]) -> None:
 def test_info_says_why_an_engine_cannot(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 3))
-    parameters = {"num_leaves": 100, "min_data_in_leaf": 1, "verbosity": -1}
+    parameters = {"num_leaves": 150, "min_data_in_leaf": 1, "verbosity": -1}
     lightgbm.train(parameters, lightgbm.Dataset(X, rng.normal(size=2000)), 2).save_model(tmp_path / "m.txt")
     text = gpuqs_command("info", tmp_path / "m.txt").stdout
-    assert re.search(r"vqs +│ no: .*64", text)
+    assert re.search(r"rankwalk +│ no: .*128", text)
     assert re.search(r"walk +│ yes", text)
 
 

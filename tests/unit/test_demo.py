@@ -88,7 +88,7 @@ def test_every_engine_is_in_the_table() -> None:
     good, text = run(n_queries=2)
     assert good
     engines = [name for name, reason in on_cpu(bundled_model()).items() if reason is None]
-    assert {"reference", "qs", "vqs"} <= set(engines)
+    assert {"reference", "rankwalk", "bitslice"} <= set(engines)
     for engine in engines:
         row = next(line for line in text.splitlines() if line.startswith(f"│ {engine} "))
         assert row.rstrip().endswith(" 0 │")
@@ -100,17 +100,17 @@ def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: gpuqs.Model, X: np.ndarray, **options: object) -> np.ndarray:
         scores = predict(self, X, **options)  # type: ignore[arg-type]
-        if options["engine"] == "vqs":
+        if options["engine"] == "rankwalk":
             scores[-1] = np.nextafter(scores[-1], np.inf)
         return scores
 
     monkeypatch.setattr(gpuqs.Model, "predict", wrong)
     X, y, qid = mslr_like(1)
     differing = [r.engine for r in run_engines(bundled_model(), X, y, qid) if r.difference != 0]
-    assert differing == ["vqs"]
+    assert differing == ["rankwalk"]
     good, text = run(n_queries=1)
     assert not good
-    assert "Scores differ from reference: vqs" in text
+    assert "Scores differ from reference: rankwalk" in text
 
 
 @pytest.mark.parametrize("name", ["model.txt", "documents.svm"])

@@ -1,4 +1,7 @@
-"""Imports run one way: a module imports from rooms below its own, and no two modules import each other."""
+"""Imports run one way: a module imports from rooms below its own, and no two modules import each other.
+
+`python tests/unit/test_imports.py` prints the table of docs/architecture.md.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,22 @@ def upward(module: str, source: str | None = None) -> list[str]:
     ]
 
 
+def drawing() -> str:
+    """Every room with those that it imports from, the highest first; a blank line between levels."""
+    lines = []
+    for rooms in LEVELS[::-1]:
+        for room in sorted(rooms):
+            of_room = [module for module in MODULES if room_of(module) == room]
+            below = {room_of(name) for module in of_room for name in ours(module)} - {room}
+            lines.append(f"{room:<13} {' '.join(sorted(below, key=lambda name: (-LEVEL[name], name)))}".rstrip())
+        lines.append("")
+    return "\n".join(lines[:-1])
+
+
+def test_the_page_shows_what_imports_what() -> None:
+    assert f"```text\n{drawing()}\n```" in (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
 def test_every_room_has_its_level() -> None:
     assert {room_of(module) for module in MODULES} == LEVEL.keys() - {"cpu_fallback"}
 
@@ -101,3 +120,7 @@ def test_no_circle() -> None:
 )
 def test_upward_imports_are_seen(module: str, source: str, seen: list[str]) -> None:
     assert upward(module, source) == seen
+
+
+if __name__ == "__main__":
+    print(drawing())

@@ -17,7 +17,7 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs import chunks, cpu_fallback
-from gpuqs.engines import ENGINES
+from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -285,12 +285,12 @@ def test_wrong_options(options: dict[str, Any], problem: str, n: int) -> None:
 
 
 def test_engines_that_cannot_run_the_model_say_why() -> None:
-    model = make(max_leaves=100, shape="chain")
+    model = make(max_leaves=200, shape="chain")
     reasons = model.engines()
     assert list(reasons) == list(ENGINES)
-    for engine in ("qs", "vqs"):
-        assert "100 leaves" in str(reasons[engine])
-        with pytest.raises(UnsupportedModelError, match=f"engine '{engine}' cannot run this model: .*100 leaves"):
+    for engine in ("rankwalk", *({"qs", "vqs"} - LEFT_OUT.keys())):
+        assert "200 leaves" in str(reasons[engine])
+        with pytest.raises(UnsupportedModelError, match=f"engine '{engine}' cannot run this model: .*200 leaves"):
             model.predict(X, engine=engine)
     assert reasons["walk"] is None and reasons["reference"] is None
     expected = model.predict(X, "raw", engine="reference")
@@ -374,7 +374,7 @@ def test_many_python_threads_at_once(precision: str) -> None:
 def test_the_gil_is_released() -> None:
     """While no thread has to give way, another thread runs only if scoring lets go of the GIL."""
     documents = np.tile(X, (500, 1))
-    MODEL.predict(documents[:9], engine="qs")
+    MODEL.predict(documents[:9], engine="walk")
     interval = sys.getswitchinterval()
     sys.setswitchinterval(10)
     try:
@@ -389,7 +389,7 @@ def test_the_gil_is_released() -> None:
             thread.start()
             go.set()
             before = ran.is_set()
-            MODEL.predict(documents, engine="qs", n_threads=1)
+            MODEL.predict(documents, engine="walk", n_threads=1)
             after = ran.is_set()
             thread.join(20)
             if not before:

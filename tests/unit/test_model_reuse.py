@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import on_cpu
+from agreement import needs_gpu_engine, on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.errors import InputError, UnsupportedModelError
@@ -60,7 +60,7 @@ def test_many_ranges_one_after_the_other(precision: str) -> None:
     [(5, "trees must be a slice"), ((0, 5), "trees must be a slice"), (slice(0, 9, 2), "step 1, not 2")],
 )
 def test_wrong_ranges(trees: Any, problem: str) -> None:
-    for engine in ("auto", "qs"):
+    for engine in ("auto", "walk"):
         with pytest.raises(ValueError, match=problem):
             MODEL.predict(X, trees=trees, engine=engine)
 
@@ -96,6 +96,7 @@ def test_encoded_documents_begin_with_a_margin(output: str) -> None:
         model.predict(model.encode(X), output, base_margin=margin[1:])
 
 
+@needs_gpu_engine
 @pytest.mark.parametrize("where", [{"device": "cuda"}, {"engine": "qs_gpu"}])
 def test_encoded_documents_stay_on_the_cpu(where: dict[str, str]) -> None:
     with pytest.raises(InputError, match="encoded documents are scored on the CPU"):
@@ -120,8 +121,8 @@ def test_encoded_documents_belong_to_one_model_and_instruction_set(monkeypatch: 
     encoded = MODEL.encode(X)
     with pytest.raises(InputError, match="encoded by another model"):
         make().predict(encoded)
-    with pytest.raises(InputError, match="scored by engine 'bitslice', not 'qs'"):
-        MODEL.predict(encoded, engine="qs")
+    with pytest.raises(InputError, match="scored by engine 'bitslice', not 'walk'"):
+        MODEL.predict(encoded, engine="walk")
     monkeypatch.setenv("GPUQS_ISA", "portable")
     if encoded.isa != "portable":
         with pytest.raises(InputError, match="another instruction set; encode it again"):
@@ -158,13 +159,14 @@ def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.M
     for documents in (rows, np.nan_to_num(rows).clip(-9, 9).astype(np.int32)):
         coded = model.encode(documents, n_threads=2)
         np.testing.assert_array_equal(model.predict(coded, "leaf"), model.predict(documents, "leaf", engine="walk"))
-        each = model.predict(documents, "per_tree", engine="qs")
+        each = model.predict(documents, "per_tree", engine="walk")
         np.testing.assert_array_equal(model.predict(coded, "per_tree"), each)
 
 
 # -- devices ----------------------------------------------------------------------------------
 
 
+@needs_gpu_engine
 @pytest.mark.parametrize("device", [1.5, True, [1], "gpu", "cuda:x"])
 def test_what_names_no_device(device: Any) -> None:
     for ask in (MODEL.to, lambda device: MODEL.predict(X, device=device)):

@@ -19,17 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.devices.base import GpuDevice, Kernel
+from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
-from gpuqs.engines.gpu.occupancy import SUM_BYTES, choose_plan, shared_bytes, threads_per_block
+from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choose_plan, together_for
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges, LeafValues
-from gpuqs.layout.word_tuples import (
+from gpuqs.layout.qs_gpu import (
     MAX_SLOTS,
     WordLayout,
     build_word_tuples,
     count_tuples,
     cut_tree_blocks,
+    pack_tuples,
     words_per_tree,
 )
 
@@ -55,25 +57,24 @@ class Settings:
         τ.
     threads : int, optional
         Threads per block, a multiple of 32 up to 1,024.
-    documents_per_block : {1, 2, 4}
-        Documents that one thread block scores together ("words" only).
+    documents_per_block : {1, 4}, optional
+        Documents that one thread block scores together; 1 where there are several outputs.
     """
 
     form: str | None = None
     tree_block: int | None = None
     threads: int | None = None
-    documents_per_block: int = 1
+    documents_per_block: int | None = None
 
     def __post_init__(self) -> None:
         if self.form not in (None, *kernels.FORMS):
             raise ValueError(f"form must be one of {', '.join(kernels.FORMS)}, not {self.form!r}")
-        if self.documents_per_block not in kernels.DOCUMENTS_PER_BLOCK:
+        allowed = kernels.strides(self.form) if self.form else kernels.DOCUMENTS_PER_BLOCK
+        if self.documents_per_block not in (None, *allowed):
+            of_form = f" with form {self.form!r}" if self.form else ""
             raise ValueError(
-                f"documents_per_block must be one of {kernels.DOCUMENTS_PER_BLOCK}, "
-                f"not {self.documents_per_block}"
+                f"documents_per_block must be one of {allowed}{of_form}, not {self.documents_per_block}"
             )
-        if self.documents_per_block > 1 and self.form not in (None, "words"):
-            raise ValueError(f"form {self.form!r} scores one document a block; use form='words'")
         if self.threads is not None and self.threads not in range(32, 1025, 32):
             raise ValueError(f"threads must be a multiple of 32 up to 1024, not {self.threads}")
         if self.tree_block is not None and self.tree_block < 1:
@@ -85,7 +86,7 @@ class Settings:
         In the machine code for sm_90 a tuple of "words" takes 8 instructions, one of "mask64" 15
         and a loop that may go round again; "words" has some 6 % more tuples at 64 leaves.
         """
-        return self.form or ("mask32" if self.documents_per_block == 1 and forest.n_leaves <= 32 else "words")
+        return self.form or ("mask32" if forest.n_leaves <= 32 else "words")
 
 
 class GpuForest:
@@ -107,13 +108,21 @@ class GpuForest:
         self.form = settings.form_for(forest)
         self.n_trees, self.n_outputs = forest.n_trees, forest.n_outputs
         self.input_dtype, self.integer_dtype = forest.input_dtype, forest.integer_dtype
-        layout = self._lay_out(forest, ranges)
+        plan = self._plan(forest, ranges)
+        self.documents = plan.documents_per_block
+        layout = self._lay_out(forest, plan)
         self.block_offsets = layout.block_offsets
         self.n_blocks, self.n_columns = layout.n_blocks, len(layout.columns)
-        self.max_slots = layout.max_slots
-        shared = shared_bytes(self.max_slots, self._word_bytes, settings.documents_per_block, 1024)
-        self.threads = settings.threads or threads_per_block(device.attributes, shared)
-        self.pivot_dtype = _smallest_pivot(layout)
+        self.max_slots, self.pivot_dtype = layout.max_slots, _smallest_pivot(layout)
+        size = choose_block_size(
+            device.attributes,
+            slots=self.max_slots,
+            word_bytes=self._word_bytes,
+            documents=self.documents,
+            registers=self._registers(),
+            threads=settings.threads,
+        )
+        self.threads, self.shared, self.resident = size.threads, size.shared, size.resident
         with device.active():
             self._upload(layout, forest)
 
@@ -121,18 +130,27 @@ class GpuForest:
     def _word_bytes(self) -> int:
         return kernels.FORMS[self.form][2] // 8
 
-    def _lay_out(self, forest: Forest, ranges: LeafRanges) -> WordLayout:
+    def _registers(self) -> int:
+        """Registers that a thread of the scoring kernel may take."""
+        _, name = self._scoring(self.documents)
+        return register_budget(self.device.attributes.threads_per_multiprocessor, name)
+
+    def _plan(self, forest: Forest, ranges: LeafRanges) -> Plan:
         bits = kernels.FORMS[self.form][2]
         words = words_per_tree(forest, bits)
         n_tuples = count_tuples(forest, ranges, bits)
+        largest_tree = int(words.max(initial=0))
+        together = self.settings.documents_per_block or together_for(
+            self.device.attributes, largest_tree, bits // 8, kernels.strides(self.form)
+        )
         plan = choose_plan(
             self.device.attributes,
             n_trees=forest.n_trees,
             n_slots=int(words.sum()),
-            largest_tree=int(words.max(initial=0)),
+            largest_tree=largest_tree,
             word_bytes=bits // 8,
             model_bytes=n_tuples * (2 + bits // 8) + self.values.value.nbytes,
-            documents_per_block=self.settings.documents_per_block,
+            documents_per_block=1 if self.n_outputs > 1 else together,
         )
         if plan is None:
             raise DeviceError(
@@ -140,8 +158,13 @@ class GpuForest:
                 f"{self.device.attributes.name} ({self.device.attributes.shared_per_block:,} bytes a block); "
                 "score on the CPU with engine='auto'"
             )
+        return plan
+
+    def _lay_out(self, forest: Forest, plan: Plan) -> WordLayout:
+        bits = kernels.FORMS[self.form][2]
+        words = words_per_tree(forest, bits)
         max_trees = self.settings.tree_block or plan.max_trees
-        blocks = cut_tree_blocks(words, max_trees, min(plan.max_slots, MAX_SLOTS))
+        blocks = cut_tree_blocks(words, max_trees, min(plan.max_slots, MAX_SLOTS // self.documents))
         layout = build_word_tuples(forest, blocks, bits)
         for what, n in (("tree blocks", layout.n_blocks), ("tiles of columns", -(-len(layout.columns) // TILE))):
             if n > MAX_GRID:
@@ -164,18 +187,16 @@ class GpuForest:
             int32(layout.columns.set_offsets),
             up(_padded(layout.columns.set_words)),
         )
+        tuples = pack_tuples(layout, self.documents)
         self.test_offsets = int32(layout.tests.offsets)
         self.thresholds = {
             "float32": up(_padded(layout.threshold32)),
             "float64": up(_padded(layout.threshold64)),
         }
         self.mask_arguments = (
-            self.test_offsets,
-            up(_padded(layout.tests.slot)),
-            up(_padded(layout.tests.mask)),
-            int32(layout.missing.offsets),
-            up(_padded(layout.missing.slot)),
-            up(_padded(layout.missing.mask)),
+            int32(tuples.runs),
+            up(_padded(tuples.slot)),
+            up(_padded(tuples.mask)),
             int32(layout.block_offsets),
             int32(layout.slot_offsets),
             int32(values.offsets),
@@ -192,12 +213,13 @@ class GpuForest:
 
     def score(self, documents: Any, sums: Any, started: bool = False) -> None:
         """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device; ``started`` as of engines."""
-        for chunk, pivots in self._pivots(documents):
+        together = self._documents_together(documents.shape[0])
+        for chunk, pivots in self._pivots(documents, together):
             n = chunk.stop - chunk.start
             partial = self.device.empty((max(self.n_blocks, 1), n, self.n_outputs), self.values.sum_dtype)
             if self.n_blocks:
                 with self.device.stage("update_scores"):
-                    self._update(pivots, n, partial)
+                    self._update(pivots, n, together, partial)
             # What sums begin with comes round again after so many of them.
             start, period = (sums[chunk], n * self.n_outputs) if started else (self.start, self.n_outputs)
             self._per_element(
@@ -227,8 +249,17 @@ class GpuForest:
         """Fill ``out`` ([D, T, width], of the leaf values' type, C order) with the exit leaves' values."""
         self._look_up(documents, self.leaf_value, self.values.value.shape[1], out)
 
-    def _pivots(self, documents: Any) -> Iterator[tuple[slice, Any]]:
-        """Chunk by chunk: the chunk, and the pivots [block, document, column] of its documents."""
+    def _documents_together(self, n: int) -> int:
+        """Documents a thread block, of ``n``: one where thread blocks of several would not fill the device.
+
+        Sums have the same bits either way: their order follows from the threads.
+        """
+        filled = self.device.attributes.multiprocessors * self.resident * self.documents
+        several = self.settings.documents_per_block is not None or n * self.n_blocks >= filled
+        return self.documents if several else 1
+
+    def _pivots(self, documents: Any, together: int) -> Iterator[tuple[slice, Any]]:
+        """Chunk by chunk: the chunk, and the pivots [block, group, column, document of the group] of its documents."""
         if documents.dtype.kind in "iub" and self.integer_dtype != self.input_dtype == "float32":
             documents = documents.astype(self.integer_dtype)  # rounded twice, as by the source library
         value = self._value_dtype(documents.dtype)
@@ -237,12 +268,13 @@ class GpuForest:
             chunk = slice(start, min(start + step, documents.shape[0]))
             n = chunk.stop - chunk.start
             values = self.device.empty((max(self.n_columns, 1), n), value)
-            pivots = self.device.empty((max(self.n_blocks, 1), n, max(self.n_columns, 1)), self.pivot_dtype)
+            n_groups, n_columns = -(-n // together), max(self.n_columns, 1)
+            pivots = self.device.empty((max(self.n_blocks, 1), n_groups, n_columns, together), self.pivot_dtype)
             if self.n_blocks and self.n_columns:
                 with self.device.stage("transpose"):
                     self._transpose(documents[chunk], values)
                 with self.device.stage("find_false_nodes"):
-                    self._find(values, n, value, pivots)
+                    self._find(values, n, value, together, pivots)
             yield chunk, pivots
 
     def _value_dtype(self, given: np.dtype) -> np.dtype:
@@ -278,7 +310,7 @@ class GpuForest:
             shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if by_row else 0,
         )
 
-    def _find(self, values: Any, n: int, value: np.dtype, pivots: Any) -> None:
+    def _find(self, values: Any, n: int, value: np.dtype, together: int, pivots: Any) -> None:
         self.device.kernel("find_false_nodes.cu", kernels.find_false_nodes(value, self.pivot_dtype))(
             (-(-n // TILE), -(-self.n_columns // TILE), self.n_blocks),
             (TILE, 8),
@@ -288,6 +320,7 @@ class GpuForest:
                 np.int32(self.n_columns),
                 self.test_offsets,
                 self.thresholds[value.name],
+                np.int32(together.bit_length() - 1),
                 pivots,
             ),
             shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize,
@@ -295,54 +328,46 @@ class GpuForest:
 
     def scoring_kernel(self) -> tuple[Kernel, int, int]:
         """The kernel that sums leaf values, its threads per block, its bytes of shared memory per block."""
-        file, name, _, shared = self._scoring()
-        return self._kernel(file, name, shared), self.threads, shared
+        return self._kernel(*self._scoring(self.documents)), self.threads, self.shared
 
-    def _scoring(self) -> tuple[str, str, int, int]:
-        """File and name of the kernel that sums leaf values, documents and shared memory of its blocks."""
+    def _scoring(self, together: int) -> tuple[str, str]:
+        """File and name of the kernel that sums leaf values."""
         leaf = self.values.value.dtype
         if self.n_outputs > 1:
-            name = kernels.update_outputs(self.form, self.pivot_dtype, leaf)
-            return "update_outputs.cu", name, 1, self.max_slots * self._word_bytes
-        together = self.settings.documents_per_block
-        name = kernels.update_scores(self.form, self.pivot_dtype, leaf, together)
-        shared = shared_bytes(self.max_slots, self._word_bytes, together, self.threads)
-        return "update_scores.cu", name, together, shared
+            return "update_outputs.cu", kernels.update_outputs(self.form, self.pivot_dtype, leaf)
+        name = kernels.update_scores(self.form, self.pivot_dtype, leaf, together, self.documents)
+        return "update_scores.cu", name
 
-    def _update(self, pivots: Any, n: int, partial: Any) -> None:
-        file, name, together, shared = self._scoring()
+    def _update(self, pivots: Any, n: int, together: int, partial: Any) -> None:
         of_outputs: tuple = ()
         if self.n_outputs > 1:
             width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)
             of_outputs = (width, n_outputs, self.output_offsets, self.output_trees)
-        self._launch(file, name, n, together, shared, pivots, (self.leaf_value, *of_outputs, partial))
+        self._launch(*self._scoring(together), n, together, pivots, (self.leaf_value, *of_outputs, partial))
 
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
-        name = kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype)
-        for chunk, pivots in self._pivots(documents):
+        name = kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype, self.documents)
+        for chunk, pivots in self._pivots(documents, 1):
             if not self.n_blocks:
                 continue
             arguments = (table, np.int32(width), np.int32(self.n_trees), out[chunk])
-            n = chunk.stop - chunk.start
-            self._launch("exit_leaves.cu", name, n, 1, self.max_slots * self._word_bytes, pivots, arguments)
+            self._launch("exit_leaves.cu", name, chunk.stop - chunk.start, 1, pivots, arguments)
 
-    def _kernel(self, file: str, name: str, shared: int) -> Kernel:
-        """A kernel that may have ``shared`` bytes of shared memory a block."""
+    def _kernel(self, file: str, name: str) -> Kernel:
+        """A kernel that may have the shared memory that thread blocks take."""
         kernel = self.device.kernel(file, name)
-        if shared > SHARED_WITHOUT_ASKING:
+        if self.shared > SHARED_WITHOUT_ASKING:
             # All there is, so that threads with other programs never lower it under this launch.
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
         return kernel
 
-    def _launch(
-        self, file: str, name: str, n: int, together: int, shared: int, pivots: Any, arguments: tuple
-    ) -> None:
+    def _launch(self, file: str, name: str, n: int, together: int, pivots: Any, arguments: tuple) -> None:
         """Launch one thread block for each tree block and ``together`` documents."""
-        self._kernel(file, name, shared)(
+        self._kernel(file, name)(
             (-(-n // together), self.n_blocks),
             (self.threads,),
             (pivots, np.int32(n), np.int32(self.n_columns), *self.mask_arguments, *arguments),
-            shared_mem=shared,
+            shared_mem=self.shared,
         )
 
     def _per_element(self, name: str, n: int, before: tuple, after: tuple) -> None:

@@ -13,10 +13,15 @@ from gpuqs.links import CLASS_DECISIONS
 
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
-#: Documents per thread block that `update_scores` is made for.
-DOCUMENTS_PER_BLOCK = (1, 2, 4)
+#: Documents per thread block that shared memory is laid out for. (Two would need a half more bytes than four.)
+DOCUMENTS_PER_BLOCK = (1, 4)
 #: Leaf value -> the type that sums are made in.
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
+
+def strides(form: str) -> tuple[int, ...]:
+    """Documents per thread block that a form may have."""
+    return DOCUMENTS_PER_BLOCK if FORMS[form][2] == 32 else (1,)
+
 
 _NAMES = {
     "float32": "float",
@@ -45,10 +50,11 @@ def find_false_nodes(value: npt.DTypeLike, pivot: npt.DTypeLike) -> str:
     return f"find_false_nodes<{_c(value)}, {_c(pivot)}>"
 
 
-def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, documents: int) -> str:
+def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, documents: int, stride: int) -> str:
+    """``documents`` a thread block, in shared memory laid out for ``stride``."""
     word, many, _ = FORMS[form]
-    leaf_name = np.dtype(leaf).name
-    return f"update_scores<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[leaf_name]}, {documents}>"
+    total = SUMS[np.dtype(leaf).name]
+    return f"update_scores<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {total}, {documents}, {stride}>"
 
 
 def update_outputs(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
@@ -56,9 +62,9 @@ def update_outputs(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
     return f"update_outputs<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
 
-def exit_leaves(form: str, pivot: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+def exit_leaves(form: str, pivot: npt.DTypeLike, entry: npt.DTypeLike, stride: int) -> str:
     word, many, _ = FORMS[form]
-    return f"exit_leaves<{word}, {many}, {_c(pivot)}, {_c(entry)}>"
+    return f"exit_leaves<{word}, {many}, {_c(pivot)}, {_c(entry)}, {stride}>"
 
 
 def add_tree_blocks(total: npt.DTypeLike) -> str:
@@ -92,15 +98,18 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
             find_false_nodes(value, pivot) for value, pivot in product(reals, _PIVOTS)
         ),
         "update_scores.cu": tuple(
-            update_scores(form, pivot, leaf, documents)
-            for form, pivot, leaf, documents in product(FORMS, _PIVOTS, SUMS, DOCUMENTS_PER_BLOCK)
-            if documents == 1 or form == "words"
+            update_scores(form, pivot, leaf, documents, stride)
+            for form, pivot, leaf in product(FORMS, _PIVOTS, SUMS)
+            for stride in strides(form)
+            for documents in sorted({1, stride})
         ),
         "update_outputs.cu": tuple(
             update_outputs(form, pivot, leaf) for form, pivot, leaf in product(FORMS, _PIVOTS, SUMS)
         ),
         "exit_leaves.cu": tuple(
-            exit_leaves(form, pivot, entry) for form, pivot, entry in product(FORMS, _PIVOTS, SUMS)
+            exit_leaves(form, pivot, entry, stride)
+            for form, pivot, entry in product(FORMS, _PIVOTS, SUMS)
+            for stride in strides(form)
         ),
         "finish_scores.cu": (
             *(add_tree_blocks(total) for total in ("float64", "float32", "int64")),

@@ -2,8 +2,9 @@
 
     τ          as many trees as the L2 cache holds tuples and leaf values for, and as leave room for
                two thread blocks' leafindexes in a multiprocessor's shared memory
-    threads    the fewest with which the thread blocks that fit fill the multiprocessor
-    documents  as many a launch as the scratch memory holds
+    threads    the fewest a thread block with which the most fit a multiprocessor, by their shared
+               memory and their registers
+    together   documents a thread block: tuples are read once for all of them
 
 Pure arithmetic on `DeviceAttributes`: it needs no device.
 """
@@ -13,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuqs.devices.base import DeviceAttributes
+from gpuqs.layout.qs_gpu import WARP, interleaved_words
 
-#: Threads of one warp.
-WARP = 32
 #: Bytes that a block reduction keeps for each warp and document.
 SUM_BYTES = 8
 
@@ -68,21 +68,25 @@ def largest_shared(device: DeviceAttributes, blocks: int) -> int:
     return max(0, min(share - device.shared_reserved, device.shared_per_block))
 
 
-def threads_per_block(device: DeviceAttributes, shared: int) -> int:
-    """The paper's policy: the fewest threads with which two blocks or more fill a multiprocessor exactly.
+def threads_per_block(device: DeviceAttributes, shared: int, registers: int) -> int:
+    """The paper's policy: the fewest threads with which two blocks or more fill a multiprocessor.
 
-    On multiprocessors of 2,048 or 1,024 threads that is a power of two, as there; others hold
-    1,536, which two blocks of 768 fill and no two of a power of two.
+    Where neither shared memory nor registers let blocks fill it, as far as they do.
 
     Parameters
     ----------
     shared : int
         Bytes of shared memory that a block takes (Σ_τ).
+    registers : int
+        Registers per thread.
     """
-    fitting = min(blocks_by_shared(device, shared), device.blocks_per_multiprocessor)
-    full = device.threads_per_multiprocessor
-    counts = (n for n in range(WARP, full // 2 + 1, WARP) if full % n == 0 and full // n <= fitting)
-    return next(counts, 1024)
+
+    def resident(threads: int) -> int:
+        blocks = resident_blocks(device, threads, registers, shared)
+        return threads * blocks if blocks > 1 else 0
+
+    best = max(range(WARP, 1025, WARP), key=resident)  # the first of those that are alike
+    return best if resident(best) else 1024
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,39 @@ class Plan:
 
 
 def shared_bytes(slots: int, word_bytes: int, documents: int, threads: int) -> int:
-    """Shared memory of one thread block: its sums, then its leafindexes."""
-    return documents * (threads // WARP * SUM_BYTES + slots * word_bytes)
+    """Shared memory of one thread block: its leafindexes, then its sums, or the warps' shares and what they are of."""
+    return interleaved_words(slots, documents) * word_bytes + (documents * threads // WARP + 1) * SUM_BYTES
+
+
+@dataclass(frozen=True)
+class BlockSize:
+    """A thread block's threads and bytes of shared memory, and how many run at once on one multiprocessor."""
+
+    threads: int
+    shared: int
+    resident: int
+
+
+def choose_block_size(
+    device: DeviceAttributes, *, slots: int, word_bytes: int, documents: int, registers: int, threads: int | None = None
+) -> BlockSize:
+    """Threads by the policy, unless they are given; ``slots`` words of ``word_bytes`` a document."""
+    if threads is None:
+        threads = threads_per_block(device, shared_bytes(slots, word_bytes, documents, 1024), registers)
+    shared = shared_bytes(slots, word_bytes, documents, threads)
+    return BlockSize(threads, shared, max(1, resident_blocks(device, threads, registers, shared)))
+
+
+def _slots_in(shared: int, word_bytes: int, documents: int) -> int:
+    """Words a document that a thread block of 1,024 threads has room for."""
+    beside = shared_bytes(0, word_bytes, documents, 1024)
+    return max(0, shared - beside) // word_bytes // documents // WARP * WARP
+
+
+def together_for(device: DeviceAttributes, largest_tree: int, word_bytes: int, choices: tuple[int, ...]) -> int:
+    """The most documents a thread block, of ``choices``, with which two blocks with the largest tree fit; else one."""
+    shared = largest_shared(device, 2)
+    return max((n for n in choices if largest_tree <= _slots_in(shared, word_bytes, n)), default=1)
 
 
 def choose_plan(
@@ -135,12 +170,9 @@ def choose_plan(
     Plan or None
         None: the largest tree does not fit the device's shared memory.
     """
-    sums = documents_per_block * 1024 // WARP * SUM_BYTES
-    bytes_per_slot = documents_per_block * word_bytes
-    two_fit = (largest_shared(device, 2) - sums) // bytes_per_slot
+    two_fit = _slots_in(largest_shared(device, 2), word_bytes, documents_per_block)
     if largest_tree > two_fit:
-        alone = (device.shared_per_block - sums) // bytes_per_slot
-        if largest_tree > alone:
+        if largest_tree > _slots_in(device.shared_per_block, word_bytes, documents_per_block):
             return None
         two_fit = largest_tree
     if n_trees == 0:

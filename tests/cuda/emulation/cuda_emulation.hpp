@@ -94,14 +94,15 @@ T from_bits(uint64_t bits) {
     return value;
 }
 
+// What lane `source` of the calling lane's warp hands in; its own value where there is no such lane.
 template <class T>
-T shuffle_down(unsigned mask, T value, int offset, Site site) {
-    const int lane = current->number % 32;
+T shuffle(unsigned mask, T value, int source, Site site) {
     const uint64_t* lanes = meet_warp(mask, to_bits(value), site);
-    const int source = lane + offset > 31 ? lane : lane + offset;
+    if (source < 0 || source > 31) source = current->number % 32;
     // Reading a lane outside the mask is undefined on the device: garbage here, so that it shows.
     return from_bits<T>(mask >> source & 1 ? lanes[source] : 0x7ff4dead7fa4deadull);
 }
+inline int lane() { return current->number % 32; }
 inline unsigned ballot(unsigned mask, bool vote, Site site) {
     const uint64_t* lanes = meet_warp(mask, vote, site);
     unsigned votes = 0;
@@ -125,10 +126,21 @@ inline unsigned ballot(unsigned mask, bool vote, Site site) {
 #define EMULATION_SITE(what) (::emulation::Site{what, __FILE__, __LINE__})
 #define __syncthreads() ::emulation::meet_block(EMULATION_SITE("__syncthreads"))
 #define __syncwarp(...) ::emulation::meet_warp(0xffffffffu __VA_OPT__(&(__VA_ARGS__)), 0, EMULATION_SITE("__syncwarp"))
-#define __shfl_down_sync(mask, value, offset) ::emulation::shuffle_down(mask, value, offset, EMULATION_SITE("__shfl_down_sync"))
+#define EMULATION_SHUFFLE(what, mask, value, source) ::emulation::shuffle(mask, value, static_cast<int>(source), EMULATION_SITE(what))
+#define __shfl_down_sync(mask, value, offset) EMULATION_SHUFFLE("__shfl_down_sync", mask, value, ::emulation::lane() + (offset))
+#define __shfl_up_sync(mask, value, offset) \
+    EMULATION_SHUFFLE("__shfl_up_sync", mask, value, ::emulation::lane() - static_cast<int>(offset))
+#define __shfl_sync(mask, value, source) EMULATION_SHUFFLE("__shfl_sync", mask, value, (source) % 32)
 #define __ballot_sync(mask, vote) ::emulation::ballot(mask, vote, EMULATION_SITE("__ballot_sync"))
 
-inline int max(int a, int b) { return a < b ? b : a; }
+template <class T>
+T max(T a, T b) {
+    return a < b ? b : a;
+}
+template <class T>
+T min(T a, T b) {
+    return b < a ? b : a;
+}
 inline int __clz(int value) { return value ? __builtin_clz(static_cast<unsigned>(value)) : 32; }
 inline int __clzll(long long value) { return value ? __builtin_clzll(static_cast<unsigned long long>(value)) : 64; }
 inline float __int_as_float(int bits) { return emulation::from_bits<float>(static_cast<unsigned>(bits)); }

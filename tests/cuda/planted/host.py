@@ -13,6 +13,7 @@ _CODES = ("test_emulated.py::test_as_many_tests_as_a_pivot_counts",)
 _ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
 
 _HOST, _FOREST = "devices/pipeline.py", "engines/gpu/forest.py"
+_LAYOUT = "layout/qs_gpu.py"
 
 _IN_STREAM = """        with self.stream:
             self.device.copy_in(self.documents[:n], self.pinned_in[:n])
@@ -313,8 +314,29 @@ LAUNCHES = [
     Fault(
         "pivots have room for one tree block",
         _FOREST,
-        "(max(self.n_blocks, 1), n, max(self.n_columns, 1))",
-        "(1, n, max(self.n_columns, 1))",
+        "(max(self.n_blocks, 1), n_groups, n_columns, together)",
+        "(1, n_groups, n_columns, together)",
+        _CASES,
+    ),
+    Fault(
+        "pivots lie as for more documents a thread block than it scores",
+        _FOREST,
+        "self._pivots(documents, together)",
+        "self._pivots(documents, self.documents)",
+        _CASES,
+    ),
+    Fault(
+        "of tests with one threshold the first alone clears",
+        _LAYOUT,
+        "np.bitwise_and.reduceat(mask, firsts)",
+        "mask[firsts]",
+        _CASES,
+    ),
+    Fault(
+        "a missing list begins where the next column does",
+        _LAYOUT,
+        "[begins[..., 0], begins[..., 1],",
+        "[begins[..., 0], begins[..., 1] + room[..., 1],",
         _CASES,
     ),
     Fault(

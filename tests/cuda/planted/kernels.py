@@ -9,8 +9,9 @@ _CASES = ("test_emulated.py", "-k", "equals_reference")
 _PER_TREE = ("test_emulated.py::test_per_tree_values_are_the_exit_leaves",)
 _CATEGORIES = ("test_emulated.py::test_every_code_of_every_way_to_read_a_category",)
 _RACES = ("test_emulation.py", "-k", "real_kernels and thread")
+_BOUNDS = ("test_emulation.py", "-k", "real_kernels and address")
 
-_LEAVES, _REDUCE = "cuda/leaf_indexes.cuh", "cuda/block_reduce.cuh"
+_LEAVES, _WARP = "cuda/leaf_indexes.cuh", "cuda/warp.cuh"
 _TRANSPOSE, _FIND, _FINISH = "cuda/transpose.cu", "cuda/find_false_nodes.cu", "cuda/finish_scores.cu"
 _SCORES, _OUTPUTS, _EXITS = "cuda/update_scores.cu", "cuda/update_outputs.cu", "cuda/exit_leaves.cu"
 
@@ -18,106 +19,134 @@ KERNELS = [
     Fault(
         "no barrier after leafindexes are set to ones",
         _LEAVES,
-        "~static_cast<Word>(0);\n    __syncthreads();",
-        "~static_cast<Word>(0);",
+        "cut_rows(pivots, runs, n_columns, shares);\n    __syncthreads();",
+        "cut_rows(pivots, runs, n_columns, shares);",
         _CASES,
     ),
     Fault("no barrier after the masks", _LEAVES, "    }\n    __syncthreads();\n}", "    }\n}", _CASES),
     Fault(
         "leafindexes of the first document alone are set to ones",
         _LEAVES,
-        "i < DOCUMENTS * n_slots",
-        "i < n_slots",
+        "i < words_of<STRIDE>(n_slots)",
+        "i < words_of<1>(n_slots)",
         _CASES,
     ),
     Fault(
         "a plain store for atomicAnd",
         _LEAVES,
-        "if (DOCUMENTS == 1 || i < pivot[d]) atomicAnd(leafindexes + d * n_slots + slot, mask);",
-        "if (DOCUMENTS == 1 || i < pivot[d]) leafindexes[d * n_slots + slot] &= mask;",
+        "atomicAnd(k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j]), bits);",
+        "*(k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j])) &= bits;",
         _RACES,
     ),
-    Fault(
-        "a plain store for atomicAnd, of missing values",
-        _LEAVES,
-        "atomicAnd(leafindexes + d * n_slots + missing.slot[i], missing.mask[i]);",
-        "leafindexes[d * n_slots + missing.slot[i]] &= missing.mask[i];",
-        _RACES,
-    ),
-    Fault("the test at the pivot clears, too", _LEAVES, "i = lane; i < last;", "i = lane; i <= last;", _CASES),
+    Fault("the test at the pivot clears, too", _LEAVES, "i < stop; i += WARP", "i <= stop; i += WARP", _CASES),
     Fault(
         "several documents share the last one's pivot",
         _LEAVES,
-        "if (DOCUMENTS == 1 || i < pivot[d]) atomicAnd",
-        "atomicAnd",
+        "min(end, limits.tuples(k))",
+        "min(end, limits.tuples(DOCUMENTS - 1))",
         _CASES,
     ),
-    Fault("missing values are pivots like others", _LEAVES, "if (p == missing_pivot<Pivot>())", "if (false)", _CASES),
+    Fault("four documents' limits are left unordered", _LEAVES, "        order(1, 2);\n", "", _CASES),
     Fault(
-        "documents beyond the last are read",
+        "documents are left behind by their own numbers",
         _LEAVES,
-        "            if (DOCUMENTS > 1 && first_document + d >= n_documents) continue;\n",
-        "",
-        _RACES,
+        "(limit[k] & (DOCUMENTS - 1)) * (WARP * sizeof(Word))",
+        "k * (WARP * sizeof(Word))",
+        _CASES,
+    ),
+    Fault("missing values are pivots like others", _LEAVES, "is_missing ? 0 : of.of[d]", "of.of[d]", _CASES),
+    Fault("missing lists are passed over", _LEAVES, "if (!any_missing || left == 0)", "if (left >= 0)", _CASES),
+    Fault(
+        "one document's missing value is every document's",
+        _LEAVES,
+        "of.of[d] == missing_pivot<Pivot>() ? run->n_missing : 0",
+        "run->n_missing",
+        _CASES,
+    ),
+    Fault(
+        "rows of missing lists are in no warp's share",
+        _LEAVES,
+        "rows_of(far.tests) + rows_of(far.missing)",
+        "rows_of(far.tests)",
+        _CASES,
+    ),
+    Fault(
+        "shares are rounded down", _LEAVES, "(n_rows + n_warps - 1) / n_warps", "n_rows / n_warps", _CASES
+    ),
+    Fault("shares begin in their column's first row", _LEAVES, "warp * share - begin}", "0}", _CASES),
+    Fault("the documents' words lie over one another", _LEAVES, "word / WARP * (STRIDE * WARP) + word % WARP", "word", _CASES),
+    Fault(
+        "a sum over the lanes before leaves one out",
+        _WARP,
+        "if (threadIdx.x % WARP >= offset)",
+        "if (threadIdx.x % WARP > offset)",
+        _CASES,
+    ),
+    Fault(
+        "documents beyond the last have what the tile holds for pivots",
+        _FIND,
+        "first_document + row < n_documents ? tile[row * (TILE + 1) + column] : 0",
+        "tile[row * (TILE + 1) + column]",
+        _BOUNDS,
     ),
     Fault(
         "tuples of the first tree block are read for all",
         _LEAVES,
-        "tests.offsets + static_cast<i64>(blockIdx.y) * (n_columns + 1)",
-        "tests.offsets",
+        "tuples.runs + static_cast<i64>(blockIdx.y) * n_columns",
+        "tuples.runs",
         _CASES,
     ),
     Fault(
         "an exit leaf is looked for in two words at most",
         _LEAVES,
-        "    while (*words == 0) {",
-        "    if (*words == 0) {",
+        "while (bits == 0) {",
+        "if (bits == 0) {",
         _CASES,
     ),
     Fault(
         "no barrier before warps' sums are added",
-        _REDUCE,
-        "    __syncthreads();\n    if (threadIdx.x != 0)",
-        "    if (threadIdx.x != 0)",
+        _WARP,
+        "    __syncthreads();\n    if (threadIdx.x >= COUNT)",
+        "    if (threadIdx.x >= COUNT)",
         _CASES,
     ),
     Fault(
         "lanes are added in another order",
-        _REDUCE,
+        _WARP,
         "for (int offset = 1; offset < WARP; offset <<= 1)",
         "for (int offset = WARP / 2; offset > 0; offset >>= 1)",
         _CASES,
     ),
     Fault(
-        "the first warp is added twice", _REDUCE, "int warp = 1; warp < n_warps", "int warp = 0; warp < n_warps", _CASES
+        "the first warp is added twice", _WARP, "u32 warp = 1; warp < n_warps", "u32 warp = 0; warp < n_warps", _CASES
     ),
     Fault(
         "warps are added in reverse",
-        _REDUCE,
-        "for (int warp = 1; warp < n_warps; ++warp)",
-        "for (int warp = n_warps - 1; warp > 0; --warp)",
+        _WARP,
+        "for (u32 warp = 1; warp < n_warps; ++warp)",
+        "for (u32 warp = n_warps - 1; warp > 0; --warp)",
         _CASES,
     ),
-    Fault("half of the lanes in a shuffle's mask", _REDUCE, "0xffffffffu", "0x0000ffffu", _CASES),
+    Fault("half of the lanes in a shuffle's mask", _WARP, "0xffffffffu", "0x0000ffffu", _CASES),
     Fault(
         "warps' sums of several documents share a place",
-        _REDUCE,
-        "scratch[k * n_warps + threadIdx.x / WARP] = value[k];",
-        "scratch[threadIdx.x / WARP] = value[k];",
+        _WARP,
+        "scratch[k * n_warps + threadIdx.x / WARP] = sum;",
+        "scratch[threadIdx.x / WARP] = sum;",
         _CASES,
     ),
     Fault(
         "warps' sums lie over the leafindexes",
         _SCORES,
-        "shared + DOCUMENTS * (blockDim.x / WARP) * sizeof(u64)",
-        "shared + sizeof(u64)",
-        _RACES,
+        "void* scratch = leafindexes + words_of<STRIDE>(n_slots);",
+        "void* scratch = leafindexes;",
+        _CASES,
     ),
     Fault(
         "sums of documents beyond the last are written",
         _SCORES,
-        "if (first_document + d < n_documents) partial[",
-        "partial[",
+        "threadIdx.x < DOCUMENTS && document < n_documents",
+        "threadIdx.x < DOCUMENTS",
         _CASES,
     ),
     Fault(
@@ -199,8 +228,8 @@ KERNELS = [
     Fault(
         "pivots of columns beyond the last are written",
         _FIND,
-        "out_document < n_documents && column < n_columns",
-        "out_document < n_documents",
+        "group < n_groups && first_column + column < n_columns",
+        "group < n_groups",
         _CASES,
     ),
     Fault(

@@ -1,10 +1,14 @@
-"""QuickScorer's layout in words: one (slot, mask) tuple for each word of leaves that a test touches.
+"""GPU-QuickScorer's layout in words: a (slot, mask) tuple for each word of leaves that tests of one threshold clear.
 
 A tree's bitvector of leaves is cut into words of 32 (or 64) bits; leaf 0 is the most significant
 bit of the first. A false test clears the leaves of its left subtree: usually in one word, so a
 tuple a word costs little more than a tuple a node, any number of leaves fits, and every AND is a
 32-bit one, which GPUs do in one instruction. Words of as many bits as the largest tree has leaves
 give the tuples of paper 000, one a node.
+
+Two things are better than there. Tests of one column and one threshold are false together, so those
+that clear the same word are one tuple. And their order is free, so it is one in which neighbouring
+lanes of a warp meet different banks of shared memory.
 """
 
 from __future__ import annotations
@@ -24,17 +28,22 @@ WORD_DTYPES = {32: np.uint32, 64: np.uint64}
 #: Slots are uint16: more words of one tree block than this fit no GPU's shared memory.
 MAX_SLOTS = 1 << 16
 
+#: Lanes of a warp, and banks of shared memory.
+WARP = 32
+#: Tuples whose slots fill a sector of 32 bytes: no column begins inside one.
+ALIGNMENT = 16
+
 
 @dataclass(frozen=True)
 class WordTuples:
-    """Tests by (tree block, column), one entry for each word they touch; M entries, B blocks, C columns.
+    """Tests by (tree block, column), one entry for each word and threshold; M entries, B blocks, C columns.
 
     Parameters
     ----------
     offsets : int64 [B, C + 1]
         Column c of block b is ``offsets[b, c]:offsets[b, c + 1]``.
     node : int64 [M]
-        The forest's node that each entry belongs to.
+        A node of the forest that each entry belongs to; all of them have its column and threshold.
     slot : uint16 [M]
         The word, counted from the first word of the block's first tree.
     mask : uint32 or uint64 [M]
@@ -86,13 +95,31 @@ class WordLayout:
         return int(np.diff(self.slot_offsets[self.block_offsets]).max(initial=0))
 
 
+@dataclass(frozen=True)
+class PackedTuples:
+    """Tuples as the kernels read them: a column's tests, then its missing list, each from a multiple of `ALIGNMENT`.
+
+    Parameters
+    ----------
+    runs : int32 [B, C, 4]
+        First tuple of the tests, first of the missing list, length of the missing list, 0.
+    slot : uint16 [...]
+        Where the word lies; see `interleave`.
+    mask : uint32 or uint64 [...]
+    """
+
+    runs: npt.NDArray[np.int32]
+    slot: npt.NDArray[np.uint16]
+    mask: np.ndarray
+
+
 def words_per_tree(forest: Forest, word_bits: int) -> npt.NDArray[np.int64]:
     """Words that each tree's leaves take, int64 [T]."""
     return -(-np.diff(forest.leaf_offsets) // word_bits)
 
 
 def count_tuples(forest: Forest, ranges: LeafRanges, word_bits: int) -> int:
-    """Entries that the layout would have; long left chains take many a node."""
+    """Entries that the layout would have, at most; long left chains take many a node."""
     return int(_words_touched(ranges, slice(None), word_bits).sum())
 
 
@@ -137,11 +164,12 @@ def build_word_tuples(
     if np.diff(slot_offsets[block_offsets]).max(initial=0) > MAX_SLOTS:
         raise ValueError(f"a tree block holds more than {MAX_SLOTS} words; use smaller tree blocks")
 
-    def tuples(nodes: np.ndarray) -> WordTuples:
+    def tuples(nodes: np.ndarray, threshold: np.ndarray) -> WordTuples:
         tests = sort_tests(forest, columns, block_offsets, nodes)
-        return _split_words(tests, ranges, block_offsets, slot_offsets, word_bits)
+        entries, mask = _split_words(tests, threshold, ranges, block_offsets, slot_offsets, word_bits)
+        return _spread_over_banks(*_merge(entries, mask), tests.offsets)
 
-    tests = tuples(np.arange(forest.n_nodes))
+    tests = tuples(np.arange(forest.n_nodes), columns.threshold)
     threshold = np.ascontiguousarray(columns.threshold[tests.node])
     return WordLayout(
         columns=columns,
@@ -149,7 +177,7 @@ def build_word_tuples(
         block_offsets=block_offsets,
         slot_offsets=slot_offsets,
         tests=tests,
-        missing=tuples(nan_right(forest)),
+        missing=tuples(nan_right(forest), np.zeros(forest.n_nodes)),
         threshold64=threshold,
         threshold32=round_down(threshold),
     )
@@ -160,14 +188,28 @@ def _words_touched(ranges: LeafRanges, nodes: np.ndarray | slice, word_bits: int
     return last - ranges.first[nodes] // word_bits + 1
 
 
+@dataclass(frozen=True)
+class _Entries:
+    """Entries of `WordTuples` by run ((tree block, column) in order) and group: those of one threshold."""
+
+    run: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int64]
+    node: npt.NDArray[np.int64]
+    slot: npt.NDArray[np.int64]
+
+    def taken(self, which: np.ndarray) -> _Entries:
+        return _Entries(self.run[which], self.group[which], self.node[which], self.slot[which])
+
+
 def _split_words(
     tests: SortedTests,
+    threshold: np.ndarray,
     ranges: LeafRanges,
     block_offsets: np.ndarray,
     slot_offsets: np.ndarray,
     word_bits: int,
-) -> WordTuples:
-    """One entry for each word of leaves ``[first, middle)`` of every test, in the tests' order."""
+) -> tuple[_Entries, np.ndarray]:
+    """One entry for each word of leaves ``[first, middle)`` of every test, in the tests' order; and their masks."""
     touched = _words_touched(ranges, tests.node, word_bits)
     starts = np.concatenate([[0], np.cumsum(touched)])
     test = np.repeat(np.arange(len(touched)), touched)
@@ -175,15 +217,75 @@ def _split_words(
     word = ranges.first[node] // word_bits + np.arange(starts[-1]) - starts[test]
     low = np.maximum(ranges.first[node] - word * word_bits, 0).astype(np.uint64)
     high = np.minimum(ranges.middle[node] - word * word_bits, word_bits).astype(np.uint64)
-    block = np.repeat(np.arange(len(tests.offsets)), np.diff(tests.offsets[:, [0, -1]], axis=1)[:, 0])[test]
+    lengths = np.diff(tests.offsets, axis=1)
+    block = np.repeat(np.arange(len(tests.offsets)), lengths.sum(axis=1))[test]
+    run = np.repeat(np.arange(lengths.size), lengths.ravel())
     first_tree = block_offsets[block]
     slot = slot_offsets[first_tree + tests.tree[test]] - slot_offsets[first_tree] + word
+    group = _count_changes(run, threshold[tests.node])
+    return _Entries(run[test], group[test], node, slot), _clear_bits(low, high, word_bits)
+
+
+def _count_changes(*keys: np.ndarray) -> npt.NDArray[np.int64]:
+    """How many entries before and at each one differ in some key from the entry before them."""
+    differs = np.zeros(len(keys[0]), bool)
+    for key in keys:
+        differs[1:] |= key[1:] != key[:-1]
+    return np.cumsum(differs)
+
+
+def _merge(entries: _Entries, mask: np.ndarray) -> tuple[_Entries, np.ndarray]:
+    """Entries of one group and one word as one, ordered by group and word."""
+    order = np.lexsort((entries.slot, entries.group))
+    entries, mask = entries.taken(order), mask[order]
+    firsts = np.flatnonzero(np.diff(_count_changes(entries.group, entries.slot), prepend=-1))
+    return entries.taken(firsts), np.bitwise_and.reduceat(mask, firsts) if len(firsts) else mask
+
+
+def _spread_over_banks(entries: _Entries, mask: np.ndarray, offsets: np.ndarray) -> WordTuples:
+    """Order every group in rounds: all banks that it has words in, then those with a second word, and so on."""
+    bank = entries.slot % WARP
+    order = np.lexsort((bank, entries.group))
+    of_bank = _count_changes(entries.group[order], bank[order])
+    nth = np.empty(len(order), np.int64)
+    nth[order] = np.arange(len(order)) - np.searchsorted(of_bank, of_bank)
+    order = np.lexsort((bank, nth, entries.group))
+    entries, mask = entries.taken(order), mask[order]
+    n_blocks, n_columns = offsets.shape[0], offsets.shape[1] - 1
+    starts = np.searchsorted(entries.run, np.arange(n_blocks * n_columns + 1))
     return WordTuples(
-        offsets=starts[tests.offsets],
-        node=node,
-        slot=slot.astype(np.uint16),
-        mask=_clear_bits(low, high, word_bits),
+        offsets=starts[np.arange(n_blocks)[:, None] * n_columns + np.arange(n_columns + 1)],
+        node=entries.node,
+        slot=entries.slot.astype(np.uint16),
+        mask=mask,
     )
+
+
+def interleave(slot: np.ndarray, documents: int) -> np.ndarray:
+    """Where a word of the first of ``documents`` documents lies; the others' follow `WARP` words apart."""
+    return slot // WARP * (WARP * documents) + slot % WARP
+
+
+def interleaved_words(n_slots: int, documents: int) -> int:
+    """Words that the leaves of ``documents`` documents take."""
+    return -(-n_slots // WARP) * WARP * documents
+
+
+def pack_tuples(layout: WordLayout, documents: int) -> PackedTuples:
+    """A layout's tuples for thread blocks with ``documents`` documents' leaves in their shared memory."""
+    both = (layout.tests, layout.missing)
+    counts = np.stack([np.diff(tuples.offsets, axis=1) for tuples in both], axis=-1)
+    room = -(-counts // ALIGNMENT) * ALIGNMENT
+    begins = np.cumsum(room).reshape(counts.shape) - room
+    total = int(room.sum())
+    slot, mask = np.zeros(total, np.uint16), np.zeros(total, layout.tests.mask.dtype)
+    for kind, tuples in enumerate(both):
+        shift = begins[..., kind] - tuples.offsets[:, :-1]
+        at = np.arange(len(tuples.slot)) + np.repeat(shift.ravel(), counts[..., kind].ravel())
+        slot[at] = interleave(tuples.slot.astype(np.int64), documents)
+        mask[at] = tuples.mask
+    runs = np.stack([begins[..., 0], begins[..., 1], counts[..., 1], np.zeros_like(begins[..., 0])], axis=-1)
+    return PackedTuples(runs.astype(np.int32), slot, mask)
 
 
 def _clear_bits(low: np.ndarray, high: np.ndarray, bits: int) -> np.ndarray:

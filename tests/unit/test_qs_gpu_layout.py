@@ -11,7 +11,7 @@ from forests import random_forest
 
 from gpuqs.forest import NAN_LEFT
 from gpuqs.layout.quickscorer import build_quickscorer
-from gpuqs.layout.word_tuples import build_word_tuples, count_tuples, cut_tree_blocks, words_per_tree
+from gpuqs.layout.qs_gpu import build_word_tuples, count_tuples, cut_tree_blocks, words_per_tree
 
 SHAPES = ["random", "chain", "complete"]
 

@@ -1,0 +1,73 @@
+"""A build without QuickScorer: what is listed, and what is said of what is not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from forests import random_forest
+
+import gpuqs
+from gpuqs.cli.commands import cli
+from gpuqs.cpu_fallback import QUICKSCORER
+from gpuqs.demo.run import bundled_model_bytes
+from gpuqs.engines import ENGINES, LEFT_OUT
+
+OF_QUICKSCORER = {"qs", "vqs", "qs_gpu"}
+
+#: Read by a process that makes the very lists of such a build, whatever build this is.
+WITHOUT = """
+from gpuqs import cpu_fallback
+cpu_fallback.QUICKSCORER = False
+from gpuqs.engines import ENGINES, LEFT_OUT
+print(*ENGINES)
+print(*LEFT_OUT)
+import numpy as np, gpuqs
+model = gpuqs.from_model(bytes.fromhex(input()))
+X = np.zeros((1, model.n_features))
+print(set(model.engines()) == {choice.engine for choice in model.explain().choices} == set(ENGINES))
+print(np.array_equal(model.predict(X), model.predict(X, engine="reference")))
+for options in ({"engine": "qs"}, {"engine": "qs_gpu"}, {"device": "cuda"}, {"engine": "walk", "device": "cuda"}):
+    try:
+        model.predict(X, **options)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.fixture(scope="module")
+def model_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("model") / "model"
+    gpuqs.from_model(random_forest(np.random.default_rng(0), n_trees=3)).save(path)
+    return path.read_bytes()
+
+
+def test_the_engines_of_quickscorer_are_all_there_or_none() -> None:
+    assert ENGINES.keys() & OF_QUICKSCORER == (OF_QUICKSCORER if QUICKSCORER else set())
+    assert LEFT_OUT.keys() == (set() if QUICKSCORER else OF_QUICKSCORER)
+
+
+def test_without_quickscorer(model_bytes: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], input=model_bytes.hex(), capture_output=True, text=True, check=True
+    )
+    engines, left_out, listed, agrees, *errors = done.stdout.splitlines()
+    assert set(engines.split()) == {"bitslice", "rankwalk", "walk", "reference"}
+    assert set(left_out.split()) == OF_QUICKSCORER
+    assert (listed, agrees) == ("True", "True")
+    kinds = ("ValueError", "ValueError", "DeviceError", "DeviceError")
+    assert [error.split()[0] for error in errors] == list(kinds)
+    assert all("GPUQS_QUICKSCORER=OFF" in error and "-Ccmake.define.GPUQS_QUICKSCORER=ON" in error for error in errors)
+
+
+@pytest.mark.skipif(QUICKSCORER, reason="needs a build without QuickScorer: make without-quickscorer")
+@pytest.mark.parametrize("command", ["score", "verify"])
+def test_commands_name_the_option(command: str, tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(bundled_model_bytes())
+    np.save(tmp_path / "X.npy", np.zeros((1, 136)))
+    said = CliRunner().invoke(cli, [command, f"{tmp_path}/model", f"{tmp_path}/X.npy", "--engine", "qs"])
+    assert said.exit_code == 2 and "GPUQS_QUICKSCORER=OFF" in said.output

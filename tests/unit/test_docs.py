@@ -1,0 +1,80 @@
+"""What pages of docs/ and README name is there: files, folders, links, what make runs."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+ROOMS = ("gpuqs", "cpu_fallback", "cuda", "tests", "bench", "docs", ".ci")
+SUFFIXES = "py|pyi|pyx|pxd|c?pp|hpp|inl|cuh?|md|svg|toml|json"
+
+#: Every file and folder, with a slash before the names on its way.
+THERE = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("*.*")]
+THERE += [
+    f"/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room, *(ROOT / room).rglob("*")) if path.exists()
+]
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def paths_in(text: str) -> set[str]:
+    """What stands in backticks and looks like a file of ours, or a folder; NAME stands for any."""
+    outside_blocks = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    named = re.findall(rf"`((?:[\w.*-]+/)*[\w*-]+\.(?:{SUFFIXES})|(?:[\w.*-]+/)+)(?:::\w+)?`", outside_blocks)
+    return {name.replace("NAME", "*") for name in named}
+
+
+def is_there(path: str) -> bool:
+    return any(fnmatch(known, f"*/{path.rstrip('/')}") for known in THERE)
+
+
+@every_page
+def test_every_path_named_is_there(page: Path) -> None:
+    assert [path for path in sorted(paths_in(text_of(page))) if not is_there(path)] == []
+
+
+def test_paths_are_seen() -> None:
+    text = "`gpuqs/x.py`, `isa/*/y.inl`, `isa/NAME/`, `z.cu`, `tests/a.py::test_b`, `model.txt`, `np.zeros`\n"
+    text += "```sh\n`w.py`\n```\n"
+    assert paths_in(text) == {"gpuqs/x.py", "isa/*/y.inl", "isa/*/", "z.cu", "tests/a.py"}
+    assert is_there("gpuqs/model.py") and is_there("isa/*/search.inl") and is_there("jit/")
+    assert not is_there("gpuqs/utils.py") and not is_there("odel.py")
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", text_of(page))
+    for path, heading in links:
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", text_of(target), re.M)
+            assert heading in {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings}
+
+
+@every_page
+def test_what_make_runs_is_there(page: Path) -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert set(re.findall(r"`make ([\w-]+)", text_of(page))) <= set(targets)
+
+
+def test_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", text_of(ROOT / "README.md")))
+    assert linked == {page.name for page in PAGES} - {"README.md"}
+
+
+def test_the_newcomers_answers() -> None:
+    """Each names a file that is there, and what to look for in it."""
+    rows = re.findall(r"^\| ([^|]*\?) \| `([^`]+)` \| `([^`]+)` \|", text_of(ROOT / "docs" / "architecture.md"), re.M)
+    assert len(rows) == 12
+    for question, path, name in rows:
+        assert re.search(rf"\b{re.escape(name)}\b", (ROOT / path).read_text(encoding="utf-8")), question

@@ -1,0 +1,70 @@
+"""docs/quickscorer.md and docs/gpu.md show what the layout, the engines and the recorded run say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from agreement import needs_quickscorer
+from bitslice_page import DOCUMENTS, FOREST
+from quickscorer_page import DRAWINGS, DRAWN, OF_GPUS, every_document, one_document
+
+from gpuqs import Model, cpu_fallback
+from gpuqs.engines.quickscorer import MAX_LEAVES, QuickScorer, VQuickScorer
+
+ROOT = Path(__file__).parents[2]
+PAGE, GPU_PAGE = ((ROOT / "docs" / name).read_text() for name in ("quickscorer.md", "gpu.md"))
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS)
+def test_the_page_shows_what_the_code_makes(drawing: Callable[[], str]) -> None:
+    assert f"```text\n{drawing()}\n```" in PAGE
+
+
+@pytest.mark.parametrize("drawing", OF_GPUS)
+def test_the_page_of_gpus_shows_what_the_code_makes(drawing: Callable[[], str]) -> None:
+    assert f"```text\n{drawing()}\n```" in GPU_PAGE
+
+
+def test_the_pages_have_no_other_drawing() -> None:
+    assert PAGE.count("```text\n") == len(DRAWINGS)
+    assert GPU_PAGE.count("```text\n") == len(OF_GPUS)
+
+
+@needs_quickscorer
+@pytest.mark.parametrize("engine", ["qs", "vqs"])
+def test_the_documents_of_the_page_are_scored_as_it_says(engine: str) -> None:
+    leaves = Model(FOREST).predict(DOCUMENTS, "leaf", engine=engine).ravel()
+    drawn = [int(line.split()[-1]) for line in every_document().splitlines()[1:]]
+    np.testing.assert_array_equal(leaves, drawn)
+    np.testing.assert_array_equal(leaves, Model(FOREST).predict(DOCUMENTS, "leaf", engine="reference").ravel())
+    values = ", ".join(f"{name} = {x:g}" for name, x in zip("abc", DOCUMENTS[DRAWN], strict=True))
+    assert f"Document {DRAWN} is {values}." in PAGE
+    assert f"The leftmost 1 is leaf {leaves[DRAWN]}." in PAGE
+    assert one_document().split()[-1].index("1") == leaves[DRAWN]
+
+
+def test_limits_are_those_of_the_code() -> None:
+    said = re.findall(r"`(document_block|tree_block|MAX_LEAVES)` \(([\d,]+)\)", PAGE)
+    numbers = (QuickScorer.document_block, VQuickScorer.tree_block, VQuickScorer.document_block, MAX_LEAVES)
+    assert [int(number.replace(",", "")) for _, number in said] == list(numbers)
+
+
+def test_lanes_are_those_of_the_instruction_sets_here() -> None:
+    for isa in cpu_fallback.INSTRUCTION_SETS:
+        assert isa.lanes == (16 if isa.name == "avx512" else 8)
+    assert "8 (AVX2, SSE4.2, NEON and portable code)" in PAGE and "16 (AVX-512)" in PAGE
+
+
+def test_times_are_those_of_the_recorded_run() -> None:
+    run = json.loads((ROOT / "bench" / "results" / "engines-amd-epyc-zen-4.json").read_text())
+    rows = {result["model"]: result["rows"] for result in run["results"]}
+    names = {"qs avx512": "`qs`"} | {f"vqs {isa}": f"`vqs`, {isa}" for isa in ("portable", "sse4.2", "avx2", "avx512")}
+    for name, row in names.items():
+        models = (rows[f"LightGBM LambdaMART 1,000 x {leaves}"] for leaves in (64, 32))
+        times = (model[name]["us_per_document"] for model in models)
+        assert f"| {row} | {' | '.join(f'{time:.1f}' for time in times)} |" in PAGE
