@@ -23,7 +23,7 @@ LEVELS = [
     {"layout", "formats", "links", "ranking", "arrays"},
     {"devices", "outputs", "readers"},
     {"engines", "keywords"},
-    {"programs", "scoring", "explanation", "chunks", "encoded"},
+    {"programs", "scoring", "explanation", "chunks", "encoded", "few"},
     {"placement"},
     {"model"},
     {"gpuqs"},
