@@ -111,7 +111,8 @@ def loops(name: str, attributes: DeviceAttributes) -> Loops:
     around = min((loop for loop in found if all(inside(other, loop) for other in inner)), key=length)
     before = [loop for loop in found if loop[1] <= around[0] and "LDG" in " ".join(opcodes[slice(*loop)])]
     return Loops(
-        row={n_atomics(loop) // 2: length(loop) / 2 for loop in inner},  # each takes two rows a trip
+        # Each takes two rows a trip; the loops of tests come first, and count.
+        row={n_atomics(loop) // 2: length(loop) / 2 for loop in reversed(inner)},
         column=(length(around) - sum(map(length, inner))) // 2,
         cut=sum(map(length, before)),
     )
