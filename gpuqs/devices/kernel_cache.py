@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from gpuqs.files import replacing
 
-
 #: Bytes that the cache may take: hundreds of models' kernels.
 MAX_BYTES = 64 << 20
 DAY = 24 * 60 * 60
