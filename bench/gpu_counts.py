@@ -1,10 +1,12 @@
-"""What `update_scores` does to find masks, counted without a GPU: from the layout, pivots and the kernel's machine code.
+"""What `update_scores` does to find masks, counted without a GPU: from the layout, pivots and the machine code.
 
     python bench/gpu_counts.py
 
-Nothing here is a time. A count is exact where it follows from the layout and the pivots (loop trips, atomics, bytes,
-bank conflicts, the busiest warp). Instructions are the trips times the instructions of the loops' bodies in the
-disassembly (as if every instruction of a body ran once a trip), so NVRTC and nvdisasm must be there (`make gate` has them).
+Nothing here is a time. Exact, of MSLR-like documents and made-up forests: tuples, rows of 32 tuples, atomics, bank
+conflicts, bytes, how even the warps' work is. Bytes are those that a thread block reads once, as if L1 held what a
+warp reads again. Instructions are an estimate from above: trips of the loops times the instructions of their bodies,
+with NVRTC and nvdisasm (`make gate` has them), as if every instruction of a body ran at each trip; tests and missing
+lists have a copy of the loops each, so that a column is taken to run half of what lies around them.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,10 +54,9 @@ class Paper:
     def __init__(self, attributes: DeviceAttributes) -> None:
         self.attributes = attributes
 
-    def active(self) -> Any:
-        from contextlib import nullcontext
-
-        return nullcontext()
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        yield
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array
@@ -62,23 +64,30 @@ class Paper:
 
 @dataclass
 class Counts:
-    """Of one document, on average; warp instructions, wavefronts of 32 banks, bytes."""
+    """Of one document, on average; rows, atomics and instructions are those of warps."""
 
     false_tuples: float = 0
-    column_visits: float = 0
-    loop_trips: float = 0
+    columns: float = 0
+    rows: float = 0
     atomics: float = 0
     wavefronts: float = 0
     l2_bytes: float = 0
     instructions: float = 0
-    busiest_warp_over_mean: float = 0
+    busiest_warp: float = 0  # over the mean
 
 
 @dataclass(frozen=True)
 class Loops:
-    """Instructions of a row of 32 tuples by the documents that take it, and of a column beside its rows.
+    """Instructions by the loops of a kernel's machine code.
 
-    ``cut``: of 32 columns, where the first warp cuts the rows into shares.
+    Parameters
+    ----------
+    row : {documents: float}
+        Of a row of 32 tuples, by how many documents take it.
+    column : int
+        Of a column beside its rows.
+    cut : int
+        Of 32 columns where the first warp cuts the rows into shares.
     """
 
     row: dict[int, float]
@@ -87,17 +96,43 @@ class Loops:
 
 
 def loops(name: str, attributes: DeviceAttributes) -> Loops:
+    opcodes, found = read_listing(disassembled(name, attributes))
+
+    def n_atomics(loop: tuple[int, int]) -> int:
+        return sum(opcode.startswith("ATOMS") for opcode in opcodes[slice(*loop)])
+
+    def inside(loop: tuple[int, int], other: tuple[int, int]) -> bool:
+        return other[0] <= loop[0] and loop[1] <= other[1] and loop != other
+
+    def length(loop: tuple[int, int]) -> int:
+        return loop[1] - loop[0]
+
+    inner = [loop for loop in found if n_atomics(loop) and not any(inside(other, loop) for other in found)]
+    around = min((loop for loop in found if all(inside(other, loop) for other in inner)), key=length)
+    before = [loop for loop in found if loop[1] <= around[0] and "LDG" in " ".join(opcodes[slice(*loop)])]
+    return Loops(
+        # Each takes two rows a trip; the loops of tests come first, and count.
+        row={n_atomics(loop) // 2: length(loop) / 2 for loop in reversed(inner)},
+        column=(length(around) - sum(map(length, inner))) // 2,
+        cut=sum(map(length, before)),
+    )
+
+
+def disassembled(name: str, attributes: DeviceAttributes) -> str:
     import nvrtc_build
 
     major, minor = attributes.compute_capability
     options = sources.compile_options(10 * major + minor, attributes.threads_per_multiprocessor, name)
     with nvrtc.Program(sources.source("update_scores.cu"), "update_scores.cu", [name], options) as program:
         cubin = program.read("CUBIN")
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        command = [str(nvrtc_build._tool("nvdisasm")), "-c", file.name]
-        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernel.cubin").write_bytes(cubin)
+        command = [str(nvrtc_build._tool("nvdisasm")), "-c", f"{folder}/kernel.cubin"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def read_listing(listing: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Opcodes, and the loops among them: from the target of a branch backwards to behind the branch."""
     opcodes: list[str] = []
     labels: dict[str, int] = {}
     found: list[tuple[int, int]] = []
@@ -109,32 +144,16 @@ def loops(name: str, attributes: DeviceAttributes) -> Loops:
             target = re.search(r"\((\.L_x_\d+)\)", instruction[2])
             if instruction[1] == "BRA" and target and target[1] in labels:
                 found.append((labels[target[1]], len(opcodes)))
-    atomics = [i for i, opcode in enumerate(opcodes) if opcode.startswith("ATOMS")]
-
-    def n_atomics(loop: tuple[int, int]) -> int:
-        return sum(loop[0] <= i < loop[1] for i in atomics)
-
-    def inside(loop: tuple[int, int], other: tuple[int, int]) -> bool:
-        return other[0] <= loop[0] and loop[1] <= other[1] and loop != other
-
-    # Each inner loop takes two rows; tests and missing lists have a copy of their own, so columns have half of the rest.
-    inner = [loop for loop in found if n_atomics(loop) and not any(inside(other, loop) for other in found)]
-    row = {n_atomics(loop) // 2: (loop[1] - loop[0]) / 2 for loop in inner}
-    around = [loop for loop in found if all(inside(other, loop) for other in inner)]
-    outer = min(around, key=lambda loop: loop[1] - loop[0])
-    column = (outer[1] - outer[0] - sum(loop[1] - loop[0] for loop in inner)) // 2
-    before = [loop for loop in found if loop[1] <= outer[0] and any(o.startswith("LDG") for o in opcodes[slice(*loop)])]
-    return Loops(row, column, sum(loop[1] - loop[0] for loop in before))
+    return opcodes, found
 
 
 def pivots_of(placed: GpuForest, X: np.ndarray) -> npt.NDArray[np.int64]:
-    """False tests [tree block, document, column]."""
+    """False tests [tree block, document, column] of documents without missing values."""
     offsets = placed.test_offsets.reshape(placed.n_blocks, -1)
     pivots = np.zeros((placed.n_blocks, len(X), placed.n_columns), np.int64)
-    for block, row in enumerate(offsets):
-        for column, (begin, end) in enumerate(zip(row[:-1], row[1:], strict=True)):
-            x = X[:, placed.readings[0][column]]
-            pivots[block, :, column] = np.searchsorted(placed.thresholds["float32"][begin:end], x, "left")
+    for block, column in product(range(placed.n_blocks), range(placed.n_columns)):
+        thresholds = placed.thresholds["float32"][slice(*offsets[block, column : column + 2])]
+        pivots[block, :, column] = np.searchsorted(thresholds, X[:, placed.readings[0][column]], "left")
     return pivots
 
 
@@ -148,29 +167,27 @@ def wavefronts(placed: GpuForest, block: int, n_false: np.ndarray) -> tuple[int,
     return int(rows[-1]), int(np.bincount(key, minlength=rows[-1] * WARP).reshape(-1, WARP).max(axis=1).sum())
 
 
-def count(placed: GpuForest, X: np.ndarray) -> Counts:
-    """The rows of all columns up to the largest of the documents' pivots, dealt evenly to the warps."""
+def count(placed: GpuForest, X: np.ndarray, body: Loops) -> Counts:
+    """Of documents ``X`` without missing values."""
     counts, together = Counts(), placed.documents
     n_warps, word_bytes = placed.threads // WARP, placed.mask_arguments[2].itemsize
     pivots = pivots_of(placed, X)
-    _, name = placed._scoring(together)
-    body = loops(name, placed.device.attributes)
-    work, busiest = 0.0, 0.0
+    work, busiest = 0.0, 0
     for block, start in product(range(placed.n_blocks), range(0, len(X), together)):
         p = pivots[block, start : start + together]
         longest = p.max(axis=0)
-        rows = -(-longest // WARP)
-        share = max(1, -(-int(rows.sum()) // n_warps))
-        columns_begun = len(np.unique(np.concatenate([np.flatnonzero(rows), np.arange(0, rows.sum(), share)])))
+        n_rows = int((-(-longest // WARP)).sum())
+        share = max(1, -(-n_rows // n_warps))
+        n_columns = int((longest > 0).sum()) + min(n_warps, n_rows // share)  # some are begun by several warps
+        work, busiest = work + n_rows / n_warps, busiest + min(share, n_rows)
         counts.false_tuples += p.sum()
-        counts.column_visits += columns_begun
-        steps = np.diff(np.sort(p, axis=0), axis=0, prepend=0)
-        for left_behind, step in enumerate(steps):
-            trips = int((-(-step // WARP)).sum())
-            counts.loop_trips += trips
-            counts.instructions += trips * body.row[together - left_behind]
-        counts.instructions += columns_begun * body.column + -(-placed.n_columns // WARP) * body.cut
-        work, busiest = work + rows.sum() / n_warps, busiest + min(share, rows.sum())
+        counts.columns += n_columns
+        counts.instructions += n_columns * body.column + -(-placed.n_columns // WARP) * body.cut
+        # From few tuples to many: rows that all documents take, that all but one take, ...
+        for left_behind, step in enumerate(np.diff(np.sort(p, axis=0), axis=0, prepend=0)):
+            n = int((-(-step // WARP)).sum())
+            counts.rows += n
+            counts.instructions += n * body.row[together - left_behind]
         counts.l2_bytes += p.size * placed.pivot_dtype.itemsize + placed.n_columns * 16
         counts.l2_bytes += sum((-(-longest * width // SECTOR)).sum() * SECTOR for width in (2, word_bytes))
         for document in p:
@@ -179,29 +196,31 @@ def count(placed: GpuForest, X: np.ndarray) -> Counts:
             counts.wavefronts += n_wavefronts
     for field in fields(Counts):
         setattr(counts, field.name, getattr(counts, field.name) / len(X))
-    counts.busiest_warp_over_mean = busiest / work
+    counts.busiest_warp = busiest / work
     return counts
 
 
 def place(forest: Forest, attributes: DeviceAttributes, settings: Settings) -> GpuForest:
-    return GpuForest(Paper(attributes), forest, number_leaves(forest), leaf_values(forest, number_leaves(forest), "exact"), settings)
+    ranges = number_leaves(forest)
+    return GpuForest(Paper(attributes), forest, ranges, leaf_values(forest, ranges, "exact"), settings)
 
 
 def main() -> None:
     X = mslr_like(200, 1)[0]
+    documents = X[np.random.default_rng(1).permutation(len(X))[:N_DOCUMENTS]]
     names = [field.name for field in fields(Counts)]
-    print("counted, not timed; per document\n")
-    print("| device | trees x leaves | documents a block | threads | tree blocks | " + " | ".join(n.replace("_", " ") for n in names) + " |")
-    print("|---" * (5 + len(names)) + "|")
-    for n_trees, n_leaves in SIZES:
+    heads = ["device", "forest", "documents a block", "threads", "tree blocks"]
+    heads += [name.replace("_", " ") for name in names]
+    print("Counted, not timed; a document's share.\n")
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for (n_trees, n_leaves), attributes in product(SIZES, DEVICES):
         forest = lambdamart_like(n_trees, n_leaves, X)
-        documents = X[np.random.default_rng(1).permutation(len(X))[:N_DOCUMENTS]]
-        for attributes in DEVICES:
-            for together in (1, 4):
-                placed = place(forest, attributes, Settings(form="words", documents_per_block=together))
-                counts = count(placed, documents)
-                values = " | ".join(f"{getattr(counts, n):,.2f}" if "over" in n else f"{getattr(counts, n):,.0f}" for n in names)
-                print(f"| {attributes.name} | {n_trees:,} x {n_leaves} | {together} | {placed.threads} | {placed.n_blocks} | {values} |", flush=True)
+        for together in (1, 4):
+            placed = place(forest, attributes, Settings(documents_per_block=together))
+            counts = vars(count(placed, documents, loops(placed._scoring(together)[1], attributes)))
+            row = [attributes.name, f"{n_trees:,} x {n_leaves}", together, placed.threads, placed.n_blocks]
+            row += [f"{counts[name]:,.2f}" if name == "busiest_warp" else f"{counts[name]:,.0f}" for name in names]
+            print(f"| {' | '.join(map(str, row))} |", flush=True)
 
 
 if __name__ == "__main__":

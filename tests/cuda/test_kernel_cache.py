@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,80 @@ def test_damage_is_mended(home: Path, damage: str) -> None:
         path.chmod(0o600)
         assert path.read_bytes() == data
     assert sorted(home.rglob(".*")) == []  # no part files
+
+
+def used(path: Path) -> float:
+    """Days since a file's last use."""
+    return (time.time() - path.stat().st_mtime) / kernel_cache.DAY
+
+
+def age(path: Path, days: float) -> None:
+    then = time.time() - days * kernel_cache.DAY
+    os.utime(path, (then, then))
+
+
+def keep_in_turn(home: Path, names: str) -> dict[str, Path]:
+    """Keep kernels under names; the file of each."""
+    found: dict[str, Path] = {}
+    for name in names:
+        cached((name,), lambda: CODE)
+        (found[name],) = set(files(home)) - set(found.values())
+    return found
+
+
+def test_what_was_not_used_for_long_goes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = keep_in_turn(home, "abcd")
+    n_bytes = kept["a"].stat().st_size
+    for days, path in zip((5, 9, 3, 7), kept.values(), strict=True):
+        age(path, days)
+    assert cached(("b",), Compiler()) == CODE and used(kept["b"]) < 0.1  # a use is written down
+    monkeypatch.setattr(kernel_cache, "MAX_BYTES", 3 * n_bytes)
+    cached(("e",), lambda: CODE)
+    assert {name for name, path in kept.items() if path.exists()} == {"b", "c"}
+    assert len(files(home)) == 3
+    compiler = Compiler()
+    assert cached(("d",), compiler) == CODE and compiler.calls == 1
+
+
+def test_what_is_too_old_goes_though_there_is_room(home: Path) -> None:
+    kept = keep_in_turn(home, "abc")
+    age(kept["a"], 181)
+    age(kept["b"], 179)
+    half = home / "kernels" / ".half written"
+    lost = home / "kernels" / ".half written long ago"
+    for part in (half, lost):
+        part.write_bytes(b"x")
+    age(lost, 181)
+    (home / "kernels" / "folder").mkdir()
+    cached(("new",), lambda: CODE)
+    assert [path.exists() for path in (*kept.values(), half, lost)] == [False, True, True, True, False]
+    assert (home / "kernels" / "folder").is_dir()
+
+
+def test_one_kernel_larger_than_all_room_is_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_in_turn(home, "ab")
+    monkeypatch.setattr(kernel_cache, "MAX_BYTES", 1)
+    compiler = Compiler()
+    assert [cached(("c",), compiler) for _ in range(2)] == [CODE] * 2
+    assert compiler.calls == 1 and len(files(home)) == 1
+
+
+def test_processes_share_a_small_cache(home: Path) -> None:
+    """Each reads, writes and deletes what the others do: every answer is right, and the bound holds at the end."""
+    code = (
+        "import random, sys\n"
+        "from gpuqs.devices import kernel_cache as k\n"
+        "k.MAX_BYTES = 5 * 1100\n"
+        "random.seed(int(sys.argv[1]))\n"
+        "def made(n): return k.MachineCode(f'symbol{n}', bytes([n]) * 1000)\n"
+        "for _ in range(300):\n"
+        "    n = random.randrange(12)\n"
+        "    assert k.cached((n,), lambda: made(n)) == made(n)\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(seed)]) for seed in range(3)]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert sum(path.stat().st_size for path in files(home)) <= 8 * 1100  # one under way in each process
+    assert sorted(home.rglob(".*")) == []
 
 
 def test_a_folder_that_cannot_be_written_is_no_matter(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulation.device import EmulatedDevice, ForeignArray
+from emulation.device import RTX3090, EmulatedDevice, ForeignArray
 from emulation.memory import to_host
 from emulation.streams import SCHEDULES
 from forests import probing_documents, random_forest
@@ -179,6 +180,23 @@ def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, ask
             X[...] = device.from_host(batch)
             graph.launch(stream)
             np.testing.assert_array_equal(to_host(out), want)
+
+
+def test_a_call_with_few_documents_warms_up_for_many() -> None:
+    """Many are scored by another kernel, four to a thread block."""
+    device = EmulatedDevice(attributes=replace(RTX3090, multiprocessors=1))
+    forest, documents = make(100, n_trees=10)
+    with device.stream() as stream:
+        model, X = Model(forest).to(device), device.from_host(documents)
+        few = model.predict(X[:3])
+        out = device.empty(100, few.dtype)
+        stream.begin_capture()
+        model.predict(X, out=out)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        np.testing.assert_array_equal(to_host(out)[:3], to_host(few))
+    names = [name for file, name in device.launched if file == "update_scores.cu"]
+    assert names[-1].endswith("4, 4>") and names[-2].endswith("1, 4>")
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)

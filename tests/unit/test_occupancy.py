@@ -7,11 +7,13 @@ import pytest
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.engines.gpu.occupancy import (
     blocks_by_shared,
+    choose_block_size,
     choose_plan,
     largest_shared,
     resident_blocks,
     shared_bytes,
     threads_per_block,
+    together_for,
 )
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -52,15 +54,39 @@ def test_tree_blocks_at_full_occupancy(gpu: DeviceAttributes, trees32: int) -> N
      (2000, 64, 512)],
 )  # fmt: skip
 def test_threads_as_in_the_paper(trees: int, leaves: int, threads: int) -> None:
-    assert threads_per_block(GTX1080, trees * leaves // 8) == threads
+    assert threads_per_block(GTX1080, trees * leaves // 8, 32) == threads
 
 
 def test_threads_of_a_multiprocessor_that_holds_1536() -> None:
     # Two, three, ... thread blocks fit; no power of two fills it with two.
-    assert threads_per_block(RTX3090, largest_shared(RTX3090, 2)) == 768
-    assert threads_per_block(RTX3090, largest_shared(RTX3090, 3)) == 512
-    assert threads_per_block(RTX3090, largest_shared(RTX3090, 16)) == 96
-    assert threads_per_block(RTX3090, 99 * KIB) == 1024
+    assert threads_per_block(RTX3090, largest_shared(RTX3090, 2), 40) == 768
+    assert threads_per_block(RTX3090, largest_shared(RTX3090, 3), 40) == 512
+    assert threads_per_block(RTX3090, largest_shared(RTX3090, 16), 40) == 96
+    assert threads_per_block(RTX3090, 99 * KIB, 40) == 1024
+
+
+@pytest.mark.parametrize(("registers", "resident"), [(32, 2048), (40, 1536), (48, 1280), (64, 1024)])
+@pytest.mark.parametrize("blocks", [2, 3, 7, 16])
+def test_threads_by_registers(registers: int, resident: int, blocks: int) -> None:
+    """The registers say how many threads run at once, whatever the shared memory lets in; and the fewest do it."""
+    shared = largest_shared(H100, blocks)
+    threads = threads_per_block(H100, shared, registers)
+    assert threads * resident_blocks(H100, threads, registers, shared) == resident
+    fewer = range(32, threads, 32)
+    assert all(n * resident_blocks(H100, n, registers, shared) < resident for n in fewer)
+
+
+@pytest.mark.parametrize(("largest_tree", "together"), [(1, 4), (7136, 4), (7137, 1), (20_000, 1), (50_000, 1)])
+def test_four_documents_where_two_thread_blocks_fit(largest_tree: int, together: int) -> None:
+    assert together_for(H100, largest_tree, 4, (1, 4)) == together
+    assert together_for(H100, largest_tree, 4, (1,)) == 1
+
+
+def test_a_block_size_holds_what_its_kernels_write() -> None:
+    size = choose_block_size(RTX3090, slots=33, word_bytes=4, documents=4, registers=40, threads=64)
+    # 33 words take two rows of 32, of four documents; then sums of two warps and four documents, and one more.
+    assert (size.threads, size.shared) == (64, 2 * 32 * 4 * 4 + 2 * 4 * 8 + 8)
+    assert size.resident == resident_blocks(RTX3090, 64, 40, size.shared)
 
 
 def test_the_papers_example() -> None:
@@ -83,7 +109,7 @@ def test_plans_fit_their_device(gpu: DeviceAttributes, trees: int, leaves: int) 
     )
     assert plan is not None
     slots = min(plan.max_trees * words, plan.max_slots)
-    threads = threads_per_block(gpu, shared_bytes(slots, 4, 1, 1024))
+    threads = threads_per_block(gpu, shared_bytes(slots, 4, 1, 1024), 32)
     assert blocks_by_shared(gpu, shared_bytes(slots, 4, 1, 1024)) >= 2
     blocks = gpu.threads_per_multiprocessor // threads
     assert gpu.threads_per_multiprocessor % threads == 0

@@ -24,6 +24,7 @@ from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choose_plan, together_for
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
 from gpuqs.layout.leaves import LeafRanges, LeafValues
 from gpuqs.layout.qs_gpu import (
     MAX_SLOTS,
@@ -338,7 +339,13 @@ class GpuForest:
         name = kernels.update_scores(self.form, self.pivot_dtype, leaf, together, self.documents)
         return "update_scores.cu", name
 
+    @lazy
+    def _loaded(self) -> tuple[Kernel, ...]:
+        """What scores few documents and what scores many, so that one call of either warms up for both."""
+        return tuple(self._kernel(*self._scoring(n)) for n in sorted({1, self.documents}))
+
     def _update(self, pivots: Any, n: int, together: int, partial: Any) -> None:
+        _ = self._loaded  # at the first call
         of_outputs: tuple = ()
         if self.n_outputs > 1:
             width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)

@@ -16,8 +16,8 @@ from gpuqs.engines.gpu.links import apply_link, find_classes
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.layout.leaves import leaf_values, number_leaves
-from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.qs_gpu import count_tuples
+from gpuqs.layout.ranks import RankTables
 from gpuqs.links import class_decision, decides_on_values, trees_averaged
 from gpuqs.outputs import class_labels
 

@@ -39,7 +39,8 @@ struct Launch {
     dim3 grid, block;
     size_t shared_bytes;
     Options options;
-    char* error;  // 1024 bytes
+    char* error;        // 1024 bytes
+    uint64_t* atomics;  // null, or how many each warp makes: [block][32]
 };
 
 int run(const Launch& launch, void (*body)(void*), void* argument);

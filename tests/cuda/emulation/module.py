@@ -41,6 +41,7 @@ class Launch(ctypes.Structure):
         ("shared_bytes", ctypes.c_size_t),
         ("options", Options),
         ("error", ctypes.c_char_p),
+        ("atomics", ctypes.c_void_p),
     ]
 
 
@@ -128,10 +129,17 @@ def runtime_library(sanitizer: str) -> str:
 
 
 class EmulatedKernel:
-    """One kernel; called as a `cupy.RawKernel`: ``kernel(grid, block, args, shared_mem=0)``."""
+    """One kernel; called as a `cupy.RawKernel`: ``kernel(grid, block, args, shared_mem=0)``.
+
+    Attributes
+    ----------
+    atomics : uint64 [blocks, 32], optional
+        Where launches add up the atomics of each warp of each block (x fastest).
+    """
 
     def __init__(self, module: EmulatedModule, name: str) -> None:
         self.module, self.name = module, name
+        self.atomics: np.ndarray | None = None
         self.max_dynamic_shared_size_bytes = DEFAULT_SHARED_BYTES
         described = ctypes.create_string_buffer(1024)
         if module.call(name.encode(), described, None, None):
@@ -157,7 +165,8 @@ class EmulatedKernel:
         def run(kept: Sequence = (values, args)) -> None:
             error = ctypes.create_string_buffer(1024)
             options = Options(ORDERS.index(self.module.order), self.module.next_seed(), self.module.flush)
-            how = Launch(*size, shared_mem, options, ctypes.cast(error, ctypes.c_char_p))
+            counted = None if self.atomics is None else self.atomics.ctypes.data
+            how = Launch(*size, shared_mem, options, ctypes.cast(error, ctypes.c_char_p), counted)
             if self.module.call(self.name.encode(), None, pointers, ctypes.byref(how)):
                 raise EmulationError(f"{self.name}: {error.value.decode()}")
 

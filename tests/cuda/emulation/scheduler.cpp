@@ -368,6 +368,10 @@ const uint64_t* meet_warp(unsigned mask, uint64_t value, Site site) {
 }
 
 void before_atomic() {
+    if (launch_.atomics) {
+        const dim3 block = current->block, grid = launch_.grid;
+        ++launch_.atomics[((uint64_t(block.z) * grid.y + block.y) * grid.x + block.x) * 32 + current->number / 32];
+    }
     if (launch_.options.order != 2 || random_bits() % 8) return;
     make_ready(self().thread.number);
     to_main(false);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planted.campaign import Fault
 
 _QUEUED = ("test_queued_work.py",)
+_CACHE = ("test_kernel_cache.py",)
 _CUPY = ("test_cuda_device.py",)
 _CASES = ("test_emulated.py", "-k", "equals_reference")
 _CHUNKS = ("test_emulated.py::test_documents_cut_into_chunks_give_the_same_bits",)
@@ -282,6 +283,20 @@ STREAMS = [
 ]
 
 LAUNCHES = [
+    Fault(
+        "a use of a cached kernel is not written down",
+        "devices/kernel_cache.py",
+        "            os.utime(path)\n",
+        "            pass\n",
+        _CACHE,
+    ),
+    Fault(
+        "the kernel cache loses what was used last",
+        "devices/kernel_cache.py",
+        "sorted(found, reverse=True)",
+        "sorted(found)",
+        _CACHE,
+    ),
     Fault("every chunk's sums go to the first rows", _FOREST, "(sums[chunk],),", "(sums,),", _CHUNKS),
     Fault(
         "every chunk's leaves go to the first rows",

@@ -9,11 +9,14 @@ _CASES = ("test_emulated.py", "-k", "equals_reference")
 _PER_TREE = ("test_emulated.py::test_per_tree_values_are_the_exit_leaves",)
 _CATEGORIES = ("test_emulated.py::test_every_code_of_every_way_to_read_a_category",)
 _RACES = ("test_emulation.py", "-k", "real_kernels and thread")
+_EVEN = ("test_gpu_counts.py::test_warps_make_as_many_atomics_as_counted",)
 _BOUNDS = ("test_emulation.py", "-k", "real_kernels and address")
 
 _LEAVES, _WARP = "cuda/leaf_indexes.cuh", "cuda/warp.cuh"
 _TRANSPOSE, _FIND, _FINISH = "cuda/transpose.cu", "cuda/find_false_nodes.cu", "cuda/finish_scores.cu"
 _SCORES, _OUTPUTS, _EXITS = "cuda/update_scores.cu", "cuda/update_outputs.cu", "cuda/exit_leaves.cu"
+
+_CLEARED = "k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j])"
 
 KERNELS = [
     Fault(
@@ -34,8 +37,8 @@ KERNELS = [
     Fault(
         "a plain store for atomicAnd",
         _LEAVES,
-        "atomicAnd(k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j]), bits);",
-        "*(k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j])) &= bits;",
+        f"atomicAnd({_CLEARED}, bits);",
+        f"*({_CLEARED}) &= bits;",
         _RACES,
     ),
     Fault("the test at the pivot clears, too", _LEAVES, "i < stop; i += WARP", "i <= stop; i += WARP", _CASES),
@@ -70,11 +73,16 @@ KERNELS = [
         "rows_of(far.tests)",
         _CASES,
     ),
-    Fault(
-        "shares are rounded down", _LEAVES, "(n_rows + n_warps - 1) / n_warps", "n_rows / n_warps", _CASES
-    ),
+    Fault("shares are rounded down", _LEAVES, "(n_rows + n_warps - 1) / n_warps", "n_rows / n_warps", _CASES),
+    Fault("the first warp takes all rows", _LEAVES, "(n_rows + n_warps - 1) / n_warps", "n_rows", _EVEN),
     Fault("shares begin in their column's first row", _LEAVES, "warp * share - begin}", "0}", _CASES),
-    Fault("the documents' words lie over one another", _LEAVES, "word / WARP * (STRIDE * WARP) + word % WARP", "word", _CASES),
+    Fault(
+        "the documents' words lie over one another",
+        _LEAVES,
+        "word / WARP * (STRIDE * WARP) + word % WARP",
+        "word",
+        _CASES,
+    ),
     Fault(
         "a sum over the lanes before leaves one out",
         _WARP,
