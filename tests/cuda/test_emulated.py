@@ -182,17 +182,17 @@ def test_few_and_many_documents_give_the_same_bits() -> None:
     """Few are scored one a thread block, many four, by the same layout."""
     rng = np.random.default_rng(16)
     forest = random_forest(rng, max_leaves=50, n_trees=150)
-    documents = probing_documents(rng, forest, 47)
+    documents = probing_documents(rng, forest, 99)
     device = EmulatedDevice(attributes=replace(RTX3090, multiprocessors=1))
     placed = QsGpu().prepare(forest, "exact", device=device).forest
-    assert placed.documents == 4 and placed.resident * 4 <= 40
+    assert placed.documents == 4 and placed.resident * 4 <= 99
     sums = [np.zeros((len(documents), 1)) for _ in range(2)]
-    for n, out in zip((47, 3), sums, strict=True):
-        for start in range(0, 47, n):
+    for n, out in zip((99, 3), sums, strict=True):
+        for start in range(0, 99, n):
             run(device, placed.score, documents[start : start + n], out[start : start + n])
     np.testing.assert_array_equal(*sums)
     asked = Counter(name.split(", ")[-2] for file, name in device.launched if file == "update_scores.cu")
-    assert asked == {"1": 1 + 16, "4": 1 + 1}  # once to load it, once a launch
+    assert asked == {"1": 1 + 33, "4": 1 + 1}  # once to load it, once a launch
 
 
 def test_documents_cut_into_chunks_give_the_same_bits() -> None:
