@@ -1,0 +1,106 @@
+"""The papers' systems: what each is, where its code stands, and what it can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baselines.columns import find_columns, is_oblivious
+from gpuqs.forest import Forest
+
+#: Compilers take minutes beyond: the papers' own compiler crashed on CONDOP of 5,000 trees x 64 leaves and more.
+MOST_GENERATED_NODES = 70_000
+#: Compilers nest blocks and brackets some 256 deep.
+DEEPEST_GENERATED = 200
+
+
+@dataclass(frozen=True)
+class System:
+    """One system of the papers.
+
+    Parameters
+    ----------
+    name : str
+        As the papers call it.
+    paper, section : str
+    files : tuple of str
+        Its code, in this folder: the file that opens with its loop first.
+    scorer, order : str
+        What `baselines.cpp` puts together; no order where the program is generated.
+    parameters : tuple of str
+        What is tuned: "v" documents at a time, blocks of "d" documents and "s" scorers, "tau" trees merged.
+    oblivious : bool
+        Whether it holds oblivious trees alone.
+    """
+
+    name: str
+    paper: str
+    section: str
+    files: tuple[str, ...]
+    scorer: str
+    order: str = ""
+    parameters: tuple[str, ...] = ()
+    oblivious: bool = False
+
+    @property
+    def generated(self) -> bool:
+        return not self.order
+
+    @property
+    def built(self) -> str:
+        """How it is built, for people."""
+        if self.generated:
+            return "C++ generated from the forest, compiled with -O3"
+        return "baselines.cpp, compiled with -O3 once for each pair of types"
+
+    def refuses(self, forest: Forest) -> str | None:
+        """Why the system cannot hold a forest, or None."""
+        if forest.has_categories:
+            return "tests sets of categories; the papers' systems compare numbers"
+        if forest.n_outputs > 1 or forest.average_raw:
+            return "the papers' systems add one score a document"
+        if self.generated and forest.n_nodes > MOST_GENERATED_NODES:
+            return f"{forest.n_nodes:,} nodes; generated code is compiled up to {MOST_GENERATED_NODES:,}"
+        if self.generated and forest.depth.max(initial=0) > DEEPEST_GENERATED:
+            return f"a tree is deeper than {DEEPEST_GENERATED}, beyond what compilers nest"
+        if self.oblivious and not is_oblivious(forest, find_columns(forest, missing=True).of_node):
+            return "a tree is not oblivious"
+        return None
+
+
+def _tree_system(name: str, paper: str, section: str, *parameters: str) -> System:
+    order = name.lower()
+    return System(name, paper, section, (f"orders/{order}.hpp", "scorers/struct_plus.hpp"), "struct_plus", order, parameters)
+
+
+def _block_system(name: str, *parameters: str) -> System:
+    order, section = name.lower(), "sections 3 and 5.3"
+    files = ("scorers/quickscorer_block.hpp", f"orders/{order}.hpp")
+    return System(f"{name} of QuickScorer blocks", "004", section, files, "quickscorer_block", order, ("tau", *parameters))
+
+
+_ALL = (
+    System("IF-THEN-ELSE", "002", "sections 2 and 5.1", ("if_then_else.py",), "if_then_else"),
+    System("CONDOP", "002", "section 5.1", ("condop.py",), "condop"),
+    System("STRUCT+", "002", "sections 2 and 5.1", ("scorers/struct_plus.hpp",), "struct_plus", "ds"),
+    System("PRED", "002", "section 2", ("scorers/pred.hpp",), "pred", "ds"),
+    System("VPRED", "002", "sections 2 and 5.1", ("scorers/vpred.hpp",), "vpred", "ds", ("v",)),
+    System("OBLIVIOUS", "002", "section 4", ("scorers/oblivious.hpp",), "oblivious", "ds", oblivious=True),
+    _tree_system("DOT", "003", "Algorithm 1, Figure 1a"),
+    _tree_system("SOT", "003", "Algorithm 1, Figure 1b"),
+    _tree_system("DS", "004", "Algorithm 1"),
+    _tree_system("SD", "004", "section 3"),
+    _tree_system("DSD", "004", "Algorithm 3", "d"),
+    _tree_system("SDS", "004", "section 3, Figure 1b", "s"),
+    _tree_system("DSDS", "004", "section 3, Figure 1c", "d", "s"),
+    _tree_system("SDDS", "004", "section 3, Figure 1e", "d", "s"),
+    _tree_system("DSSD", "004", "section 3, Figure 1d", "d", "s"),
+    _tree_system("SDSD", "003", "Algorithm 2", "d", "s"),
+    System("Block-VPRED", "003", "after Algorithm 2", ("scorers/block_vpred.hpp",), "block_vpred", "sdsd", ("v", "d", "s")),
+    _block_system("DSD", "d"),
+    _block_system("SDS", "s"),
+    _block_system("DSDS", "d", "s"),
+    _block_system("SDSD", "d", "s"),
+)
+
+#: Every system by name.
+SYSTEMS = {system.name: system for system in _ALL}
