@@ -32,9 +32,9 @@ using VPredInOrder = SystemOf<Value, Sum, VPred<Value, Sum, V>, Ds>;
 template <class Value, class Sum>
 class Maker {
 public:
-    Maker(const Forest<Value, Sum> &forest, long v, long tau) : forest_(forest), v_(v), tau_(tau) {}
+    Maker(const Forest<Value, Sum>& forest, long v, long tau) : forest_(forest), v_(v), tau_(tau) {}
 
-    System *make(const std::string &scorer, const std::string &order) {
+    System* make(const std::string& scorer, const std::string& order) {
         if (scorer == "struct_plus") return in_order<StructPlus<Value, Sum>, Dot, Sot, Ds, Sd, Dsd, Sds, Dsds, Sdsd, Sdds, Dssd>(order);
         if (scorer == "pred") return in_order<Pred<Value, Sum>, Ds>(order);
         if (scorer == "oblivious") return in_order<Oblivious<Value, Sum>, Ds>(order);
@@ -46,7 +46,7 @@ public:
 
 private:
     template <class Order>
-    static const char *name() {
+    static const char* name() {
         if constexpr (std::is_same_v<Order, Dot>) return "dot";
         if constexpr (std::is_same_v<Order, Sot>) return "sot";
         if constexpr (std::is_same_v<Order, Ds>) return "ds";
@@ -60,33 +60,36 @@ private:
     }
 
     template <class Scorer, class... Orders, class... Parameters>
-    System *in_order(const std::string &order, Parameters... parameters) {
-        System *system = nullptr;
+    System* in_order(const std::string& order, Parameters... parameters) {
+        System* system = nullptr;
         ((order == name<Orders>() && (system = new SystemOf<Value, Sum, Scorer, Orders>(forest_, parameters...))), ...);
         if (!system) throw std::invalid_argument("the scorer does not run in the order " + order);
         return system;
     }
 
     template <template <class, class, int> class SystemOfV, int... V>
-    System *of_documents() {
-        System *system = nullptr;
+    System* of_documents() {
+        System* system = nullptr;
         ((v_ == V && (system = new SystemOfV<Value, Sum, V>(forest_))), ...);
         if (!system) throw std::invalid_argument("v is 1, 2, 4, 8, 16 or 32, not " + std::to_string(v_));
         return system;
     }
 
     template <class Word, int Words>
-    System *blocks(const std::string &order) {
+    System* blocks(const std::string& order) {
         return in_order<QuickScorerBlocks<Value, Sum, Word, Words>, Dsd, Sds, Dsds, Sdsd>(order, tau_);
     }
 
-    System *quickscorer_block(const std::string &order) {
+    System* quickscorer_block(const std::string& order) {
         int64_t most = 0;
         for (long t = 0; t < forest_.n_trees; ++t) most = std::max(most, forest_.leaf_offsets[t + 1] - forest_.leaf_offsets[t]);
-        return most <= 32 ? blocks<uint32_t, 1>(order) : most <= 64 ? blocks<uint64_t, 1>(order) : blocks<uint64_t, 0>(order);
+        if (most <= 8) return blocks<uint8_t, 1>(order);
+        if (most <= 16) return blocks<uint16_t, 1>(order);
+        if (most <= 32) return blocks<uint32_t, 1>(order);
+        return most <= 64 ? blocks<uint64_t, 1>(order) : blocks<uint64_t, 0>(order);
     }
 
-    const Forest<Value, Sum> &forest_;
+    const Forest<Value, Sum>& forest_;
     long v_, tau_;
 };
 
@@ -100,20 +103,20 @@ using Sum = BASELINES_SUM;
 extern "C" {
 
 // A system for a forest, or null, with the reason in `error`; it keeps nothing of the forest's arrays.
-void *baselines_make(const baselines::Forest<Value, Sum> *forest, const char *scorer, const char *order, long v, long tau, char *error,
+void* baselines_make(const baselines::Forest<Value, Sum>* forest, const char* scorer, const char* order, long v, long tau, char* error,
                      long room) {
     try {
         return baselines::Maker<Value, Sum>(*forest, v, tau).make(scorer, order);
-    } catch (const std::exception &problem) {
+    } catch (const std::exception& problem) {
         std::strncpy(error, problem.what(), room - 1);
         return nullptr;
     }
 }
 
 // Add the scores of n documents to `sums`, in blocks of d documents and s scorers.
-void baselines_score(void *system, const void *documents, long n, long d, long s, void *sums) {
-    static_cast<baselines::System *>(system)->run(documents, n, d, s, sums);
+void baselines_score(void* system, const void* documents, long n, long d, long s, void* sums) {
+    static_cast<baselines::System*>(system)->run(documents, n, d, s, sums);
 }
 
-void baselines_free(void *system) { delete static_cast<baselines::System *>(system); }
+void baselines_free(void* system) { delete static_cast<baselines::System*>(system); }
 }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -38,10 +38,11 @@ def compiled(source: Path, depends_on: Sequence[Path] = (), flags: tuple[str, ..
     texts = [file.read_text() for file in (source, *depends_on)]
     key = hashlib.sha256("\0".join([version, *FLAGS, *flags, *texts]).encode()).hexdigest()[:16]
     library = CACHE / f"{source.stem}-{key}.so"
-    if not library.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as folder:  # moved when complete: others may look
-            made = Path(folder) / library.name
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process compiles, others that want the same wait for it
+        if not library.exists():
+            made = library.with_suffix(".part")  # moved when complete
             command = [*path.split(), *FLAGS, *flags, str(source), "-o", str(made)]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:

@@ -1,4 +1,4 @@
-"""CONDOP (paper 002, section 5.1): each tree becomes one expression of nested conditional operators, which the compiler compiles.
+"""CONDOP (paper 002, section 5.1): each tree becomes one expression of nested conditional operators, and is compiled.
 
     for each document x
         score += tree 1 of x; score += tree 2 of x; ...

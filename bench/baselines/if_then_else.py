@@ -1,4 +1,4 @@
-"""IF-THEN-ELSE (paper 002, section 5.1: IF-THEN): each tree becomes nested if-then-else blocks, which the compiler compiles.
+"""IF-THEN-ELSE (paper 002, section 5.1: IF-THEN): each tree becomes nested if-then-else blocks, and is compiled.
 
     for each document x
         score += tree 1 of x; score += tree 2 of x; ...

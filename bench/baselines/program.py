@@ -26,6 +26,10 @@ class _Forest(ctypes.Structure):
     _fields_ = [("n_trees", ctypes.c_int64), ("n_columns", ctypes.c_int64), *((n, ctypes.c_void_p) for n in _ARRAYS)]
 
 
+def _pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
 @cache
 def library(value: np.dtype, total: np.dtype) -> ctypes.CDLL:
     """The systems for thresholds of one type and sums of another."""
@@ -91,7 +95,7 @@ class Program:
             raise ValueError("the documents have missing values, which the program was not made for")
         rows = self.columns.fill(X, self.dtype)
         sums = np.full(len(rows), self.base[0] if self.base_first else 0, self.sum_dtype)
-        n, documents, out = ctypes.c_long(len(rows)), ctypes.c_void_p(rows.ctypes.data), ctypes.c_void_p(sums.ctypes.data)
+        n, documents, out = ctypes.c_long(len(rows)), _pointer(rows), _pointer(sums)
         if self._system is None:
             self._library.score(documents, n, ctypes.c_long(len(self.columns)), out)
         else:

@@ -69,13 +69,15 @@ class System:
 
 def _tree_system(name: str, paper: str, section: str, *parameters: str) -> System:
     order = name.lower()
-    return System(name, paper, section, (f"orders/{order}.hpp", "scorers/struct_plus.hpp"), "struct_plus", order, parameters)
+    files = (f"orders/{order}.hpp", "scorers/struct_plus.hpp")
+    return System(name, paper, section, files, "struct_plus", order, parameters)
 
 
 def _block_system(name: str, *parameters: str) -> System:
-    order, section = name.lower(), "sections 3 and 5.3"
+    order = name.lower()
     files = ("scorers/quickscorer_block.hpp", f"orders/{order}.hpp")
-    return System(f"{name} of QuickScorer blocks", "004", section, files, "quickscorer_block", order, ("tau", *parameters))
+    title, tuned = f"{name} of QuickScorer blocks", ("tau", *parameters)
+    return System(title, "004", "sections 3 and 5.3", files, "quickscorer_block", order, tuned)
 
 
 _ALL = (
@@ -95,7 +97,9 @@ _ALL = (
     _tree_system("SDDS", "004", "section 3, Figure 1e", "d", "s"),
     _tree_system("DSSD", "004", "section 3, Figure 1d", "d", "s"),
     _tree_system("SDSD", "003", "Algorithm 2", "d", "s"),
-    System("Block-VPRED", "003", "after Algorithm 2", ("scorers/block_vpred.hpp",), "block_vpred", "sdsd", ("v", "d", "s")),
+    System(
+        "Block-VPRED", "003", "after Algorithm 2", ("scorers/block_vpred.hpp",), "block_vpred", "sdsd", ("v", "d", "s")
+    ),
     _block_system("DSD", "d"),
     _block_system("SDS", "s"),
     _block_system("DSDS", "d", "s"),

@@ -11,7 +11,7 @@ namespace baselines {
 
 struct Ds {
     template <class Visit>
-    static void run(const Blocks &b, Visit &&visit) {
+    static void run(const Blocks& b, Visit&& visit) {
         for (long i = 0; i < b.n; ++i)
             for (long j = 0; j < b.m; ++j) visit(i, j);
     }

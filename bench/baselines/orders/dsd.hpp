@@ -11,7 +11,7 @@ namespace baselines {
 
 struct Dsd {
     template <class Visit>
-    static void run(const Blocks &b, Visit &&visit) {
+    static void run(const Blocks& b, Visit&& visit) {
         for (long first = 0; first < b.n; first += b.d)
             for (long j = 0, end = b.end_of_documents(first); j < b.m; ++j)
                 for (long i = first; i < end; ++i) visit(i, j);

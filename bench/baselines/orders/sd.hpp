@@ -11,7 +11,7 @@ namespace baselines {
 
 struct Sd {
     template <class Visit>
-    static void run(const Blocks &b, Visit &&visit) {
+    static void run(const Blocks& b, Visit&& visit) {
         for (long j = 0; j < b.m; ++j)
             for (long i = 0; i < b.n; ++i) visit(i, j);
     }

@@ -12,7 +12,7 @@ namespace baselines {
 
 struct Sdds {
     template <class Visit>
-    static void run(const Blocks &b, Visit &&visit) {
+    static void run(const Blocks& b, Visit&& visit) {
         for (long column = 0; column < b.m; column += b.s)
             for (long row = 0; row < b.n; row += b.d)
                 for (long i = row; i < b.end_of_documents(row); ++i)

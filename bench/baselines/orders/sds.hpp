@@ -11,7 +11,7 @@ namespace baselines {
 
 struct Sds {
     template <class Visit>
-    static void run(const Blocks &b, Visit &&visit) {
+    static void run(const Blocks& b, Visit&& visit) {
         for (long first = 0; first < b.m; first += b.s)
             for (long i = 0, end = b.end_of_scorers(first); i < b.n; ++i)
                 for (long j = first; j < end; ++j) visit(i, j);

@@ -12,8 +12,8 @@ struct Forest {
     int64_t n_trees, n_columns;
     const int64_t *node_offsets, *leaf_offsets;
     const int32_t *column, *left, *right;
-    const Value *threshold;
-    const Sum *leaf;
+    const Value* threshold;
+    const Sum* leaf;
 
     // A tree's root: node 0, or leaf 0 where it has no node.
     int32_t root(long tree) const { return node_offsets[tree + 1] > node_offsets[tree] ? 0 : ~0; }
@@ -22,11 +22,11 @@ struct Forest {
 // Rows of documents, and the sums that scorers add to.
 template <class Value, class Sum>
 struct Batch {
-    const Value *documents;
+    const Value* documents;
     long n, n_columns;
-    Sum *sums;
+    Sum* sums;
 
-    const Value *row(long i) const { return documents + i * n_columns; }
+    const Value* row(long i) const { return documents + i * n_columns; }
 };
 
 // Whether a test fails: x > threshold, and true for a missing value, which goes right.
@@ -37,7 +37,7 @@ bool is_false(Value x, Value threshold) {
 
 // Nodes and leaves of one tree, depth-first: a node, its left subtree, its right subtree.
 template <class Value, class Sum, class Node, class Leaf>
-void depth_first(const Forest<Value, Sum> &forest, long tree, Node &&node, Leaf &&leaf) {
+void depth_first(const Forest<Value, Sum>& forest, long tree, Node&& node, Leaf&& leaf) {
     struct Item {
         int32_t at;
         int32_t place_of_parent;  // -1: the root, or a left child, which follows its parent

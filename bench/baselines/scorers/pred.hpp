@@ -14,11 +14,11 @@ class Pred {
 public:
     static constexpr long documents = 1;
 
-    explicit Pred(const Forest<Value, Sum> &forest) : trees_(forest) {}
+    explicit Pred(const Forest<Value, Sum>& forest) : trees_(forest) {}
 
     long scorers() const { return static_cast<long>(trees_.trees.size()); }
 
-    void add(const Batch<Value, Sum> &batch, long document, long tree) { add_predicated<1>(trees_, batch, document, tree); }
+    void add(const Batch<Value, Sum>& batch, long document, long tree) { add_predicated<1>(trees_, batch, document, tree); }
 
 private:
     PredicatedTrees<Value, Sum> trees_;

@@ -28,7 +28,7 @@ struct PredicatedTrees {
     std::vector<PredicatedNode<Value>> nodes;
     std::vector<Sum> values;
 
-    explicit PredicatedTrees(const Forest<Value, Sum> &forest)
+    explicit PredicatedTrees(const Forest<Value, Sum>& forest)
         : values(forest.leaf, forest.leaf + forest.leaf_offsets[forest.n_trees]) {
         nodes.reserve(forest.node_offsets[forest.n_trees] + forest.leaf_offsets[forest.n_trees]);
         for (long tree = 0; tree < forest.n_trees; ++tree) {
@@ -39,7 +39,9 @@ struct PredicatedTrees {
             };
             depth_first(
                 forest, tree,
-                [&](int32_t at, int32_t parent, int64_t n) { place(at, parent, {forest.column[n], forest.threshold[n], {at + 1, at}}); },
+                [&](int32_t at, int32_t parent, int64_t n) {
+                    place(at, parent, {forest.column[n], forest.threshold[n], {at + 1, at}});
+                },
                 [&](int32_t at, int32_t parent, int64_t leaf) {
                     place(at, parent, {0, static_cast<Value>(leaf - leaves), {at, at}});  // exact: fewer than 2^24 leaves a tree
                 });
@@ -53,7 +55,7 @@ private:
         std::vector<int> below(nodes.size() - first);
         int deepest = 0;
         for (size_t at = 0; at < below.size(); ++at) {
-            const auto &node = nodes[first + at];
+            const auto& node = nodes[first + at];
             deepest = std::max(deepest, below[at]);
             if (node.child[0] != node.child[1]) below[node.child[0]] = below[node.child[1]] = below[at] + 1;
         }
@@ -64,12 +66,12 @@ private:
 // Walk down `depth` levels with V documents; at[v] is where document v stands. The steps of up to 16 levels are unrolled and
 // entered where the depth says, as the authors' code has a function for each depth; deeper trees go round again.
 template <int V, class Value>
-void walk(const PredicatedNode<Value> *nodes, const Value *x, long n_columns, int depth, int32_t *out) {
+[[gnu::noinline]] void walk(const PredicatedNode<Value>* nodes, const Value* x, long n_columns, int depth, int32_t* out) {
     int32_t at[V] = {};
     const auto step = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 16
         for (int v = 0; v < V; ++v) {
-            const PredicatedNode<Value> &node = nodes[at[v]];
+            const PredicatedNode<Value>& node = nodes[at[v]];
             at[v] = node.child[is_false(x[v * n_columns + node.feature], node.threshold)];
         }
     };
@@ -95,10 +97,10 @@ void walk(const PredicatedNode<Value> *nodes, const Value *x, long n_columns, in
 }
 
 template <int V, class Value, class Sum>
-void add_predicated(const PredicatedTrees<Value, Sum> &trees, const Batch<Value, Sum> &batch, long document, long tree) {
-    const auto &t = trees.trees[tree];
-    const PredicatedNode<Value> *nodes = trees.nodes.data() + t.nodes;
-    const Sum *values = trees.values.data() + t.leaves;
+void add_predicated(const PredicatedTrees<Value, Sum>& trees, const Batch<Value, Sum>& batch, long document, long tree) {
+    const auto& t = trees.trees[tree];
+    const PredicatedNode<Value>* nodes = trees.nodes.data() + t.nodes;
+    const Sum* values = trees.values.data() + t.leaves;
     int32_t at[V];
     walk<V>(nodes, batch.row(document), batch.n_columns, t.depth, at);
     for (int v = 0; v < V; ++v) batch.sums[document + v] += values[static_cast<int32_t>(nodes[at[v]].threshold)];

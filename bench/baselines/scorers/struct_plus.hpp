@@ -17,9 +17,9 @@ class StructPlus {
 public:
     static constexpr long documents = 1;  // that one visit scores
 
-    explicit StructPlus(const Forest<Value, Sum> &forest)
+    explicit StructPlus(const Forest<Value, Sum>& forest)
         : nodes_(forest.node_offsets[forest.n_trees] + forest.leaf_offsets[forest.n_trees]) {
-        Node *first = nodes_.data();
+        Node* first = nodes_.data();
         for (long tree = 0; tree < forest.n_trees; ++tree) {
             roots_.push_back(first);
             int32_t n = 0;
@@ -40,9 +40,9 @@ public:
 
     long scorers() const { return static_cast<long>(roots_.size()); }
 
-    void add(const Batch<Value, Sum> &batch, long document, long tree) {
-        const Value *x = batch.row(document);
-        const Node *node = roots_[tree];
+    void add(const Batch<Value, Sum>& batch, long document, long tree) {
+        const Value* x = batch.row(document);
+        const Node* node = roots_[tree];
         while (node->left) node = is_false(x[node->feature], node->threshold) ? node->right : node->left;
         batch.sums[document] += static_cast<Sum>(node->value);
     }
@@ -56,7 +56,7 @@ private:
     };
 
     std::vector<Node> nodes_;
-    std::vector<const Node *> roots_;
+    std::vector<const Node*> roots_;
 };
 
 }  // namespace baselines

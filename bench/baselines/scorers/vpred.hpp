@@ -16,11 +16,11 @@ class VPred {
 public:
     static constexpr long documents = V;
 
-    explicit VPred(const Forest<Value, Sum> &forest) : trees_(forest) {}
+    explicit VPred(const Forest<Value, Sum>& forest) : trees_(forest) {}
 
     long scorers() const { return static_cast<long>(trees_.trees.size()); }
 
-    void add(const Batch<Value, Sum> &batch, long group, long tree) {
+    void add(const Batch<Value, Sum>& batch, long group, long tree) {
         const long first = group * V;
         if (first + V <= batch.n) {
             add_predicated<V>(trees_, batch, first, tree);
