@@ -93,6 +93,20 @@ def check(system: System, cases: Iterable[Case]) -> Verdict:
     return Verdict(forests, rows, differ, example)
 
 
+def check_engine(engine: str, cases: Iterable[Case]) -> Verdict:
+    """Compare an engine of gpuqs with the reference, where it holds a case's forest."""
+    forests = rows = differ = 0
+    example = ""
+    for each in cases:
+        model = gpuqs.from_model(each.forest)
+        if model.engines()[engine] is not None:
+            continue
+        wrong = differing(model.predict(each.X, "raw", engine=engine), each.expected)
+        forests, rows, differ = forests + 1, rows + len(each.X), differ + wrong
+        example = example or (f"{each.name}: {wrong} of {len(each.X)} scores differ" if wrong else "")
+    return Verdict(forests, rows, differ, example)
+
+
 def differing(scores: np.ndarray, expected: np.ndarray) -> int:
     """How many scores are not of the same bits."""
     if scores.dtype != expected.dtype or scores.shape != expected.shape:

@@ -108,3 +108,25 @@ _ALL = (
 
 #: Every system by name.
 SYSTEMS = {system.name: system for system in _ALL}
+
+
+@dataclass(frozen=True)
+class EngineOfPapers:
+    """A system of the papers that is an engine of gpuqs."""
+
+    name: str
+    paper: str
+    section: str
+    files: tuple[str, ...]
+
+
+_ENGINES = (
+    EngineOfPapers("qs", "002", "Algorithm 2", ("gpuqs/engines/quickscorer.py", "cpu_fallback/generic/qs.inl")),
+    EngineOfPapers("vqs", "001", "section 3", ("gpuqs/engines/quickscorer.py", "cpu_fallback/generic/vqs.inl")),
+    EngineOfPapers("bwqs", "002", "section 6", ("gpuqs/engines/bwqs.py",)),
+    EngineOfPapers("qs_oblivious", "002", "section 4", ("gpuqs/engines/qs_oblivious.py",)),
+    EngineOfPapers("qs_gpu", "000", "section 6", ("gpuqs/engines/gpu/qs_gpu.py",)),
+)
+
+#: The engines among the papers' systems, by name; an earlier gpuqs has not all.
+ENGINES_OF_PAPERS = {engine.name: engine for engine in _ENGINES}
