@@ -42,8 +42,8 @@ def systems_page(report: dict[str, Any]) -> str:
         "",
         "Where no reason says otherwise a system holds trees of any number of leaves, float32 and float64 documents,",
         "and missing values: the plain comparison sends them right, and a column of its own holds a feature for nodes",
-        "that send them elsewhere. The systems in `bench/` hold neither sets of categories nor several outputs. All",
-        "add a document's trees up in their order, in the forest's type, so scores have the bits of gpuqs's `reference`.",
+        "that send them elsewhere. The systems in `bench/` hold neither sets of categories nor several outputs.",
+        "All add a document's trees up in their order, in the forest's type: scores have the bits of `reference`.",
         "",
     ]
     head = ["system", "paper", "file", "built", "forests", "rows", "differ", *(r["model"] for r in report["results"])]
