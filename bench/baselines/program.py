@@ -91,6 +91,8 @@ class Program:
 
     def score(self, X: np.ndarray, d: int = 64, s: int = 64) -> np.ndarray:
         """Raw scores of documents, in blocks of d documents and s scorers (trees, or blocks of merged trees)."""
+        if d < 1 or s < 1:
+            raise ValueError(f"blocks of {d} documents and {s} scorers: both are at least 1")
         if not self.missing and np.isnan(X).any():
             raise ValueError("the documents have missing values, which the program was not made for")
         rows = self.columns.fill(X, self.dtype)

@@ -114,6 +114,9 @@ def test_parameters_that_no_system_has_are_refused() -> None:
         Program(SYSTEMS["VPRED"], forest, np.float32, v=3)
     with pytest.raises(ValueError, match="no scorer pebble"):
         Program(replace(SYSTEMS["STRUCT+"], scorer="pebble"), forest, np.float32)
+    program = Program(SYSTEMS["SDSD"], forest, np.float32)
+    with pytest.raises(ValueError, match="blocks of 0 documents and 3 scorers"):
+        program.score(np.zeros((2, forest.n_features), np.float32), d=0, s=3)
     with pytest.raises(ValueError, match="does not run in the order sdds"):
         Program(replace(SYSTEMS["PRED"], order="sdds"), forest, np.float32)
 

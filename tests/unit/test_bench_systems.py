@@ -64,7 +64,7 @@ def test_a_wrong_score_ends_the_run(monkeypatch: pytest.MonkeyPatch, result: dic
     score = Program.score
     monkeypatch.setattr(Program, "score", lambda self, X, **blocks: score(self, X, **blocks) + 1e-9)
     X = np.zeros((5, 3), np.float32)
-    with pytest.raises(SystemExit, match="IF-THEN-ELSE differs from the reference"):
+    with pytest.raises(SystemExit, match="wrong: IF-THEN-ELSE and walk give other scores"):
         systems.measure(systems.Job("wrong", random_forest(np.random.default_rng(1), n_features=3), X), 1, 0.1)
     monkeypatch.setattr(systems, "SYSTEMS", {"STRUCT+": SYSTEMS["STRUCT+"]})
     monkeypatch.setattr(systems, "ENGINES_OF_PAPERS", {})
