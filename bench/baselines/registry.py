@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from baselines.columns import find_columns, is_oblivious
 from gpuqs.forest import Forest
 
-#: Compilers take minutes, or crash, beyond: that of paper 002 compiled CONDOP for 5,000 trees x 16 leaves (75,000 nodes)
+#: Compilers take minutes, or crash, beyond: that of paper 002 took CONDOP of 5,000 trees x 16 leaves (75,000 nodes)
 #: and crashed at 20,000 x 8 (140,000); where it says NA, so do we.
 MOST_GENERATED_NODES = 75_000
 #: Compilers nest blocks and brackets some 256 deep.
