@@ -39,7 +39,7 @@ def compiled(source: Path, depends_on: Sequence[Path] = (), flags: tuple[str, ..
     key = hashlib.sha256("\0".join([version, *FLAGS, *flags, *texts]).encode()).hexdigest()[:16]
     library = CACHE / f"{source.stem}-{key}.so"
     CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "lock", "w") as lock:
+    with open(library.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one process compiles, others that want the same wait for it
         if not library.exists():
             made = library.with_suffix(".part")  # moved when complete
