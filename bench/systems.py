@@ -2,6 +2,7 @@
 
     python bench/systems.py            # 1,000 trees x 64 leaves, oblivious ones too; some minutes
     python bench/systems.py --large    # and 20,000 x 64
+    python bench/systems.py --made-up  # made-up forests in place of trained ones, which take minutes to train
     python bench/systems.py --quick    # a smoke run of a minute, nothing written
 
 Nothing is timed that has not been checked. Figures go to bench/results/, the list of all systems to bench/systems.md.
@@ -145,26 +146,30 @@ def check_all() -> dict[str, Verdict]:
     return verdicts
 
 
-def jobs(quick: bool, large: bool) -> list[Job]:
+def jobs(quick: bool, large: bool, made_up: bool) -> Iterator[Job]:
     if quick:
         X = documents(200)
-        return [Job("made-up, 50 x 16", lambdamart_like(50, 16, X), X), Job("oblivious", oblivious_like(50, 4, X), X)]
+        yield Job("made-up 50 x 16", lambdamart_like(50, 16, X), X)
+        yield Job("made-up oblivious 50 x 16", oblivious_like(50, 4, X), X)
+        return
     X = documents(2_000)
-    trained = lambdamart(1_000, 64)
-    out = [
-        Job("LightGBM LambdaMART 1,000 x 64", gpuqs.load(trained).forest, X),
-        Job("made-up oblivious 1,000 x 64", oblivious_like(1_000, 6, X), X),
-    ]
-    if large:
+    if made_up:
+        yield Job("made-up LambdaMART 1,000 x 64", lambdamart_like(1_000, 64, X), X)
+    else:
+        yield Job("LightGBM LambdaMART 1,000 x 64", gpuqs.load(lambdamart(1_000, 64)).forest, X)
+    yield Job("made-up oblivious 1,000 x 64", oblivious_like(1_000, 6, X), X)
+    if large and made_up:
+        yield Job("made-up LambdaMART 20,000 x 64", lambdamart_like(20_000, 64, X), X[:1_000])
+    elif large:
         name = "LightGBM 20,000 x 64 (1,000 trained, thresholds redrawn)"
-        out.append(Job(name, gpuqs.load(enlarged(trained, 20_000)).forest, X[:1_000]))
-    return out
+        yield Job(name, gpuqs.load(enlarged(lambdamart(1_000, 64), 20_000)).forest, X[:1_000])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="50 trees, 200 documents, nothing written")
     parser.add_argument("--large", action="store_true", help="also 20,000 trees x 64 leaves")
+    parser.add_argument("--made-up", action="store_true", help="made-up forests in place of trained ones")
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     rounds, budget = (3, 1.0) if args.quick else (args.rounds, 10.0)
@@ -174,7 +179,7 @@ def main() -> None:
         "versions": f"gpuqs {gpuqs.__version__}, {cpu_fallback.available_isas()[0]}, {compiler()[1]}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}",
         "checks": {name: vars(verdict) for name, verdict in verdicts.items()},
-        "results": [measure(job, rounds, budget) for job in jobs(args.quick, args.large)],
+        "results": [measure(job, rounds, budget) for job in jobs(args.quick, args.large, args.made_up)],
     }
     print("\n" + markdown(report))
     if not args.quick:
