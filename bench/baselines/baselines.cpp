@@ -1,9 +1,8 @@
-// The papers' systems, each a scorer in a loop order, behind three C functions. Built by library.py for the bench alone.
+// The papers' systems, each a scorer in a loop order, behind three C functions. Built by program.py for the bench alone.
 #include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include "orders/dot.hpp"
 #include "orders/ds.hpp"
@@ -45,24 +44,10 @@ public:
     }
 
 private:
-    template <class Order>
-    static const char* name() {
-        if constexpr (std::is_same_v<Order, Dot>) return "dot";
-        if constexpr (std::is_same_v<Order, Sot>) return "sot";
-        if constexpr (std::is_same_v<Order, Ds>) return "ds";
-        if constexpr (std::is_same_v<Order, Sd>) return "sd";
-        if constexpr (std::is_same_v<Order, Dsd>) return "dsd";
-        if constexpr (std::is_same_v<Order, Sds>) return "sds";
-        if constexpr (std::is_same_v<Order, Dsds>) return "dsds";
-        if constexpr (std::is_same_v<Order, Sdsd>) return "sdsd";
-        if constexpr (std::is_same_v<Order, Sdds>) return "sdds";
-        if constexpr (std::is_same_v<Order, Dssd>) return "dssd";
-    }
-
     template <class Scorer, class... Orders, class... Parameters>
     System* in_order(const std::string& order, Parameters... parameters) {
         System* system = nullptr;
-        ((order == name<Orders>() && (system = new SystemOf<Value, Sum, Scorer, Orders>(forest_, parameters...))), ...);
+        ((order == Orders::name && (system = new SystemOf<Value, Sum, Scorer, Orders>(forest_, parameters...))), ...);
         if (!system) throw std::invalid_argument("the scorer does not run in the order " + order);
         return system;
     }
@@ -96,7 +81,7 @@ private:
 }  // namespace
 }  // namespace baselines
 
-// What thresholds and documents are, and leaf values and sums: library.py compiles one library for each pair.
+// What thresholds and documents are, and leaf values and sums: program.py compiles a library for each pair that it needs.
 using Value = BASELINES_VALUE;
 using Sum = BASELINES_SUM;
 

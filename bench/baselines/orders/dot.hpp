@@ -8,6 +8,6 @@
 
 namespace baselines {
 
-struct Dot : Ds {};
+struct Dot : Ds { static constexpr const char* name = "dot"; };
 
 }  // namespace baselines

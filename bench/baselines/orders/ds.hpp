@@ -10,6 +10,8 @@
 namespace baselines {
 
 struct Ds {
+    static constexpr const char* name = "ds";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long i = 0; i < b.n; ++i)

@@ -10,6 +10,8 @@
 namespace baselines {
 
 struct Dsd {
+    static constexpr const char* name = "dsd";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long first = 0; first < b.n; first += b.d)

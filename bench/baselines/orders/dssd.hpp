@@ -11,6 +11,8 @@
 namespace baselines {
 
 struct Dssd {
+    static constexpr const char* name = "dssd";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long row = 0; row < b.n; row += b.d)

@@ -10,6 +10,8 @@
 namespace baselines {
 
 struct Sd {
+    static constexpr const char* name = "sd";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long j = 0; j < b.m; ++j)

@@ -11,6 +11,8 @@
 namespace baselines {
 
 struct Sdds {
+    static constexpr const char* name = "sdds";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long column = 0; column < b.m; column += b.s)

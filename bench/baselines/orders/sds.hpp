@@ -10,6 +10,8 @@
 namespace baselines {
 
 struct Sds {
+    static constexpr const char* name = "sds";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long first = 0; first < b.m; first += b.s)

@@ -11,6 +11,8 @@
 namespace baselines {
 
 struct Sdsd {
+    static constexpr const char* name = "sdsd";
+
     template <class Visit>
     static void run(const Blocks& b, Visit&& visit) {
         for (long column = 0; column < b.m; column += b.s)

@@ -8,6 +8,6 @@
 
 namespace baselines {
 
-struct Sot : Sd {};
+struct Sot : Sd { static constexpr const char* name = "sot"; };
 
 }  // namespace baselines
