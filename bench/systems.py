@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
@@ -97,7 +98,8 @@ def measure(job: Job, rounds: int, budget: float) -> dict[str, Any]:
     not_timed = {}
     reasons = model.engines()
     for engine in (*ENGINES_OF_PAPERS, "bitslice"):
-        reason = reasons[engine] if engine in ON_CPU else "runs on GPUs" if engine in ENGINES else "not built yet"
+        absent = "runs on GPUs" if engine in ENGINES else "not in this version of gpuqs"
+        reason = reasons[engine] if engine in ON_CPU else absent
         if reason is None:
             calls[engine] = partial(model.predict, job.X, "raw", engine=engine, n_threads=1)
         else:
@@ -176,6 +178,7 @@ def main() -> None:
     verdicts = check_all()
     report: dict[str, Any] = {
         "processor": processor(),
+        "load": f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors",
         "versions": f"gpuqs {gpuqs.__version__}, {cpu_fallback.available_isas()[0]}, {compiler()[1]}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}",
         "checks": {name: vars(verdict) for name, verdict in verdicts.items()},
