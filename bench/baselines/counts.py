@@ -1,0 +1,36 @@
+"""Nodes that the systems visit, a document and tree (paper 002, Table V): what explains who is faster."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from baselines.columns import find_columns, thresholds
+from gpuqs.forest import Forest
+
+
+def visited_nodes(forest: Forest, X: np.ndarray) -> dict[str, float]:
+    """Means over documents and trees.
+
+    "walks" visit the nodes from root to leaf (STRUCT+, IF-THEN-ELSE, ...); "predicated" walks make as many steps as the
+    tree is deep (PRED, VPRED); "false nodes" are QuickScorer's; "nodes" are all.
+    """
+    columns = find_columns(forest, missing=True)
+    rows = columns.fill(X, X.dtype)
+    false = ~(rows[:, columns.of_node] <= thresholds(forest, X.dtype))
+    has_nodes = np.diff(forest.node_offsets) > 0
+    at = np.broadcast_to(np.where(has_nodes, 0, -1), (len(X), forest.n_trees)).copy()
+    steps = 0
+    while (walking := at >= 0).any():
+        document, tree = np.nonzero(walking)
+        node = forest.node_offsets[tree] + at[document, tree]
+        at[document, tree] = np.where(false[document, node], forest.right[node], forest.left[node])
+        steps += len(node)
+    deepest = np.zeros(forest.n_trees, np.int64)
+    np.maximum.at(deepest, forest.node_tree, forest.depth + 1)
+    pairs = max(len(X) * forest.n_trees, 1)
+    return {
+        "walks": steps / pairs,
+        "predicated": float(deepest.sum()) / max(forest.n_trees, 1),
+        "false nodes": float(false.sum()) / pairs,
+        "nodes": forest.n_nodes / max(forest.n_trees, 1),
+    }

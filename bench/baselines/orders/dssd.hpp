@@ -1,0 +1,25 @@
+// DSSD (paper 003, section 3; paper 004, section 3, Figure 1d): it visits pairs in the order of DSD:
+//     for each block of d documents
+//         for each block of s scorers
+//             for each scorer j of the block
+//                 for each document i of the block
+//                     score[i] += scorer j of document i
+#pragma once
+
+#include "blocks.hpp"
+
+namespace baselines {
+
+struct Dssd {
+    static constexpr const char* name = "dssd";
+
+    template <class Visit>
+    static void run(const Blocks& b, Visit&& visit) {
+        for (long row = 0; row < b.n; row += b.d)
+            for (long column = 0; column < b.m; column += b.s)
+                for (long j = column; j < b.end_of_scorers(column); ++j)
+                    for (long i = row; i < b.end_of_documents(row); ++i) visit(i, j);
+    }
+};
+
+}  // namespace baselines
