@@ -19,7 +19,7 @@ LEVELS = [
     {"forest"},
     {"layout", "formats", "links", "ranking", "arrays"},
     {"devices", "outputs", "readers"},
-    {"engines", "keywords"},
+    {"engines", "keywords", "told_categories"},
     {"programs", "scoring", "explanation", "chunks", "encoded"},
     {"placement"},
     {"model"},

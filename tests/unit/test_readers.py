@@ -229,6 +229,20 @@ def test_no_format(tmp_path: Path, content: bytes, message: str) -> None:
         find_format(write(tmp_path, content))
 
 
+def test_tabs_between_times_of_day(tmp_path: Path) -> None:
+    """Cells such as 12:30 look like features; what is said of the header tells that they are none."""
+    path = write(tmp_path, "0.5\t12:30\t2\n1.5\t13:45\t3\n")
+    model = forest(schema=Schema(("a", "b", "c"), (None, ("12:30", "13:45"), None), library="LightGBM"))
+    with pytest.raises(InputError, match=r"no feature 12 .*; if this is CSV with tabs, say --format csv"):
+        read(path, model)
+    for told in ({"header": False}, {"format": "csv", "header": False}):
+        np.testing.assert_array_equal(read(path, model, **told).values, [[0.5, 0, 2], [1.5, 1, 3]])
+    path.write_text("a\tb\tc\n" + path.read_text())
+    np.testing.assert_array_equal(read(path, model, header=True).values, [[0.5, 0, 2], [1.5, 1, 3]])
+    with pytest.raises(InputError, match="takes no option 'header'"):
+        read(write(tmp_path, "1 0:1\n"), model, header=False)
+
+
 def test_unknown_format_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="format must be one of svmlight"):
         open_documents(write(tmp_path, "1"), forest(), format="xlsx")

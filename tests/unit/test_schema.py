@@ -139,7 +139,9 @@ def test_scikit_learn_reads_the_numbers_of_category_columns() -> None:
 
 @pytest.mark.parametrize("told", [["t", "w"], ["w", "t"], (0, 1), {"w": [10, 20, 30], "t": np.array(["x", "y", "z"])}])
 def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
-    model = gpuqs.from_model(forest_of(schema=IN_ORDER), categories=told)
+    forest = forest_of(schema=IN_ORDER)
+    forest = dataclasses.replace(forest, feature=np.full_like(forest.feature, 2))  # whose thresholds are any numbers
+    model = gpuqs.from_model(forest, categories=told)
     placed = dataclasses.replace(PLACED, stated=(0, 1))
     assert model.forest.schema == placed
     model.save(tmp_path / "model")
