@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache__/*') pyproject.toml CMakeLists.txt
-CPP := $(shell find cpu_fallback cuda tests -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh')
+CPP := $(shell find cpu_fallback cuda tests bench -path bench/.cache -prune -o \
+  \( -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
 .PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon without-quickscorer fuzz clean
 

@@ -83,17 +83,14 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
 
 
 def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
-    from dataclasses import replace
-
     from gpuqs.formats import read_model
     from gpuqs.model import Model
+    from gpuqs.told_categories import told
 
     if isinstance(source, Model) and categories is None:
         return source
     forest = source.forest if isinstance(source, Model) else read_model(source, mmap=mmap)
-    if categories is not None:
-        forest = replace(forest, schema=forest.schema.placed(categories, forest.n_features))
-    return Model(forest)
+    return Model(forest if categories is None else told(forest, categories))
 
 
 def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:

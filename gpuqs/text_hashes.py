@@ -7,7 +7,7 @@ holds no texts, its categories are called after their hashes, and tables are cod
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +30,11 @@ def are_hashes(categories: Sequence[Any]) -> bool:
 def hash_names(texts: Iterable[str | None]) -> list[str | None]:
     """The names of texts, by their hashes; None for missing ones."""
     return [None if text is None else _hash_name(text) for text in texts]
+
+
+def holds(known: Set[Any], text: str) -> bool:
+    """Whether a text is among categories, be they texts or called after their hashes."""
+    return text in known or _hash_name(text) in known
 
 
 @lru_cache(maxsize=1 << 16)

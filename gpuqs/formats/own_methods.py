@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Final
 
 from gpuqs.errors import UnsupportedModelError
@@ -15,6 +14,9 @@ _BASES: Final = ("sklearn", "builtins")
 
 #: What a class may do in its own way: it concerns training, or names the parameters of the object.
 _FREE: Final = frozenset(("__init__", "get_params", "set_params", "_get_param_names"))
+
+#: Where properties, scikit-learn's decorators, class methods and Python's wrappers keep what they wrap.
+_WRAPPED: Final = ("fget", "fn", "__func__", "__wrapped__")
 
 #: Methods that come before all others.
 _BEFORE_ALL: Final = ("__getattribute__", "__getattr__")
@@ -41,16 +43,20 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
     of_library = (package, *_BASES)
     for name in _watched(kind, (*_BEFORE_ALL, *names)):
         owner = next(base for base in kind.__mro__ if name in vars(base))
-        method = getattr(kind, name)
-        method = getattr(method, "fget", method)  # of a property
-        # A library's class whose method was replaced by a function from elsewhere.
-        replaced = callable(method) and _package(getattr(method, "__module__", "")) not in of_library
-        is_own = _package(owner.__module__) not in of_library or (replaced and owner.__module__ != "builtins")
-        if is_own or name in getattr(obj, "__dict__", ()):
+        strangers = set() if owner is object else {_origin(part) for part in _layers(vars(owner)[name])}
+        strangers.difference_update(of_library)
+        if _package(owner.__module__) not in of_library or strangers or name in getattr(obj, "__dict__", ()):
             base = next((base.__name__ for base in kind.__mro__ if _package(base.__module__) == package), package)
+            patched = _package(owner.__module__) == package and strangers
+            mend = (
+                f"{', '.join(sorted(strangers))} put it there: undo that (as mlflow.autolog(disable=True) does), or "
+                "pass the estimator's booster or its file, where it has one"
+                if patched
+                else "pass an estimator of that class itself"
+            )
             raise UnsupportedModelError(
                 f"{_package(kind.__module__)}.{kind.__name__}: has a method {name} of its own, and so may predict "
-                f"something else than {base} does; pass an estimator of that class itself"
+                f"something else than {base} does; {mend}"
             )
 
 
@@ -70,14 +76,33 @@ def _watched(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _codes_of(member: Any) -> Iterator[CodeType]:
     """The code of a method, or of what gives a property; of what it wraps, and of functions in it, too."""
-    wrapped = (getattr(member, name, None) for name in ("fget", "fn", "__func__"))  # of properties, scikit-learn, class
-    for function in (member, *wrapped):
-        function = inspect.unwrap(function) if callable(function) else None
-        codes = [function.__code__] if isinstance(function, FunctionType) else []
-        while codes:
-            code = codes.pop()
-            yield code
-            codes += (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    codes = [part.__code__ for part in _layers(member) if isinstance(part, FunctionType)]
+    while codes:
+        code = codes.pop()
+        yield code
+        codes += (constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+def _layers(member: Any) -> list[Any]:
+    """A member of a class, where it can be called or gives what can, and what it wraps, and that in turn."""
+    found: list[Any] = []
+    left = [member]
+    while left:
+        part = left.pop()
+        if (callable(part) or hasattr(type(part), "__get__")) and not any(part is other for other in found):
+            found.append(part)
+            left += [inner for name in _WRAPPED if (inner := getattr(part, name, None)) is not None]
+    return found
+
+
+def _origin(part: Any) -> str:
+    """The package whose code runs; a function's own ``__module__`` does not tell, as `functools.wraps` copies it."""
+    kind = type(part)
+    if isinstance(part, (type, BuiltinFunctionType)):
+        return _package(part.__module__)
+    if kind is FunctionType or kind.__name__ == "cython_function_or_method":
+        return _package(part.__globals__.get("__name__"))
+    return _package(kind.__module__)
 
 
 def _package(module: Any) -> str:

@@ -97,18 +97,25 @@ def from_object(obj: Any) -> Forest | None:
         return None
     for part in (obj, *_parts(obj)):
         refuse_own_methods(part, "sklearn", _METHODS)
-    fields = fields_of(obj, source)
-    return Forest(
-        n_features=int(obj.n_features_in_),
-        schema=Schema(
-            tuple(str(name) for name in getattr(obj, "feature_names_in_", ())),
-            fields.pop("categories", ()),
-            library="scikit-learn",
-        ),
-        classes=_labels(obj),
-        source=f"scikit-learn {sys.modules['sklearn'].__version__}",
-        **fields,
-    )
+    try:
+        fields = fields_of(obj, source)
+        return Forest(
+            n_features=int(obj.n_features_in_),
+            schema=Schema(
+                tuple(str(name) for name in getattr(obj, "feature_names_in_", ())),
+                fields.pop("categories", ()),
+                library="scikit-learn",
+            ),
+            classes=_labels(obj),
+            source=f"scikit-learn {sys.modules['sklearn'].__version__}",
+            **fields,
+        )
+    except ModelFormatError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # as of trees taken out, or put in
+        raise ModelFormatError(
+            f"the estimator's parts do not fit together ({error}); pass it as fit left it", source=source
+        ) from error
 
 
 def _mend(kinds: set[str]) -> str:

@@ -104,7 +104,7 @@ def open_documents(
         ids as column numbers: 0.
     header : bool, optional
         CSV only: whether the first line holds names; by default it does where it can be nothing else, and
-        where it could be a document as well, that is an error.
+        where it could be a document as well, that is an error. Text with tabs is CSV where this is given.
     label, query : str, optional
         Columns of CSV (with a header) and Parquet that hold relevance labels and query ids;
         ``label`` and ``qid`` where there are such columns.
@@ -121,7 +121,10 @@ def open_documents(
         An InputError: there is no column called ``label``, or ``query``.
     """
     source = DocumentSource(path)
-    format = format or find_format(source)
+    if format is None:
+        format = find_format(source)
+        if format == "svmlight" and header is not None and b"\t" in source.start(_SNIFFED_BYTES):
+            format = "csv"  # whose cells look like features, as times of day do
     given = {"first_id": first_id or None, "header": header, "label": label, "query": query}
     for option, value in given.items():
         if value is not None and option not in _OPTIONS.get(format, given):

@@ -11,10 +11,13 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.headers import MISSING
 from gpuqs.schema import Rules
-from gpuqs.text_hashes import hash_names
+from gpuqs.text_hashes import holds
 
 #: How to say which columns hold categories, where the model does not.
 TELL: Final = "tell which columns hold categories: gpuqs.load(path, categories=[column, ...]).save(...)"
+
+#: How Arrow and pandas find truth values spelled.
+_TRUTHS: Final = ("True", "False", "TRUE", "FALSE", "true", "false")
 
 
 class ColumnTypes:
@@ -108,7 +111,7 @@ class ColumnTypes:
         """Refuse features among whose categories is a text that stands for a missing value in CSV."""
         for feature, values in known.items():
             held = {value for value in values or () if isinstance(value, str)}
-            spelling = next((text for text in MISSING if not held.isdisjoint({text, *hash_names([text])})), None)
+            spelling = next((text for text in MISSING if holds(held, text)), None)
             if spelling is not None:
                 raise InputError(
                     f"{self._path}: the model has the category {spelling!r} in column {self._names[feature]!r}, which "
@@ -122,8 +125,8 @@ def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, rules: Rules) -> 
         return "bool" if kind is Kind.TRUTH else "float64"
     if known and all(isinstance(value, bool) for value in known):
         return "bool"
-    if rules.as_texts and kind is Kind.TRUTH and not {"true", "false"} & {str(value).lower() for value in known}:
-        return "bool"
+    if rules.as_texts and kind is Kind.TRUTH:
+        return _type_of_truths(frozenset(known))
     texts = rules.as_texts or all(isinstance(value, str) for value in known)
     if not texts and any(isinstance(value, str) for value in known):
         raise InputError(
@@ -131,3 +134,15 @@ def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, rules: Rules) -> 
             "write the documents as Parquet"
         )
     return "string" if texts else "float64"
+
+
+def _type_of_truths(known: frozenset[Any]) -> str:
+    """What to read cells as that all spell truth values, by categories that are compared as texts."""
+    text = next((text for text in _TRUTHS if holds(known, text)), None)
+    number = next((text for text in "10" if holds(known, text)), None)
+    if text is not None and number is not None:
+        raise InputError(
+            f"the model has the categories {text!r} and {number!r}, as which truth values are compared: CSV does not "
+            "tell whether a column of True and False holds those or texts; write the documents as Parquet"
+        )
+    return "string" if number is None else "bool"

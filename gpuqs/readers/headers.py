@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from gpuqs.errors import InputError
 from gpuqs.readers.source import DocumentSource
 from gpuqs.schema import Schema
-from gpuqs.text_hashes import hash_names
+from gpuqs.text_hashes import holds
 
 _FIRST_READ: Final = 1 << 16
 _LONGEST_FIRST_LINE: Final = 16 << 20
@@ -188,7 +188,7 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
 def _categories_among(texts: Collection[str], schema: Schema) -> set[str]:
     """Those texts that are categories of the model, too."""
     known = {value for values in (*schema.categories, *schema.in_order) for value in values or ()}
-    return {text for text in texts if not known.isdisjoint({text, *hash_names([text])})}
+    return {text for text in texts if holds(known, text)}
 
 
 def is_number(cell: str) -> bool:

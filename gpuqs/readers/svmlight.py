@@ -53,7 +53,9 @@ class SvmlightReader(DocumentReader):
             values, labels, queries, lines, n_labels, n_queries, lowest_id, problem = parsed
             self._line += lines
             if problem is not None:
-                raise InputError(f"{self.path}, line {self._line}: {self._explain(*problem)}")
+                # Cells such as 12:30 look like features.
+                csv = "; if this is CSV with tabs, say --format csv (format='csv')" if b"\t" in block else ""
+                raise InputError(f"{self.path}, line {self._line}: {self._explain(*problem)}{csv}")
             if lowest_id is not None and (self._lowest_id is None or lowest_id < self._lowest_id):
                 self._lowest_id = lowest_id
             self.done += len(block)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -19,6 +20,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
 from gpuqs.readers.csv_text import Block, blocks, line_of_row, parse
+from gpuqs.readers.csv_texts import WholeNumbers
 from gpuqs.readers.csv_types import TELL, ColumnTypes
 from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
@@ -185,6 +187,9 @@ class CsvReader(_TableReader):
     def _chunks(self) -> Iterator[Chunk]:
         features = self.columns.features
         types = ColumnTypes(self.forest, [self._names[at] for at in features], self.path)
+        schema = self.forest.schema
+        as_texts = enumerate(schema.categories if schema.rules.as_texts else ())
+        spelled = {at: WholeNumbers(known) for at, known in as_texts if known is not None}
         with self.source.open() as file:
             for _ in range(self._skip):
                 self.done += len(file.readline())
@@ -206,6 +211,11 @@ class CsvReader(_TableReader):
                     table = self._table(block, **self._reading)
                 for at in types.blank:
                     table = table.set_column(at, f"c{features[at]}", table.column(at).cast(types.types[at]))
+                for at, numbers in spelled.items():
+                    if types.types[at] != "string":  # truth values
+                        continue
+                    column = numbers.respelled(table.column(at), partial(self._misspelled, block, features[at]))
+                    table = table.set_column(at, f"c{features[at]}", column)
                 for batch in table.rename_columns(names).to_batches():
                     if batch.num_rows:
                         yield self._chunk(batch, self.columns)
@@ -255,6 +265,10 @@ class CsvReader(_TableReader):
             raise
         except pyarrow.ArrowException as error:
             raise InputError(self._explain(str(error), block)) from error
+
+    def _misspelled(self, block: Block, column: int, row: int, problem: str) -> InputError:
+        line = block.line + line_of_row(block.text, row + 1, self._delimiter)
+        return InputError(f"{self.path}, line {line}, column {self._names[column]!r}: {problem}")
 
     def _explain(self, problem: str, block: Block) -> str:
         """What pyarrow refuses in a block: where it is in the file, and what is wrong there."""

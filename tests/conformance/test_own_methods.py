@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,46 @@ def test_methods_that_an_object_or_its_class_was_given(name: str, monkeypatch: p
     owner = next(kind for kind in base.__mro__ if method in vars(kind))
     monkeypatch.setattr(owner, method, lambda self, *data, **given: None)
     refused(model, REFUSED.format(method, name))
+
+
+class Wrapping:
+    """A wrapper that is no function, as wrapt's; it says of itself what the wrapped method does."""
+
+    def __init__(self, method: Any) -> None:
+        functools.update_wrapper(self, method)
+
+    def __get__(self, obj: Any, kind: Any = None) -> Any:
+        return lambda *data, **given: 2 * self.__wrapped__(obj, *data, **given)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_methods_that_are_wrapped_where_they_lie(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As autologging does: `functools.wraps` copies the library's ``__module__``."""
+    base, options = KINDS[name]
+    model = fitted(base, options)
+    owner = next(kind for kind in base.__mro__ if "predict" in vars(kind))
+    method = owner.predict
+
+    @functools.wraps(method)
+    def doubled(self: Any, *data: Any, **given: Any) -> Any:
+        return 2 * np.asarray(method(self, *data, **given))
+
+    here = __name__.partition(".")[0]
+    for own, who in ((doubled, here), (Wrapping(method), here), (functools.partialmethod(method), "functools")):
+        monkeypatch.setattr(owner, "predict", own)
+        refused(model, REFUSED.format("predict", name) + f"; {who} put it there: undo that")
+    monkeypatch.undo()
+    wrap(model)
+
+
+def test_boosters_whose_methods_are_wrapped_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    for estimator, method in (("LGBMRegressor", "predict"), ("XGBRegressor", "inplace_predict")):
+        model = fitted(*KINDS[estimator])
+        booster = model.booster_ if estimator == "LGBMRegressor" else model.get_booster()
+        given = getattr(type(booster), method)
+        monkeypatch.setattr(type(booster), method, functools.wraps(given)(lambda *data: 0))
+        for each in (booster, model):
+            refused(each, REFUSED.format(method, "Booster"))
 
 
 @pytest.mark.parametrize(

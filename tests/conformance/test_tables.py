@@ -304,6 +304,37 @@ def test_lightgbm_frames_whose_columns_the_file_does_not_tell(name: str, tmp_pat
         assert isinstance(got, InputError) or np.array_equal(got, raw), file
 
 
+TENS = [10, 20, 30, 40, 50, 60]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (["x", "t"], "categories names column 'x', but the model's trees compare it with .* no two codes"),
+        (["i", "t"], "column 'i', but .* compare it with [1-9].5, which lies amid no two codes of 6 categories"),
+        (["c", "u"], r"column 'c', but .* test it for the code 5, and there are 2 categories such as \('y', 'z'\)"),
+        ({"t": ["y", "z"], "x": TENS}, "column 'x', but"),
+    ],
+)
+def test_lightgbm_columns_that_cannot_be_its_category_columns(wrong: Any, problem: str, tmp_path: Path) -> None:
+    """The trees test the columns that hold the model's categories otherwise than the ones that were named."""
+    rng = np.random.default_rng(2)
+    n = 600
+    code, other = rng.integers(0, 6, n), rng.integers(0, 2, n)
+    frame = pd.DataFrame({"t": pd.Categorical.from_codes(other, ["y", "z"]), "x": rng.normal(size=n)})
+    frame["i"], frame["c"] = rng.integers(3, 12, n), pd.Categorical.from_codes(code, TENS)
+    frame["u"] = 0.0
+    target = frame["x"] + (code == 1) * 3 - (code == 5) + other + frame["i"] / 2
+    params = {"verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 0}
+    booster = lgb.train(params, lgb.Dataset(frame, target), 20)
+    booster.save_model(tmp_path / "model.txt")
+    with pytest.raises(InputError, match=problem):
+        gpuqs.load(tmp_path / "model.txt", categories=wrong)
+    told = gpuqs.load(tmp_path / "model.txt", categories=["c", "t"])
+    np.testing.assert_array_equal(told.predict(frame, "raw"), booster.predict(frame, raw_score=True))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_scores_files_with_categories(tmp_path: Path) -> None:
     frame, _ = untold("left out of the list")

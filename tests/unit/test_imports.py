@@ -22,7 +22,7 @@ LEVELS = [
     {"forest"},
     {"layout", "formats", "links", "ranking", "arrays"},
     {"devices", "outputs", "readers"},
-    {"engines", "keywords"},
+    {"engines", "keywords", "told_categories"},
     {"programs", "scoring", "explanation", "chunks", "encoded", "few"},
     {"placement"},
     {"model"},

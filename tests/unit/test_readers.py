@@ -229,6 +229,20 @@ def test_no_format(tmp_path: Path, content: bytes, message: str) -> None:
         find_format(write(tmp_path, content))
 
 
+def test_tabs_between_times_of_day(tmp_path: Path) -> None:
+    """Cells such as 12:30 look like features; what is said of the header tells that they are none."""
+    path = write(tmp_path, "0.5\t12:30\t2\n1.5\t13:45\t3\n")
+    model = forest(schema=Schema(("a", "b", "c"), (None, ("12:30", "13:45"), None), library="LightGBM"))
+    with pytest.raises(InputError, match=r"no feature 12 .*; if this is CSV with tabs, say --format csv"):
+        read(path, model)
+    for told in ({"header": False}, {"format": "csv", "header": False}):
+        np.testing.assert_array_equal(read(path, model, **told).values, [[0.5, 0, 2], [1.5, 1, 3]])
+    path.write_text("a\tb\tc\n" + path.read_text())
+    np.testing.assert_array_equal(read(path, model, header=True).values, [[0.5, 0, 2], [1.5, 1, 3]])
+    with pytest.raises(InputError, match="takes no option 'header'"):
+        read(write(tmp_path, "1 0:1\n"), model, header=False)
+
+
 def test_unknown_format_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="format must be one of svmlight"):
         open_documents(write(tmp_path, "1"), forest(), format="xlsx")
@@ -484,6 +498,70 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
         read(path, forest(schema=plain))
     category = pyarrow.array([text]).dictionary_encode()
     read(parquet(tmp_path, a=[1.0], b_c=category, d=[3.0]), forest(schema=schema))
+
+
+def catboost(*texts: str, hashed: bool) -> Forest:
+    """A forest whose column b_c holds these categories, as files do, or their hashes."""
+    whole = [int(text) for text in texts if re.fullmatch("-?[1-9][0-9]*|0", text)]
+    known = tuple(hash_names(texts)) if hashed else (*texts, *whole)
+    return forest(schema=Schema(("a", "b_c", "d"), (None, known, None), library="CatBoost"))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize(
+    ("known", "codes"),
+    [
+        (("True", "False"), [0, 1]),
+        (("TRUE", "FALSE"), [None, None]),
+        (("False", "x"), [None, 0]),
+        (("x", "1", "0"), [1, 2]),  # as CatBoost writes truth values
+        (("1",), [0, None]),
+        (("x", "y"), [None, None]),
+    ],
+)
+def test_csv_truth_values_are_the_texts_that_the_model_knows(
+    tmp_path: Path, known: tuple[str, ...], codes: list[Any], hashed: bool
+) -> None:
+    got = read(write(tmp_path, "a,b_c,d\n1,True,3\n1,False,3\n"), catboost(*known, hashed=hashed))
+    np.testing.assert_array_equal(got.values[:, 1], np.array(codes, np.float64))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("text", ["True", "False", "TRUE", "FALSE", "true", "false"])
+def test_csv_truth_values_of_every_spelling(tmp_path: Path, text: str, hashed: bool) -> None:
+    path = write(tmp_path, f"a,b_c,d\n1,{text},3\n")
+    got = read(path, catboost("x", text, hashed=hashed))
+    np.testing.assert_array_equal(got.values, [[1, 1, 3]])
+    with pytest.raises(InputError, match=rf"the categories '{text}' and '0', .*write the documents as Parquet"):
+        read(path, catboost("0", text, hashed=hashed))
+
+
+#: How a CSV file may spell the whole number 7, beside plainly.
+SPELLINGS = ["07", "+7", " 7", "7 ", "7.0", "7.", "7e0", "70E-1"]
+
+
+@pytest.mark.parametrize("cell", ["7", '"7"', *SPELLINGS])
+@pytest.mark.parametrize("kind", ["whole numbers", "texts", "hashes"])
+def test_csv_spellings_of_whole_numbers(tmp_path: Path, cell: str, kind: str) -> None:
+    """None of them is silently a category that the model has not seen."""
+    known = ("-5", "7") if kind == "whole numbers" else ("-5", "7", "red")
+    path = write(tmp_path, f"a,b_c,d\n1,-5,3\n1,-5,3\n1,{cell},3\n")
+    model = catboost(*known, hashed=kind == "hashes")
+    if "7" in cell.strip(' "').split() or (kind == "whole numbers" and cell in ("07", "+7")):
+        np.testing.assert_array_equal(read(path, model).values[:, 1], [0, 0, 1])
+    else:
+        with pytest.raises(InputError, match=rf"line 4, column 'b_c': '{re.escape(cell)}' is none .*, but '7' is"):
+            read(path, model)
+
+
+def test_csv_texts_that_look_like_whole_numbers(tmp_path: Path) -> None:
+    """Those that the model knows, and those whose plain spelling it does not know either, are what they are."""
+    known = ("01", "+1", "1.0", " 1", "red", "8")
+    for hashed in (True, False):
+        cells = [*known, "007", "1_0", "+", "2.5", "-0", "1e999", "9" * 5000]
+        path = write(tmp_path, "a,b_c,d\n" + "".join(f"1,{cell},3\n" for cell in cells))
+        codes = read(path, catboost(*known, hashed=hashed)).values[:, 1]
+        np.testing.assert_array_equal(codes, [*range(6), *[np.nan] * 7])
 
 
 #: A node that tests column b_c as a category, of a model whose file does not tell which columns hold texts.

@@ -139,7 +139,9 @@ def test_scikit_learn_reads_the_numbers_of_category_columns() -> None:
 
 @pytest.mark.parametrize("told", [["t", "w"], ["w", "t"], (0, 1), {"w": [10, 20, 30], "t": np.array(["x", "y", "z"])}])
 def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
-    model = gpuqs.from_model(forest_of(schema=IN_ORDER), categories=told)
+    forest = forest_of(schema=IN_ORDER)
+    forest = dataclasses.replace(forest, feature=np.full_like(forest.feature, 2))  # whose thresholds are any numbers
+    model = gpuqs.from_model(forest, categories=told)
     placed = dataclasses.replace(PLACED, stated=(0, 1))
     assert model.forest.schema == placed
     model.save(tmp_path / "model")
@@ -199,6 +201,16 @@ def test_columns_that_cannot_be_read_are_named() -> None:
         read(nothing, IN_ORDER)
     with pytest.raises(InputError, match=r"column 't' holds nothing \(type null\), but the model's categories"):
         read(nothing, PLACED)
+
+
+@pytest.mark.parametrize("library", ["CatBoost", "scikit-learn", "LightGBM", "XGBoost"])
+def test_columns_of_objects_that_are_numbers(library: str) -> None:
+    """The mend that is told makes them columns of numbers."""
+    schema = Schema(NAMES, (("x", "y"), None, None), library=library)
+    frame = pd.DataFrame({"t": pd.Categorical(["y", "x"]), "w": np.array([1, 2], object), "v": [0.5, 1.5]})
+    with pytest.raises(InputError, match=r"column 'w' has dtype object, .* numbers, X.astype\(\{'w': float\}\) makes"):
+        read(frame, schema)
+    np.testing.assert_array_equal(read(frame.astype({"w": float}), schema), [[1, 1, 0.5], [0, 2, 1.5]])
 
 
 def test_schemas_that_contradict_themselves() -> None:

@@ -166,6 +166,34 @@ def test_not_fitted(estimator: Any) -> None:
         gpuqs.from_model(estimator)
 
 
+def cut(model: Any) -> None:
+    model.estimators_ = model.estimators_[:2]
+
+
+def mixed(model: Any) -> None:
+    model.estimators_[1] = ensemble.RandomForestClassifier(1).fit(np.eye(4), [0, 1, 2, 3]).estimators_[0]
+
+
+def emptied(model: Any) -> None:
+    model.estimators_[0] = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (ensemble.IsolationForest, cut),
+        (ensemble.RandomForestClassifier, mixed),
+        (ensemble.ExtraTreesRegressor, emptied),
+        (ensemble.GradientBoostingRegressor, emptied),
+    ],
+)
+def test_estimators_whose_parts_do_not_fit_together(kind: Any, change: Any) -> None:
+    model = kind(n_estimators=4).fit(np.eye(4), [0, 1, 0, 1])
+    change(model)
+    with pytest.raises(ModelFormatError, match=rf"sklearn\.{kind.__name__}: .* do not fit together .* as fit left it"):
+        gpuqs.from_model(model)
+
+
 class Doubled(ensemble.RandomForestRegressor):
     def predict(self, X: np.ndarray) -> np.ndarray:
         return 2 * super().predict(X)

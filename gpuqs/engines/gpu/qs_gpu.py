@@ -55,7 +55,7 @@ class QsGpu(Engine):
 
     name: ClassVar[str] = "qs_gpu"
     device: ClassVar[str] = "cuda"
-    summary: ClassVar[str] = "GPU-QuickScorer: a thread block a document, leaf bitvectors in shared memory"
+    summary: ClassVar[str] = "GPU-QuickScorer: a thread block for a document or four, leaf bitvectors in shared memory"
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()
