@@ -58,9 +58,10 @@ class NpyReader(DocumentReader):
                     raise ValueError("its header is too long")
                 return npy.read_array_header_2_0(file)
         except MemoryError:
-            raise
+            bytearray(1 << 20)  # fails where there is none; else Python's parser says so of what is nested too deep
         except Exception as error:  # a header is a Python literal: what is wrong with one has many kinds
             raise InputError(f"{self.path}: not a readable .npy file of numbers: {error}") from error
+        raise InputError(f"{self.path}: not a readable .npy file of numbers: its header is nested too deep")
 
     def _check_length(self, there: int) -> None:
         if there < self._bytes:
