@@ -14,7 +14,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, Any, BinaryIO, Final
+from typing import IO, BinaryIO, Final
+
+from gpuqs.streams import NamedOutput
 
 _BUFFER: Final = 1 << 20
 #: Names under which a process finds what it already has open; to open or replace them would not be the same.
@@ -24,33 +26,6 @@ _OWN: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d+)|/dev/std(in|out|err)"
 _NO_RENAME: Final = (errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES)
 #: No file can be made in a folder, though one that is there may be writable.
 _NO_NEIGHBOUR: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
-
-
-class NamedOutput(io.FileIO):
-    """A file open for writing whose errors say ``name``: those of the system name no file.
-
-    Parameters
-    ----------
-    descriptor : int
-    name : str
-    closefd : bool
-    stream : bool
-        It is written from where it stands, as others may write to it too: there is no seeking in it.
-    """
-
-    def __init__(self, descriptor: int, name: str, *, closefd: bool = True, stream: bool = False) -> None:
-        super().__init__(descriptor, "wb", closefd=closefd)
-        self._shown = name
-        self._stream = stream
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._shown) from None
-
-    def seekable(self) -> bool:
-        return not self._stream and super().seekable()
 
 
 def names_own(path: str | os.PathLike[str]) -> bool:

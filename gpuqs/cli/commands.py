@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gpuqs.cli.clashes import same
 from gpuqs.cli.endings import EXIT_STATUS, FAILED, Commands
 from gpuqs.files import names_own
 
@@ -23,7 +23,8 @@ def _takes_threads(what: str) -> Callable[..., Any]:
             raise click.BadParameter("0 is no number of threads; say how many, or -1 for all")
         return value
 
-    return click.option("--threads", type=int, callback=known, help=f"{what}; -1: all.  [default: all]")
+    counted = "-1: all, -2: all but one, and so on"
+    return click.option("--threads", type=int, callback=known, help=f"{what}; {counted}.  [default: all]")
 
 
 def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,30 +68,8 @@ def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
     read = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
     replaced = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
     scores: tuple[str, int | Path] = ("standard output", 1) if out == _STDOUT else (f"--out {out}", out)
-    problem = _same("standard error", 2, read | replaced)
-    if problem:  # no message may go there
-        os.dup2(os.open(os.devnull, os.O_WRONLY) if _same("", 1, read | replaced) else 1, 2)
-    problem = problem or _same(*scores, read)
-    if problem:
+    if problem := same("standard error", 2, read | replaced) or same(*scores, read):
         raise click.UsageError(problem)
-
-
-def _same(called: str, written: int | Path, others: Mapping[str, int | Path]) -> str | None:
-    """What to say where a file that is written is one of the others."""
-    there = _file_of(written)
-    for other, place in others.items():
-        if there and (found := _file_of(place)) and os.path.samestat(there, found):
-            return f"{called} is also {other}"
-    return None
-
-
-def _file_of(path: int | Path) -> os.stat_result | None:
-    """What is known of a regular file, or of a descriptor's; None for others, and where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _folder(ctx: click.Context, option: click.Parameter, value: str | None) -> Path | None:
@@ -198,7 +177,7 @@ def formats() -> None:
     help="An engine that `gpuqs info MODEL` lists, or all; may be given several times. auto: those that are "
     "chosen for one document and for many.",
 )
-@click.option("--rows", type=click.IntRange(min=0), help="Rows to make.  [default: as many as take seconds]")
+@click.option("--rows", type=click.IntRange(0, 10**12), help="Rows to make.  [default: as many as take seconds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the rows that are made.")
 @_takes_threads("Threads to score with")
 @_reads_documents

@@ -20,7 +20,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from gpuqs.cli.process import STDOUT, end_by, stopped_within
+from gpuqs.cli.clashes import spare_arguments
+from gpuqs.cli.process import STDERR, STDOUT, end_by, stopped_within
 from gpuqs.errors import GpuqsError
 
 FAILED: Final = 1
@@ -73,7 +74,8 @@ class Commands(click.Group):
             status = _say("interrupted", 128 + signal.SIGINT)
         except click.UsageError as error:
             seen = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-            status = _say(error.format_message().rstrip(".") + seen, error.exit_code)
+            problem = re.sub(r"(?<!\.)\.$", "", error.format_message())  # a list that goes on keeps its dots
+            status = _say(problem + seen, error.exit_code)
         except Failure as failure:
             status = _fail(failure.error)
         except Exception as error:
@@ -118,14 +120,16 @@ def one_line(text: str) -> str:
 
 
 def _fail(error: Exception) -> int:
-    if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
+    if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT, STDERR):
         end_by(signal.SIGPIPE)
+    spare_arguments()
     if os.environ.get("GPUQS_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
     return _say(describe(error), FAILED)
 
 
 def _say(line: str, status: int) -> int:
+    spare_arguments()
     with suppress(OSError):
         click.echo(f"Error: {one_line(line)}", err=True)
     return status

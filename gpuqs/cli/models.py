@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import gpuqs
 from gpuqs.errors import InputError, naming
 from gpuqs.formats import content
 from gpuqs.readers.source import STDIN
+from gpuqs.streams import Input
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ def of_content(path: Path, make: Callable[[bytes], T]) -> T:
     if is_stdin and sys.stdin is None:
         raise InputError("standard input is closed; give a file")
     name = "standard input" if is_stdin else str(path)
-    with open(0 if is_stdin else path, "rb", closefd=not is_stdin) as file:
+    with io.BufferedReader(Input(0 if is_stdin else path)) as file:
         data = content(file, name)
     with naming(name):
         return make(data)

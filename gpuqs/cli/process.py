@@ -6,24 +6,27 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Final
+from typing import Final, TextIO
 
-from gpuqs.files import NamedOutput
+from gpuqs.cli.clashes import spare_arguments
+from gpuqs.streams import NamedOutput
 
 STDOUT: Final = "standard output"
+STDERR: Final = "standard error"
 
 #: Signals that ask a process to end; an exception lets it take its temporary files along.
-_STOPPING: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")
+_STOPPING: Final = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 #: Seconds after a signal in which others count as the same, so that they do not break the cleaning up.
 _GRACE: Final = 1.0
-#: Seconds between ticks of the timer: a signal may come after Python has looked for one and before it waits for the
-#: system, and an exception may be swallowed; a tick ends the wait, and has Python look again.
-_TICK: Final = 0.5
-_HAS_TIMER: Final = hasattr(signal, "setitimer")
+#: Seconds between repeats of a signal: it may come after Python has looked for one and before it waits for the
+#: system, and its exception may be swallowed; a repeat ends the wait, and has Python look again.
+_REPEAT: Final = 0.5
 
 
 class StoppedError(BaseException):
@@ -40,21 +43,41 @@ class _Stop:
     def __init__(self) -> None:
         self.number: int | None = None
         self.ending = False
+        self._repeating = False
         self._last = -_GRACE
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number
-        if self.ending:  # nothing is left to clean up, and nobody to catch an exception
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        elif (now := time.monotonic()) - self._last >= _GRACE:
+        repeating, self._repeating = self._repeating, False
+        now = time.monotonic()
+        if self.ending:
+            if not repeating:  # nothing is left to clean up, and nobody to catch an exception
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+        # A repeat leaves alone who handles the exception, and so cleans up.
+        elif stopped_within(sys.exc_info()[1]) is None if repeating else now - self._last >= _GRACE:
             self._last = now
-            raise StoppedError(number)
+            raise StoppedError(self.number)
 
-    def tick(self, number: int, frame: FrameType | None) -> None:
-        """Raise the exception again where it was swallowed; who handles it, and so cleans up, is left alone."""
-        if not self.ending and stopped_within(sys.exc_info()[1]) is None:
-            raise_if_stopped()
+    def watch(self, signals: list[int]) -> None:
+        """Have a thread repeat the first of these signals that comes, to the main thread, till the process ends."""
+        came, told = os.pipe()
+        os.set_blocking(told, False)
+
+        def repeat() -> None:
+            while (number := os.read(came, 1)[0]) not in signals:
+                pass
+            while not self.ending:
+                time.sleep(_REPEAT)
+                if not self.ending:
+                    self._repeating = True
+                    signal.pthread_kill(main, number)
+
+        main = threading.get_ident()
+        threading.Thread(target=repeat, daemon=True).start()
+        # Python writes a signal's number there at once, even while the main thread waits for the system.
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # a child's signals are its own
 
     def unraisable(self, lost: sys.UnraisableHookArgs) -> None:
         """Python's hook for what is raised where nothing can be, as in a callback of a weak reference."""
@@ -90,12 +113,12 @@ def as_process(command: Callable[[], None]) -> None:
     try:
         for number in handled:
             signal.signal(number, _stop.handle)
-        if _HAS_TIMER:
-            signal.signal(signal.SIGALRM, _stop.tick)
-            signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
         sys.unraisablehook = _stop.unraisable
         _open_closed_ones()
-        _name_output()
+        if hasattr(signal, "pthread_kill"):
+            with suppress(OSError, RuntimeError, MemoryError):  # of a process that may have no more files or threads
+                _stop.watch(handled)
+        _name_streams()
         _forget_odd_sizes()
         try:
             command()
@@ -105,11 +128,11 @@ def as_process(command: Callable[[], None]) -> None:
     except StoppedError as stopped:
         _stop.ending = True
         if sys.stderr is not None:
+            spare_arguments()
             with suppress(OSError):
                 print(f"Error: stopped by {stopped}", file=sys.stderr, flush=True)
         end_by(stopped.number)
     finally:
-        _stop_timer()
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
         _drop_output()
@@ -118,16 +141,9 @@ def as_process(command: Callable[[], None]) -> None:
 def end_by(number: int) -> None:
     """End the process by a signal, as whoever started it expects (a shell shows 128 + number)."""
     _drop_output()
-    _stop_timer()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     sys.exit(128 + number)  # the first process of a container outlives its signals
-
-
-def _stop_timer() -> None:
-    if _HAS_TIMER:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # a last tick may be on its way
 
 
 def _open_closed_ones() -> None:
@@ -140,11 +156,19 @@ def _open_closed_ones() -> None:
             os.open(os.devnull, os.O_RDONLY if descriptor < 2 else os.O_WRONLY)
 
 
-def _name_output() -> None:
-    """Have errors of standard output say so, and what its encoding lacks written as an escape."""
-    encoding, is_terminal = getattr(sys.stdout, "encoding", "utf-8"), os.isatty(1)
-    buffer = io.BufferedWriter(NamedOutput(1, STDOUT, closefd=False, stream=True))
-    sys.stdout = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=is_terminal)
+def _name_streams() -> None:
+    """Have standard output and error wait for who reads them, their errors name them, and what their encoding lacks
+    written as an escape.
+    """
+    sys.stdout = _named(1, STDOUT, sys.stdout, line_buffering=os.isatty(1))
+    if sys.stderr is not None:  # it was open
+        sys.stderr = _named(2, STDERR, sys.stderr, line_buffering=True)
+
+
+def _named(descriptor: int, name: str, old: TextIO | None, *, line_buffering: bool) -> io.TextIOWrapper:
+    buffer = io.BufferedWriter(NamedOutput(descriptor, name, closefd=False, stream=True))
+    encoding = getattr(old, "encoding", "utf-8")
+    return io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=line_buffering)
 
 
 def _forget_odd_sizes() -> None:

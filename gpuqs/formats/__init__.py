@@ -13,6 +13,7 @@ Formats are told apart by what a file holds, never by its name.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO, Final
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
 from gpuqs.formats import native
+from gpuqs.streams import Input
 
 #: Modules of this package, asked in this order; the first that recognises the content reads it.
 FORMATS: Final = (
@@ -93,7 +95,7 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
 def _read_file(path: Path) -> Forest:
     if path.is_dir():
         raise ModelFormatError("is a directory; pass the path of the model's file in it", source=str(path))
-    with path.open("rb") as file:
+    with io.BufferedReader(Input(path)) as file:
         data = content(file, str(path))
     return _read_bytes(data, str(path))
 

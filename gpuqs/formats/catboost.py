@@ -336,5 +336,8 @@ def _nan_right(feature: dict[str, Any]) -> bool:
     treatment = get(feature, "nan_value_treatment", str, "AsIs")
     if treatment not in ("AsIs", "AsFalse", "AsTrue"):
         raise ModelFormatError(f"{treatment[:100]!r} is not known", field="nan_value_treatment")
+    has_nans = feature.get("has_nans", False)
+    if not isinstance(has_nans, bool):
+        raise ModelFormatError("is not true or false", field="has_nans")
     # CatBoost looks for NaN only where there were some in training.
-    return treatment == "AsTrue" and feature.get("has_nans") is True
+    return treatment == "AsTrue" and has_nans

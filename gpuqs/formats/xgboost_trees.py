@@ -22,6 +22,8 @@ from gpuqs.formats.growing import GrowingForest, offsets
 _MAX_CATEGORIES: Final = 1 << 24
 #: Most 32-bit words of category sets (64 MiB): a huge code in every node of a small file is an attack.
 _MAX_CATEGORY_WORDS: Final = 1 << 24
+#: A tree's category sets; there may be none in them.
+_SETS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: Trees are converted together until they have so many values: few calls, and little memory for what passes.
 _BLOCK_VALUES: Final = 1 << 16
@@ -195,14 +197,20 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
         vectors = column("base_weights", np.float32, n_nodes * width).reshape(-1, width)
     for name, values in (("left", left), ("right", right), ("feature", column("split_indices", np.int64))):
         nodes[name] = np.minimum(np.maximum(values, -_INT32_MAX), _INT32_MAX)
-    nodes["default_left"] = column("default_left", np.int64) != 0
+
+    def either(key: str, meaning: str) -> npt.NDArray[np.bool_]:
+        values = column(key, np.int64)
+        if ((values != 0) & (values != 1)).any():
+            raise ModelFormatError(f"must be {meaning}", tree=number, field=key)
+        return values == 1
+
+    nodes["default_left"] = either("default_left", "0 (right) or 1 (left)")
     sets: tuple[npt.NDArray[np.int64], ...] = ()
     if len(get(tree, "split_type", list, [], tree=number)):
-        split_type = column("split_type", np.int64)
-        if split_type.any():
-            if ((split_type != 0) & (split_type != 1)).any():
-                raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
-            nodes["categorical"] = split_type
+        nodes["categorical"] = either("split_type", "0 (numeric) or 1 (categorical)")
+        for key in _SETS:  # XGBoost takes no file without them
+            get(tree, key, list, tree=number)
+        if nodes["categorical"].any():
             sets = _category_sets(tree, number, n_nodes)
     return Tree(said, nodes, vectors, sets)
 

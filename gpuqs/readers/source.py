@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from gpuqs.errors import InputError
+from gpuqs.streams import Input
 
 #: The path that means standard input.
 STDIN: Final = "-"
@@ -39,13 +40,13 @@ class DocumentSource:
         self._is_stdin = os.fspath(path) == STDIN
         self.path = Path("standard input" if self._is_stdin else path)
         self.size: int | None = None
-        self._stream: BinaryIO | None = None
+        self._stream: Input | None = None
         self._start = bytearray()
         if self._is_stdin:
             if sys.stdin is None:
                 raise InputError("standard input is closed; give a file")
             try:
-                self._stream = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - whoever opens it reads it
+                self._stream = Input(0)
             except OSError as error:  # a folder
                 raise OSError(error.errno, error.strerror, str(self.path)) from None
             if stat.S_ISREG((status := os.fstat(0)).st_mode) and self._stream.tell() == 0:
@@ -53,7 +54,7 @@ class DocumentSource:
         elif stat.S_ISREG((status := self.path.stat()).st_mode):
             self.size = status.st_size
         else:
-            self._stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - as above
+            self._stream = Input(self.path)
 
     @property
     def query_sizes(self) -> Path | None:
@@ -98,16 +99,16 @@ class DocumentSource:
 class _Resumed(io.RawIOBase):
     """A stream whose start was read already."""
 
-    def __init__(self, start: bytes, stream: BinaryIO) -> None:
+    def __init__(self, start: bytes, stream: Input) -> None:
         self._start = memoryview(start)
-        self._stream: Any = stream
+        self._stream = stream
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
+    def readinto(self, buffer: Any) -> int:
         if not self._start:
-            return self._stream.readinto(buffer)  # type: ignore[no-any-return]
+            return self._stream.readinto(buffer)
         n = min(len(buffer), len(self._start))
         buffer[:n] = self._start[:n]
         self._start = self._start[n:]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -130,6 +133,66 @@ def test_a_model_from_a_pipe(folder: Path, expected: bytes, command: str) -> Non
         assert done.stdout == expected
     cut = run(command, "-", *more, stdin=None, input=content[:-1])
     assert (cut.returncode, cut.stdout) == (1, b"") and "standard input: the file is cut short" in one_line(cut.stderr)
+
+
+def unread(descriptor: int) -> int:
+    """Bytes that wait in a pipe or a socket."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+@pytest.mark.parametrize("what", ["x.npy", "x.csv", "x.svm", "model"])
+@pytest.mark.parametrize("how", ["pipe", "socket"])
+def test_an_input_that_is_set_not_to_wait(folder: Path, expected: bytes, tmp_path: Path, what: str, how: str) -> None:
+    """No data yet is not the end."""
+    out = old_scores(tmp_path, "scores.txt")
+    content = (folder / what).read_bytes()
+    cut = min(len(content) // 2, 40_000)
+    read, write = os.pipe() if how == "pipe" else (end.detach() for end in socket.socketpair())
+    os.set_blocking(read, False)
+    inputs = ["-", "x.csv"] if what == "model" else ["model", "-"]
+    command = [sys.executable, "-c", MAIN, "score", *inputs, "-o", str(out)]
+    with subprocess.Popen(command, cwd=folder, stdin=read, stderr=subprocess.PIPE) as process:
+        with open(write, "wb", buffering=0) as writer:
+            writer.write(content[:cut])
+            while unread(read) and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(0.3)  # in which it asks for more
+            os.close(read)
+            writer.write(content[cut:])
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 0 and out.read_bytes() == expected, said
+
+
+@pytest.mark.parametrize("out", ["-", "/dev/stdout"])
+def test_an_output_that_is_set_not_to_wait(folder: Path, expected: bytes, out: str) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    command = [sys.executable, "-c", MAIN, "score", "model", "x.csv", "-o", out]
+    with subprocess.Popen(command, cwd=folder, stdout=write, stderr=subprocess.PIPE) as process:
+        while unread(read) < 1 << 16 and process.poll() is None:  # till it is full
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.close(write)
+        with open(read, "rb") as reader:
+            assert reader.read() == expected
+    assert process.returncode == 0
+
+
+def test_errors_that_are_set_not_to_wait(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores.txt"
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    os.write(write, bytes(1 << 16))
+    command = [sys.executable, "-c", MAIN, "score", "model", "x.csv", "-o", str(out)]
+    with subprocess.Popen(command, cwd=folder, stderr=write) as process:
+        os.close(write)
+        while not out.exists() and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        with open(read, "rb") as reader:
+            assert reader.read().lstrip(b"\0").count(b"\n") == 2
+    assert process.returncode == 0
 
 
 def test_nothing_but_scores_on_standard_output(folder: Path) -> None:
@@ -345,14 +408,24 @@ def test_a_wait_for_a_fifo_can_be_stopped(folder: Path, tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGTERM
 
 
-@pytest.mark.parametrize(("number", "data"), [("SIGTERM", "x.csv"), ("SIGINT", "x.csv"), ("SIGTERM", "x.svm")])
-def test_a_wait_for_documents_can_be_stopped(folder: Path, tmp_path: Path, number: str, data: str) -> None:
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize(
+    ("number", "data"), [("SIGTERM", "x.csv"), ("SIGINT", "x.csv"), ("SIGALRM", "x.csv"), ("SIGTERM", "x.svm")]
+)
+def test_a_wait_for_documents_can_be_stopped(
+    folder: Path, tmp_path: Path, number: str, data: str, blocking: bool
+) -> None:
     out = old_scores(tmp_path)
+    read, write = os.pipe()
+    os.set_blocking(read, blocking)
     command = [sys.executable, "-c", MAIN, "score", "model", "-", "-o", str(out)]
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None and process.stderr is not None
-        process.stdin.write((folder / data).read_bytes())
-        process.stdin.flush()
+    with (
+        subprocess.Popen(command, cwd=folder, stdin=read, stderr=subprocess.PIPE) as process,
+        open(write, "wb", buffering=0) as documents,
+    ):
+        assert process.stderr is not None
+        os.close(read)
+        documents.write((folder / data).read_bytes())
         while len(os.listdir(tmp_path)) == 1 and process.poll() is None:  # till it reads documents
             time.sleep(0.01)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -364,6 +437,34 @@ def test_a_wait_for_documents_can_be_stopped(folder: Path, tmp_path: Path, numbe
             process.kill()
         assert one_line(process.stderr.read()) == f"Error: stopped by {number}\n"
     assert as_before(out)
+
+
+def test_the_timer_is_left_to_who_set_it(folder: Path) -> None:
+    timed = (
+        "import signal, gpuqs; signal.setitimer(signal.ITIMER_REAL, 5e5); real = gpuqs.load\n"
+        "def load(*arguments):\n"
+        "    assert signal.getitimer(signal.ITIMER_REAL)[0] > 1e5\n"
+        "    return real(*arguments)\n"
+        "gpuqs.load = load\n"
+    )
+    done = run("info", folder / "model", before=timed)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_signal_of_a_forked_child_is_its_own(folder: Path) -> None:
+    forking = (
+        "import os, signal, time, gpuqs; real = gpuqs.load\n"
+        "def load(*arguments):\n"
+        "    if os.fork() == 0:\n"
+        "        try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        finally: os._exit(0)\n"
+        "    os.wait()\n"
+        "    time.sleep(1.2)\n"
+        "    return real(*arguments)\n"
+        "gpuqs.load = load\n"
+    )
+    done = run("info", folder / "model", before=forking)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("module", ["gpuqs.cli.process", "click"])
@@ -508,6 +609,33 @@ def test_standard_error_is_no_other_file(folder: Path, tmp_path: Path, command: 
         assert {name: (tmp_path / name).read_bytes() for name in before} == before
     else:
         assert 2 not in (done.returncode, both.returncode)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "appended"),
+    [
+        (["score", "model", "x.csv", "--threads", "0"], "x.csv"),
+        (["score", "model", "x.csv", "-o", ""], "x.csv"),
+        (["score", "none", "x.csv"], "x.csv"),
+        (["info", "model", "--bad"], "model"),
+        (["score", "model", "x.csv", "-oscores", "--bad"], "scores"),
+        (["score", "model", "x.csv", "--out=scores", "--bad"], "scores"),
+        (["score", "model", "x.csv", "--bad"], "x.csv.query"),
+        (["score", "none", "-"], "x.csv"),
+    ],
+)
+def test_wrong_arguments_are_told_to_no_file_among_them(
+    folder: Path, tmp_path: Path, arguments: list[str], appended: str
+) -> None:
+    before = {name: (folder / name).read_bytes() for name in ("model", "x.csv")} | {"scores": OLD, "x.csv.query": b"9"}
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+    with open(tmp_path / appended, "ab") as errors, open(tmp_path / "x.csv", "rb") as documents:
+        done = run(*arguments, cwd=tmp_path, stdin=documents, stderr=errors)
+        both = run(*arguments, cwd=tmp_path, stdin=documents, stdout=errors, stderr=errors)
+    assert (done.returncode, both.returncode) == (2, 2)
+    assert done.stdout.startswith(b"Error: ") and done.stdout.count(b"\n") == 1
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 def test_scores_and_messages_in_one_log(folder: Path, tmp_path: Path) -> None:

@@ -236,6 +236,20 @@ def test_bad_options(
     assert "Traceback" not in result.output
 
 
+def test_a_number_of_rows_that_nobody_makes(trained: tuple[Path, lightgbm.Booster]) -> None:
+    result = gpuqs_command("verify", trained[0], "--rows", "9" * 20)
+    assert result.exit_code == 2 and f"{'9' * 20} is not in the range 0<=x<=10" in result.stderr
+
+
+def test_a_list_that_goes_on_keeps_its_dots(trained: tuple[Path, lightgbm.Booster], tmp_path: Path) -> None:
+    data = tmp_path / "documents.csv"
+    data.write_text(f"{','.join(f'Column_{at}' for at in range(136))}\n{','.join('1' * 136)}\n")
+    result = gpuqs_command("score", trained[0], data, "--label", "nothing")
+    assert result.exit_code == 2 and "'Column_7', ... (see cli score --help)" in result.stderr, result.stderr
+    result = gpuqs_command("score", trained[0], data, "--threads", "x")
+    assert "'x' is not a valid integer (see cli score --help)" in result.stderr
+
+
 def test_missing_and_wrong_files(tmp_path: Path) -> None:
     (tmp_path / "model.txt").write_text("not a model")
     assert "does not exist" in gpuqs_command("score", tmp_path / "nothing", tmp_path / "nothing").stderr

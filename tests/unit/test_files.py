@@ -6,12 +6,14 @@ import shutil
 import signal
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
 from gpuqs.files import replacing
+from gpuqs.streams import Input
 
 
 def write(path: Path, data: bytes) -> None:
@@ -315,3 +317,23 @@ def test_a_file_that_may_not_be_written_is_kept(tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match="out"):
         write(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def test_all_of_an_input_that_is_set_not_to_wait() -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+
+    def feed() -> None:
+        with open(write, "wb", buffering=0) as file:
+            for part in (b"first ", b"second ", b"third"):
+                time.sleep(0.2)
+                file.write(part)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        with Input(read) as file:
+            assert (file.read(3), file.read(), file.read()) == (b"fir", b"st second third", b"")
+    finally:
+        feeder.join()
+        os.close(read)

@@ -17,7 +17,8 @@ PACKAGE = Path(__file__).parents[2] / "gpuqs"
 #: The rooms, lowest first; what stands in one line knows nothing of its neighbours.
 LEVELS = [
     {"cpu_fallback", "errors"},
-    {"forks", "files", "text_hashes"},
+    {"forks", "streams", "text_hashes"},
+    {"files"},
     {"schema", "forest_arrays"},
     {"forest"},
     {"layout", "formats", "links", "ranking", "arrays"},

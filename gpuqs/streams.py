@@ -1,0 +1,76 @@
+"""Files and descriptors to read and to write; those that a process was started with may be set not to wait."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+from typing import Any
+
+
+class Input(io.FileIO):
+    """A file open for reading that waits for data even where its descriptor would not (``O_NONBLOCK``).
+
+    Whoever started the process may have left its pipe or socket so, and no data yet would be taken for the end.
+
+    Parameters
+    ----------
+    file : path-like or int
+        A descriptor stays open when this is closed.
+    """
+
+    def __init__(self, file: str | os.PathLike[str] | int) -> None:
+        super().__init__(file, "rb", closefd=not isinstance(file, int))
+
+    def readinto(self, buffer: Any) -> int:
+        while (n := super().readinto(buffer)) is None:
+            _wait(self.fileno(), select.POLLIN)
+        return n
+
+    def readall(self) -> bytes:
+        parts = []
+        while (part := super().readall()) != b"":
+            if part is None:
+                _wait(self.fileno(), select.POLLIN)
+            else:  # all, or what has come so far
+                parts.append(part)
+        return b"".join(parts)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return io.RawIOBase.read(self, -1 if size is None else size)  # calls those two; `FileIO.read` calls the system
+
+
+class NamedOutput(io.FileIO):
+    """A file open for writing whose errors say ``name``, as those of the system name no file; it waits as `Input` does.
+
+    Parameters
+    ----------
+    descriptor : int
+    name : str
+    closefd : bool
+    stream : bool
+        It is written from where it stands, as others may write to it too: there is no seeking in it.
+    """
+
+    def __init__(self, descriptor: int, name: str, *, closefd: bool = True, stream: bool = False) -> None:
+        super().__init__(descriptor, "wb", closefd=closefd)
+        self._shown = name
+        self._stream = stream
+
+    def write(self, data: Any) -> int:
+        try:
+            while (n := super().write(data)) is None:
+                _wait(self.fileno(), select.POLLOUT)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._shown) from None
+        return n
+
+    def seekable(self) -> bool:
+        return not self._stream and super().seekable()
+
+
+def _wait(descriptor: int, event: int) -> None:
+    """Wait till a descriptor is ready, or has an error, which the next call tells; signals' handlers run meanwhile."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    poll.poll()
