@@ -118,16 +118,16 @@ class EngineOfPapers:
     name: str
     paper: str
     section: str
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # none: gpuqs does not have it
 
 
 _ENGINES = (
     EngineOfPapers("qs", "002", "Algorithm 2", ("gpuqs/engines/quickscorer.py", "cpu_fallback/generic/qs.inl")),
     EngineOfPapers("vqs", "001", "section 3", ("gpuqs/engines/quickscorer.py", "cpu_fallback/generic/vqs.inl")),
-    EngineOfPapers("bwqs", "002", "section 6", ("gpuqs/engines/bwqs.py",)),
-    EngineOfPapers("qs_oblivious", "002", "section 4", ("gpuqs/engines/qs_oblivious.py",)),
+    EngineOfPapers("bwqs", "002", "section 6", ()),
+    EngineOfPapers("qs_oblivious", "002", "section 4", ()),
     EngineOfPapers("qs_gpu", "000", "section 6", ("gpuqs/engines/gpu/qs_gpu.py",)),
 )
 
-#: The engines among the papers' systems, by name; an earlier gpuqs has not all.
+#: The engines among the papers' systems, by name.
 ENGINES_OF_PAPERS = {engine.name: engine for engine in _ENGINES}
