@@ -16,6 +16,8 @@ from gpuqs.model import Model
 #: The engines of the CPU, and the compiled ones among them; those of GPUs.
 ON_CPU = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
 COMPILED = [name for name in ON_CPU if name != "reference"]
+#: Those that run trees of any shape.
+ON_CPU_ANY_SHAPE = [name for name in ON_CPU if name != "qs_oblivious"]
 ON_GPU = [name for name, engine in ENGINES.items() if engine.device == "cuda"]
 needs_quickscorer = pytest.mark.skipif("qs" in LEFT_OUT, reason="gpuqs was built without QuickScorer")
 needs_gpu_engine = pytest.mark.skipif(not ON_GPU, reason="gpuqs was built without QuickScorer: no engine runs on GPUs")
@@ -25,6 +27,11 @@ DTYPES = [np.float64, np.float32]
 def on_cpu(model: Model) -> dict[str, str | None]:
     """As `Model.engines`, of the CPU's alone: those whose every bit is the source library's."""
     return {name: reason for name, reason in model.engines().items() if name in ON_CPU}
+
+
+def able(model: Model) -> list[str]:
+    """The engines of the CPU that can run the model."""
+    return [name for name, reason in on_cpu(model).items() if reason is None]
 
 
 def assert_reads_or_refuses(broken: Iterable[bytes], X: np.ndarray) -> None:
@@ -78,7 +85,7 @@ def assert_engine_agrees(model: Model, expected: Expected, engine: str) -> None:
     if reason is None:
         assert_agrees(model, expected, engine)
         return
-    assert f"{model.n_leaves} leaves" in reason
+    assert f"{model.n_leaves} leaves" in reason or "a tree is not oblivious" in reason
     with pytest.raises(UnsupportedModelError, match="use engine='auto'"):
         model.predict(np.zeros((1, model.n_features)), engine=engine)
     assert_agrees(model, expected, "auto")

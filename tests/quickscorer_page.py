@@ -27,8 +27,9 @@ def leaf_bits(mask: int) -> str:
 
 def tests_by_column() -> Iterator[tuple[int, list[tuple[float, int]]]]:
     """Each column with its tests, as engines read them: threshold, mask."""
-    for column, (begin, end) in enumerate(pairwise(LAYOUT.tests.offsets[0])):
-        yield column, [(float(LAYOUT.threshold64[i]), int(LAYOUT.tests.mask[i])) for i in range(begin, end)]
+    lists = LAYOUT.straight
+    for column, (begin, end) in enumerate(pairwise(lists.tests.offsets[0])):
+        yield column, [(float(lists.threshold64[i]), int(lists.tests.mask[i])) for i in range(begin, end)]
 
 
 def layout() -> str:

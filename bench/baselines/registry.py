@@ -121,11 +121,12 @@ class EngineOfPapers:
     files: tuple[str, ...]  # none: gpuqs does not have it
 
 
+_PYTHON, _KERNEL = "gpuqs/engines/quickscorer.py", "cpu_fallback/generic/qs.inl"
 _ENGINES = (
-    EngineOfPapers("qs", "002", "Algorithm 2", ("gpuqs/engines/quickscorer.py", "cpu_fallback/generic/qs.inl")),
-    EngineOfPapers("vqs", "001", "section 3", ("gpuqs/engines/quickscorer.py", "cpu_fallback/generic/vqs.inl")),
-    EngineOfPapers("bwqs", "002", "section 6", ()),
-    EngineOfPapers("qs_oblivious", "002", "section 4", ()),
+    EngineOfPapers("qs", "002", "Algorithm 2", (_PYTHON, _KERNEL)),
+    EngineOfPapers("vqs", "001", "section 3", (_PYTHON, "cpu_fallback/generic/vqs.inl")),
+    EngineOfPapers("bwqs", "002", "section 6", (_PYTHON, "gpuqs/layout/reversing.py", _KERNEL)),
+    EngineOfPapers("qs_oblivious", "002", "section 4", (_PYTHON, "gpuqs/layout/oblivious.py", _KERNEL)),
     EngineOfPapers("qs_gpu", "000", "section 6", ("gpuqs/engines/gpu/qs_gpu.py",)),
 )
 

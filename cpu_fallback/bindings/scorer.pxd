@@ -29,15 +29,20 @@ cdef extern from "layout/quickscorer.hpp" namespace "gpuqs" nogil:
         const int32_t* tree
         const void* mask
 
+    cdef struct TestLists:
+        Tuples tests
+        Tuples missing
+        const float* threshold32
+        const double* threshold64
+
     cdef struct QuickScorerLayout:
         Columns columns
         cbool single
         int32_t n_blocks
         const int32_t* block_offsets
-        Tuples tests
-        Tuples missing
-        const float* threshold32
-        const double* threshold64
+        TestLists straight
+        TestLists reversed
+        cbool has_reversed, oblivious
         int32_t mask_bits
 
 
@@ -213,7 +218,7 @@ cdef extern from "jit/machine_code.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
     cdef cppclass CQuickScorer "gpuqs::QuickScorer"(ExitLeaves):
-        CQuickScorer(const Kernels&, const QuickScorerLayout&, cbool vectorised, int block) except +
+        CQuickScorer(const Kernels&, const QuickScorerLayout&, int together, int block) except +
 
     cdef cppclass CWalk "gpuqs::Walk"(ExitLeaves):
         CWalk(const Kernels&, const WalkLayout&, int block) except +

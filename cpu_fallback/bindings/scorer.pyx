@@ -175,6 +175,15 @@ cdef Tuples tuples_of(tuples, int mask_bits, list keep) except *:
     return c
 
 
+cdef TestLists lists_of(lists, int mask_bits, list keep) except *:
+    cdef TestLists c
+    c.tests = tuples_of(lists.tests, mask_bits, keep)
+    c.missing = tuples_of(lists.missing, mask_bits, keep)
+    c.threshold32 = <const float*>data_of(lists.threshold32, np.float32, keep)
+    c.threshold64 = <const double*>data_of(lists.threshold64, np.float64, keep)
+    return c
+
+
 cdef class Values:
     """`gpuqs.layout.leaves.LeafValues`, bound."""
 
@@ -340,9 +349,9 @@ cdef class Coded:
 
 
 cdef class QuickScorer(Scorer):
-    """`qs`, or `vqs` where vectorised, over a QuickScorerLayout."""
+    """`vqs`, or an engine that takes so many documents together by `qs`'s kernel, over a QuickScorerLayout."""
 
-    def __init__(self, layout, int n_features, *, bint single, bint vectorised, int document_block, str isa):
+    def __init__(self, layout, int n_features, *, bint single, int together, int document_block, str isa):
         self._choose(isa, n_features)
         if not QUICKSCORER:
             raise ValueError("gpuqs was built without QuickScorer")
@@ -351,12 +360,13 @@ cdef class QuickScorer(Scorer):
         c.single = single
         c.n_blocks = len(layout.block_offsets) - 1
         c.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
-        c.tests = tuples_of(layout.tests, layout.mask_bits, self.keep)
-        c.missing = tuples_of(layout.missing, layout.mask_bits, self.keep)
-        c.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
-        c.threshold64 = <const double*>data_of(layout.threshold64, np.float64, self.keep)
+        c.straight = lists_of(layout.straight, layout.mask_bits, self.keep)
+        c.has_reversed = layout.reversed is not None
+        if c.has_reversed:
+            c.reversed = lists_of(layout.reversed, layout.mask_bits, self.keep)
+        c.oblivious = layout.oblivious
         c.mask_bits = layout.mask_bits
-        self.engine.reset(new CQuickScorer(self.kernels[0], c, vectorised, document_block))
+        self.engine.reset(new CQuickScorer(self.kernels[0], c, together, document_block))
 
 
 cdef class Walk(Scorer):

@@ -55,35 +55,38 @@ protected:
     const int block_;
 };
 
-// qs (vectorised false) and vqs (true).
+// vqs, and the engines on qs's kernel: those take some documents together (0: vqs).
 class QuickScorer final : public ByValue {
 public:
-    QuickScorer(const Kernels& kernels, const QuickScorerLayout& layout, bool vectorised, int block)
-        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout), vectorised_(vectorised) {}
+    QuickScorer(const Kernels& kernels, const QuickScorerLayout& layout, int together, int block)
+        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout), together_(together) {}
 
-    int leaf_bytes() const override { return 1; }
+    int leaf_bytes() const override { return layout_.oblivious ? layout_.mask_bits / 8 : 1; }
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t scratch_bytes(int) const override {
         int trees = 0;
         for (int b = 0; b < layout_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
-        return static_cast<size_t>(trees) * (layout_.mask_bits / 8) * (vectorised_ ? kernels_.vqs_lanes : 1);
+        return static_cast<size_t>(trees) * (layout_.mask_bits / 8) * (together_ ? together_ : kernels_.vqs_lanes);
     }
     void find(int block, int n, int stride, const void* loaded, void* bits, void* leaf) const override {
-        uint8_t* to = static_cast<uint8_t*>(leaf);
-        if (head(loaded).is_double) {
-            const auto find = vectorised_ ? kernels_.quickscorer.vqs_double : kernels_.quickscorer.qs_double;
-            find(layout_, block, x<double>(loaded), n, stride, bits, to);
-        } else {
-            const auto find = vectorised_ ? kernels_.quickscorer.vqs_float : kernels_.quickscorer.qs_float;
-            find(layout_, block, x<float>(loaded), n, stride, bits, to);
-        }
+        if (head(loaded).is_double)
+            find_by(kernels_.quickscorer.qs_double, kernels_.quickscorer.vqs_double, block, x<double>(loaded), n, stride, bits, leaf);
+        else
+            find_by(kernels_.quickscorer.qs_float, kernels_.quickscorer.vqs_float, block, x<float>(loaded), n, stride, bits, leaf);
     }
 
 private:
-    int lanes() const override { return vectorised_ ? kernels_.vqs_lanes : 8; }
+    template <class Qs, class Vqs, class Value>
+    void find_by(Qs qs, Vqs vqs, int block, const Value* x, int n, int stride, void* bits, void* leaf) const {
+        if (together_)
+            qs(layout_, block, x, n, stride, together_, bits, leaf);
+        else
+            vqs(layout_, block, x, n, stride, bits, static_cast<uint8_t*>(leaf));
+    }
+    int lanes() const override { return together_ ? 8 : kernels_.vqs_lanes; }
     const QuickScorerLayout layout_;
-    const bool vectorised_;
+    const int together_;
 };
 
 class Walk final : public ByValue {

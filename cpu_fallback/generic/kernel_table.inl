@@ -30,7 +30,7 @@ template <class Word, int... n_bits> constexpr BitsliceKernels width(std::intege
 }
 template <class Word> constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }
 
-// The kernels of qs and vqs; none where gpuqs is built without QuickScorer.
+// The kernels of QuickScorer's engines; none where gpuqs is built without QuickScorer.
 constexpr QuickScorerKernels quickscorer_kernels() {
 #ifdef GPUQS_QUICKSCORER
     return {qs<float>, qs<double>, vqs<float>, vqs<double>};

@@ -18,7 +18,7 @@ namespace {
 
 template <class Value, class Mask>
 void vqs_block(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, void* scratch, uint8_t* leaf) {
-    const auto tests = tests_of<Value, Mask>(layout, block);
+    const auto tests = tests_of<Value, Mask>(layout, layout.straight, block);
     Mask* bits = static_cast<Mask*>(scratch);
     constexpr int lanes = Lanes::n;
     for (int d = 0; d < n; d += lanes) {

@@ -12,19 +12,26 @@ struct Tuples {
     const void* mask;        // uint8, 16, 32 or 64
 };
 
+struct TestLists {
+    Tuples tests;
+    Tuples missing;  // tests that a missing value makes false
+    const float* threshold32;
+    const double* threshold64;
+};
+
 struct QuickScorerLayout {
     Columns columns;
     bool single;  // documents are cast to float32 first
     int32_t n_blocks;
     const int32_t* block_offsets;
-    Tuples tests;
-    Tuples missing;  // nodes that send a missing value right
-    const float* threshold32;
-    const double* threshold64;
+    TestLists straight;  // false where x > threshold, thresholds ascending
+    TestLists reversed;  // of reversed trees: false where x <= threshold, thresholds descending
+    bool has_reversed;   // else `reversed` is null throughout
+    bool oblivious;      // a mask clears one bit of the leaf's number, inverted
     int32_t mask_bits;
 };
 
-// One tree block's share of a QuickScorerLayout, typed; offsets are absolute.
+// One tree block's share of TestLists, typed; offsets are absolute.
 template <class Value, class Mask>
 struct TestsOf {
     int32_t n_trees;

@@ -6,7 +6,7 @@ from gpuqs.cpu_fallback import QUICKSCORER
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.bitslice import Bitslice
 from gpuqs.engines.gpu.qs_gpu import QsGpu
-from gpuqs.engines.quickscorer import QuickScorer, VQuickScorer
+from gpuqs.engines.quickscorer import BlockwiseQuickScorer, ObliviousQuickScorer, QuickScorer, VQuickScorer
 from gpuqs.engines.rankwalk import RankWalk
 from gpuqs.engines.reference import Reference
 from gpuqs.engines.walk import Walk
@@ -15,8 +15,18 @@ from gpuqs.errors import DeviceError
 __all__ = ["BITSLICE", "ENGINES", "LEFT_OUT", "Engine", "Program", "engines_on"]
 
 _ALL: tuple[Engine, ...]
-_ALL = (Bitslice(), RankWalk(), VQuickScorer(), QuickScorer(), Walk(), Reference(), QsGpu())
-_OF_QUICKSCORER = (VQuickScorer, QuickScorer, QsGpu)
+_ALL = (
+    Bitslice(),
+    RankWalk(),
+    ObliviousQuickScorer(),
+    VQuickScorer(),
+    QuickScorer(),
+    BlockwiseQuickScorer(),
+    Walk(),
+    Reference(),
+    QsGpu(),
+)
+_OF_QUICKSCORER = (ObliviousQuickScorer, VQuickScorer, QuickScorer, BlockwiseQuickScorer, QsGpu)
 _WITHOUT = (
     "this gpuqs was built without QuickScorer (GPUQS_QUICKSCORER=OFF); "
     "pip install . -Ccmake.define.GPUQS_QUICKSCORER=ON builds it with all engines"

@@ -1,4 +1,4 @@
-"""`qs` and `vqs`: QuickScorer and V-QuickScorer on the CPU, over one layout."""
+"""`qs`, `vqs`, `bwqs` and `qs_oblivious`: QuickScorer and its variants on the CPU, over one layout."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
 from gpuqs.forest import Forest
+from gpuqs.layout.columns import find_columns
+from gpuqs.layout.oblivious import MAX_LEVELS, build_oblivious, level_nodes, n_levels
 from gpuqs.layout.quickscorer import QuickScorerLayout, build_quickscorer, mask_bits_for
 from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.reversing import false_trees
 
 MAX_LEAVES = 64
 #: Instruction sets without wide registers take so many times as long. NEON, which nobody has timed yet, has
@@ -20,11 +23,12 @@ NARROW = {"portable": 3.5, "sse4.2": 1.9, "neon": 1.9}
 
 
 class _OnQuickScorerLayout(CpuEngine):
-    """`qs` and `vqs`: one layout, in tree blocks and masks of their own sizes, and one scorer."""
+    """One layout, in tree blocks and masks of each engine's own sizes, and one scorer."""
 
-    vectorised: ClassVar[bool]
-    #: Documents that are turned feature-major, and scored, together.
+    #: Documents that are turned feature-major, and pass a tree block, together.
     document_block: ClassVar[int]
+    #: Documents with which `qs`'s kernel goes through a column's tests before the next column; 0: `vqs`'s kernel.
+    together: ClassVar[int]
 
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
@@ -33,7 +37,7 @@ class _OnQuickScorerLayout(CpuEngine):
 
     def _bind(self, forest: Forest, layout: QuickScorerLayout, **common: Any) -> cpu_fallback.QuickScorer:
         return cpu_fallback.QuickScorer(
-            layout, vectorised=self.vectorised, document_block=self.document_block, **common
+            layout, together=self.together, document_block=self.document_block, **common
         )
 
 
@@ -43,8 +47,8 @@ class QuickScorer(_OnQuickScorerLayout):
     name: ClassVar[str] = "qs"
     summary: ClassVar[str] = "QuickScorer, one document at a time"
 
-    vectorised: ClassVar[bool] = False
     document_block: ClassVar[int] = 16
+    together: ClassVar[int] = 1
     #: Nanoseconds per node and document.
     node: ClassVar[float] = 0.23
 
@@ -52,9 +56,55 @@ class QuickScorer(_OnQuickScorerLayout):
         return CALL + n_documents * kilonodes(forest) * self.node + category_cost(forest, n_documents)
 
     def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
-        mask_bits = mask_bits_for(forest.n_leaves)
-        assert mask_bits is not None
-        return build_quickscorer(forest, tree_block=max(forest.n_trees, 1), mask_bits=mask_bits)
+        return build_quickscorer(forest, max(forest.n_trees, 1), _fewest_mask_bits(forest))
+
+
+class BlockwiseQuickScorer(_OnQuickScorerLayout):
+    """BLOCKWISE-QS (paper 002, section 6), in tree blocks and document blocks, false trees reversed."""
+
+    name: ClassVar[str] = "bwqs"
+    summary: ClassVar[str] = "blockwise QuickScorer, in blocks of trees and documents"
+
+    #: τ
+    tree_block: ClassVar[int] = 1000
+    document_block: ClassVar[int] = 64
+    #: δ
+    together: ClassVar[int] = 4
+    #: Nanoseconds per node and document.
+    node: ClassVar[float] = 0.23
+
+    def cost(self, forest: Forest, n_documents: int) -> float:
+        return CALL + n_documents * kilonodes(forest) * self.node + category_cost(forest, n_documents)
+
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
+        reverse = false_trees(forest, find_columns(forest))
+        return build_quickscorer(forest, self.tree_block, _fewest_mask_bits(forest), reverse)
+
+
+class ObliviousQuickScorer(_OnQuickScorerLayout):
+    """QUICKSCORER-Ω (paper 002, Algorithm 3): one mask a level of oblivious trees."""
+
+    name: ClassVar[str] = "qs_oblivious"
+    summary: ClassVar[str] = "QuickScorer for oblivious trees, one test a level"
+
+    document_block: ClassVar[int] = 16
+    together: ClassVar[int] = 1
+    #: Nanoseconds per level and document.
+    level: ClassVar[float] = 0.5
+
+    def supports(self, forest: Forest) -> str | None:
+        if forest.n_leaves > 1 << MAX_LEVELS:
+            return f"a tree has {forest.n_leaves} leaves; masks hold {MAX_LEVELS} levels"
+        if level_nodes(forest) is None:
+            return "a tree is not oblivious (complete, with one test a level)"
+        return None
+
+    def cost(self, forest: Forest, n_documents: int) -> float:
+        levels = max(int(n_levels(forest).sum()), 1) * 1e-3
+        return CALL + n_documents * levels * self.level + category_cost(forest, n_documents)
+
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
+        return build_oblivious(forest, max(forest.n_trees, 1))
 
 
 class VQuickScorer(_OnQuickScorerLayout):
@@ -65,8 +115,8 @@ class VQuickScorer(_OnQuickScorerLayout):
 
     #: τ: the bitvectors of a block stay in the L1 and L2 caches next to its tests.
     tree_block: ClassVar[int] = 1024
-    vectorised: ClassVar[bool] = True
     document_block: ClassVar[int] = 64
+    together: ClassVar[int] = 0
     #: Nanoseconds per node and document: up to 32 leaves, more.
     node: ClassVar[dict[bool, float]] = {True: 0.08, False: 0.105}
 
@@ -78,3 +128,9 @@ class VQuickScorer(_OnQuickScorerLayout):
 
     def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
         return build_quickscorer(forest, self.tree_block, mask_bits=32 if forest.n_leaves <= 32 else 64)
+
+
+def _fewest_mask_bits(forest: Forest) -> int:
+    mask_bits = mask_bits_for(forest.n_leaves)
+    assert mask_bits is not None
+    return mask_bits

@@ -4,6 +4,8 @@ The arrays of paper 002, section 3 (Figure 4), shared by every QuickScorer engin
 and column the thresholds of its nodes in ascending order, and for each the tree that it lies in
 and the mask that a false test ANDs to the tree's bitvector of leaves. Leaf 0 is the most
 significant bit. A missing value makes false exactly the nodes of the column's missing list.
+
+Reversed trees (section 6) have lists of their own in each block, thresholds descending.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
+from gpuqs.layout.reversing import mirrored
 
 MASK_DTYPES = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -52,6 +55,28 @@ class SortedTests:
 
 
 @dataclass(frozen=True)
+class TestLists:
+    """The tests of some trees, listed by (tree block, column).
+
+    Parameters
+    ----------
+    tests : Tuples
+        Inside a column, those that are false for any value are before those that are false for fewer.
+    missing : Tuples
+        The tests that a missing value makes false.
+    threshold64, threshold32 : float64 [M], float32 [M]
+        Thresholds of `tests`, as they are and rounded down.
+    """
+
+    __test__ = False  # pytest looks for classes of this name
+
+    tests: Tuples
+    missing: Tuples
+    threshold64: npt.NDArray[np.float64]
+    threshold32: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
 class QuickScorerLayout:
     """A forest as QuickScorer reads it.
 
@@ -59,27 +84,27 @@ class QuickScorerLayout:
     ----------
     columns : Columns
     ranges : LeafRanges
+        Those of reversed trees are mirrored.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
-    tests : Tuples
-        Every node, thresholds ascending inside a column.
-    missing : Tuples
-        The nodes that send a missing value right.
-    threshold64, threshold32 : float64 [N], float32 [N]
-        Thresholds of `tests`, as they are and rounded down.
+    straight : TestLists
+        A test is false where ``x > threshold``; thresholds ascend.
+    reversed : TestLists or None
+        Tests of reversed trees, false where ``x <= threshold``; thresholds descend.
+    oblivious : bool
+        Tests are those of levels, and a mask clears one bit of the exit leaf's number, which is read inverted.
     """
 
     columns: Columns
     ranges: LeafRanges
     block_offsets: npt.NDArray[np.int32]
-    tests: Tuples
-    missing: Tuples
-    threshold64: npt.NDArray[np.float64]
-    threshold32: npt.NDArray[np.float32]
+    straight: TestLists
+    reversed: TestLists | None = None
+    oblivious: bool = False
 
     @property
     def mask_bits(self) -> int:
-        return self.tests.mask.dtype.itemsize * 8
+        return self.straight.tests.mask.dtype.itemsize * 8
 
 
 def nan_right(forest: Forest) -> npt.NDArray[np.int64]:
@@ -88,13 +113,18 @@ def nan_right(forest: Forest) -> npt.NDArray[np.int64]:
 
 
 def sort_tests(
-    forest: Forest, columns: Columns, block_offsets: npt.NDArray[np.int32], nodes: npt.NDArray[np.int64]
+    forest: Forest,
+    columns: Columns,
+    block_offsets: npt.NDArray[np.int32],
+    nodes: npt.NDArray[np.int64],
+    descending: bool = False,
 ) -> SortedTests:
     """List nodes by tree block, column and threshold; block b holds trees ``block_offsets[b:b + 2]``."""
     tree = forest.node_tree[nodes]
     block = np.searchsorted(block_offsets, tree, "right") - 1
     column = columns.of_node[nodes]
-    order = np.lexsort((tree, columns.threshold[nodes], column, block))
+    threshold = columns.threshold[nodes]
+    order = np.lexsort((tree, -threshold if descending else threshold, column, block))
     nodes, tree, block, column = nodes[order], tree[order], block[order], column[order]
     n_blocks = len(block_offsets) - 1
     bounds = np.arange(n_blocks * len(columns) + 1)
@@ -112,7 +142,34 @@ def mask_bits_for(n_leaves: int) -> int | None:
     return next((bits for bits in MASK_DTYPES if n_leaves <= bits), None)
 
 
-def build_quickscorer(forest: Forest, tree_block: int, mask_bits: int) -> QuickScorerLayout:
+def tree_blocks(forest: Forest, tree_block: int) -> npt.NDArray[np.int32]:
+    """First tree of each block of ``tree_block`` trees, and the number of trees."""
+    return np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
+
+
+def list_tests(
+    forest: Forest,
+    block_offsets: npt.NDArray[np.int32],
+    nodes: npt.NDArray[np.int64],
+    missing: npt.NDArray[np.int64],
+    masks: np.ndarray,
+    descending: bool = False,
+) -> TestLists:
+    """List nodes, and those that a missing value makes false; ``masks`` has one for each of the forest's nodes."""
+    columns = find_columns(forest)
+
+    def tuples(of: npt.NDArray[np.int64]) -> Tuples:
+        tests = sort_tests(forest, columns, block_offsets, of, descending)
+        return Tuples(offsets=tests.offsets, node=tests.node, tree=tests.tree, mask=masks[tests.node])
+
+    tests = tuples(nodes)
+    threshold = np.ascontiguousarray(columns.threshold[tests.node])
+    return TestLists(tests, tuples(missing), threshold, round_down(threshold))
+
+
+def build_quickscorer(
+    forest: Forest, tree_block: int, mask_bits: int, reverse: npt.NDArray[np.bool_] | None = None
+) -> QuickScorerLayout:
     """Lay a forest out for QuickScorer.
 
     Parameters
@@ -122,25 +179,25 @@ def build_quickscorer(forest: Forest, tree_block: int, mask_bits: int) -> QuickS
     tree_block : int
         τ, the number of trees per block.
     mask_bits : {8, 16, 32, 64}
+    reverse : bool [T], optional
+        The trees that are reversed; none by default.
     """
-    columns, ranges = find_columns(forest), number_leaves(forest)
-    block_offsets = np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
-
-    def tuples(nodes: np.ndarray) -> Tuples:
-        tests = sort_tests(forest, columns, block_offsets, nodes)
-        mask = _masks(ranges.first[tests.node], ranges.middle[tests.node], mask_bits)
-        return Tuples(offsets=tests.offsets, node=tests.node, tree=tests.tree, mask=mask)
-
-    tests = tuples(np.arange(forest.n_nodes))
-    threshold = np.ascontiguousarray(columns.threshold[tests.node])
+    ranges, block_offsets = number_leaves(forest), tree_blocks(forest, tree_block)
+    nodes, to_right = np.arange(forest.n_nodes), nan_right(forest)
+    if reverse is None or not reverse.any():
+        masks = _masks(ranges.first, ranges.middle, mask_bits)
+        straight = list_tests(forest, block_offsets, nodes, to_right, masks)
+        return QuickScorerLayout(find_columns(forest), ranges, block_offsets, straight)
+    ranges = mirrored(forest, ranges, reverse)
+    masks = _masks(ranges.first, ranges.middle, mask_bits)
+    swapped = reverse[forest.node_tree]
+    to_left = np.flatnonzero(forest.routing & NAN_LEFT)
     return QuickScorerLayout(
-        columns=columns,
-        ranges=ranges,
-        block_offsets=block_offsets,
-        tests=tests,
-        missing=tuples(nan_right(forest)),
-        threshold64=threshold,
-        threshold32=round_down(threshold),
+        find_columns(forest),
+        ranges,
+        block_offsets,
+        straight=list_tests(forest, block_offsets, nodes[~swapped], to_right[~swapped[to_right]], masks),
+        reversed=list_tests(forest, block_offsets, nodes[swapped], to_left[swapped[to_left]], masks, descending=True),
     )
 
 

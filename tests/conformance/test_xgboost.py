@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from agreement import COMPILED, DTYPES, Expected, assert_agrees, assert_engine_agrees
+from agreement import COMPILED, DTYPES, Expected, able, assert_agrees, assert_engine_agrees
 from trained import XGBOOST, category_frame, documents, xgb_matrix, xgboost_trained
 
 import gpuqs
@@ -64,7 +64,7 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
     X = expected(name, np.float64).X
     k = trained.model.n_outputs
     raw = trained.booster.predict(xgb.DMatrix(X), output_margin=True, iteration_range=(first, first + n))
-    for engine in ("auto", *COMPILED):
+    for engine in ("auto", *able(trained.model)):
         got = trained.model.predict(X, "raw", trees=slice(first * k, (first + n) * k), engine=engine)
         np.testing.assert_array_equal(got, raw)
 
@@ -76,7 +76,7 @@ def test_base_margins(name: str) -> None:
     margin = np.random.default_rng(1).normal(size=(len(X), trained.model.n_outputs)).astype(np.float32)
     data = xgb.DMatrix(X, base_margin=margin)
     raw = trained.booster.predict(data, output_margin=True)
-    for engine in ("auto", *COMPILED):
+    for engine in ("auto", *able(trained.model)):
         np.testing.assert_array_equal(trained.model.predict(X, "raw", base_margin=margin, engine=engine), raw)
     values = trained.model.predict(X, base_margin=margin)
     np.testing.assert_allclose(values, trained.booster.predict(data), rtol=2e-6, atol=1e-37)

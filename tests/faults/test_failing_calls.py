@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from agreement import ON_CPU_ANY_SHAPE
 from faults.preload import run_preloaded
 from fuzz.seeds import MODELS, seeds_of
 
 import gpuqs
 from gpuqs import cpu_fallback
-from gpuqs.engines import ENGINES
 
-COMPILED = [name for name, engine in ENGINES.items() if engine.device == "cpu" and name != "reference"]
+COMPILED = [name for name in ON_CPU_ANY_SHAPE if name != "reference"]
 #: Calls that touch files.
 FILES = ("open", "read", "close")
 

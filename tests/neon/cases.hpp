@@ -99,11 +99,20 @@ inline Tuples read_tuples(Reader& from) {
     return c;
 }
 
+inline TestLists read_lists(Reader& from) {
+    TestLists c;
+    c.tests = read_tuples(from);
+    c.missing = read_tuples(from);
+    c.threshold32 = from.items<float>();
+    c.threshold64 = from.items<double>();
+    return c;
+}
+
 // Makes an engine for an instruction set.
 class Program {
 public:
     explicit Program(Reader& from) : name(from.text()) {
-        if (name == "qs" || name == "vqs")
+        if (name == "quickscorer")
             read_quick_scorer(from);
         else if (name == "walk")
             read_walk(from);
@@ -122,7 +131,7 @@ public:
         if (name == "walk") return std::make_unique<Walk>(kernels, walk_, document_block_);
         if (name == "rankwalk") return std::make_unique<RankWalk>(kernels, rankwalk_);
         if (name == "bitslice") return std::make_unique<Bitslice>(kernels, bitslice_);
-        return std::make_unique<QuickScorer>(kernels, quick_scorer_, name == "vqs", document_block_);
+        return std::make_unique<QuickScorer>(kernels, quick_scorer_, together_, document_block_);
     }
 
     // Values with their tables of bytes, if there are any and the instruction set takes them.
@@ -135,16 +144,17 @@ public:
 private:
     void read_quick_scorer(Reader& from) {
         document_block_ = from.small();
+        together_ = from.small();
         quick_scorer_.single = from.number();
         quick_scorer_.mask_bits = from.small();
+        quick_scorer_.has_reversed = from.number();
+        quick_scorer_.oblivious = from.number();
         quick_scorer_.columns = read_columns(from);
         const auto blocks = from.array<int32_t>();
         quick_scorer_.n_blocks = static_cast<int>(blocks.n) - 1;
         quick_scorer_.block_offsets = blocks.data;
-        quick_scorer_.tests = read_tuples(from);
-        quick_scorer_.missing = read_tuples(from);
-        quick_scorer_.threshold32 = from.items<float>();
-        quick_scorer_.threshold64 = from.items<double>();
+        quick_scorer_.straight = read_lists(from);
+        if (quick_scorer_.has_reversed) quick_scorer_.reversed = read_lists(from);
     }
 
     void read_walk(Reader& from) {
@@ -240,7 +250,7 @@ private:
         values_.table_leaves = from.small();
     }
 
-    int document_block_ = 0;
+    int document_block_ = 0, together_ = 0;
     QuickScorerLayout quick_scorer_ = {};
     WalkLayout walk_ = {};
     RankWalkLayout rankwalk_ = {};

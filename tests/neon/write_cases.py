@@ -101,16 +101,17 @@ class Recorder:
         self._to = writer
 
     def quick_scorer(
-        self, layout: Any, n_features: int, *, single: bool, vectorised: bool, document_block: int, isa: str
+        self, layout: Any, n_features: int, *, single: bool, together: int, document_block: int, isa: str
     ) -> None:
         to = self._to
-        to.text("vqs" if vectorised else "qs")
-        to.numbers(document_block, single, layout.mask_bits)
+        to.text("quickscorer")
+        to.numbers(document_block, together, single, layout.mask_bits, layout.reversed is not None, layout.oblivious)
         to.columns(layout.columns)
         to.arrays(layout.block_offsets)
-        for tuples in (layout.tests, layout.missing):
-            to.arrays(tuples.offsets, tuples.tree, np.asarray(tuples.mask).view(np.uint8))
-        to.arrays(layout.threshold32, layout.threshold64)
+        for lists in filter(None, (layout.straight, layout.reversed)):
+            for tuples in (lists.tests, lists.missing):
+                to.arrays(tuples.offsets, tuples.tree, np.asarray(tuples.mask).view(np.uint8))
+            to.arrays(lists.threshold32, lists.threshold64)
 
     def walk(self, layout: Any, n_features: int, *, single: bool, document_block: int, isa: str) -> None:
         to = self._to

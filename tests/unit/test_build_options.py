@@ -17,7 +17,7 @@ from gpuqs.cpu_fallback import QUICKSCORER
 from gpuqs.demo.run import bundled_model_bytes
 from gpuqs.engines import ENGINES, LEFT_OUT
 
-OF_QUICKSCORER = {"qs", "vqs", "qs_gpu"}
+OF_QUICKSCORER = {"qs", "vqs", "bwqs", "qs_oblivious", "qs_gpu"}
 
 #: Read by a process that makes the very lists of such a build, whatever build this is.
 WITHOUT = """

@@ -17,6 +17,7 @@ from forests import probing_documents, random_forest
 from gpuqs.devices import find_device
 from gpuqs.engines import ENGINES
 from gpuqs.engines.base import Engine
+from gpuqs.forest import Forest
 from gpuqs.model import Model
 
 TESTS = Path(__file__).parents[1]
@@ -25,7 +26,7 @@ INTERFACE = {
     name: method for name, method in vars(Engine).items() if inspect.isfunction(method) and not name.startswith("_")
 }
 FOREST = random_forest(np.random.default_rng(0), max_leaves=12)
-X = probing_documents(np.random.default_rng(1), FOREST, 40)
+OBLIVIOUS = random_forest(np.random.default_rng(0), max_leaves=8, shape="oblivious")
 
 every_engine = pytest.mark.parametrize("name", ENGINES)
 
@@ -75,6 +76,12 @@ def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
     assert (few is None and many is None) or 0 < few < many
 
 
+def forest_and_documents(name: str) -> tuple[Forest, np.ndarray]:
+    """What the engine can run."""
+    forest = FOREST if ENGINES[name].supports(FOREST) is None else OBLIVIOUS
+    return forest, probing_documents(np.random.default_rng(1), forest, 40)
+
+
 def device_for(name: str) -> Any:
     """The host, or the emulated GPU."""
     if ENGINES[name].device == "cpu":
@@ -89,19 +96,21 @@ def device_for(name: str) -> Any:
 
 @every_engine
 def test_engines_give_what_reference_gives(name: str) -> None:
-    model = Model(FOREST).to(device_for(name))
+    forest, X = forest_and_documents(name)
+    model = Model(forest).to(device_for(name))
     for asked in ({"output": "leaf"}, {"output": "raw", "precision": "fast"}, {"output": "per_tree"}):
-        want = Model(FOREST).predict(X, **asked, engine="reference")
+        want = Model(forest).predict(X, **asked, engine="reference")
         np.testing.assert_array_equal(model.predict(X, **asked, engine=name), want)
 
 
 @every_engine
 def test_sums_begin_with_what_they_are_given(name: str) -> None:
+    forest, X = forest_and_documents(name)
     start = np.arange(len(X))[:, None] * 1000
     engine, device, reference, want = ENGINES[name], find_device(device_for(name)), ENGINES["reference"], start.copy()
-    reference.score(reference.prepare(FOREST, "fast"), X, want, started=True)
+    reference.score(reference.prepare(forest, "fast"), X, want, started=True)
     with device.active():
-        program, got = engine.prepare(FOREST, "fast", device=device), start.copy()
+        program, got = engine.prepare(forest, "fast", device=device), start.copy()
         if device.kind == "cpu":
             engine.score(program, X, got, started=True)
         else:

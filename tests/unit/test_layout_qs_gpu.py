@@ -80,8 +80,8 @@ def test_one_word_a_tree_is_the_papers_layout() -> None:
     paper = build_quickscorer(forest, 10, 64)
     words = build_word_tuples(forest, paper.block_offsets, 64)
     for ours, theirs, threshold in (
-        (words.tests, paper.tests, paper.threshold64),
-        (words.missing, paper.missing, np.zeros(len(paper.missing.node))),
+        (words.tests, paper.straight.tests, paper.straight.threshold64),
+        (words.missing, paper.straight.missing, np.zeros(len(paper.straight.missing.node))),
     ):
         want: dict[tuple, int] = defaultdict(lambda: ones(64))
         for key in np.ndindex(theirs.offsets[:, :-1].shape):

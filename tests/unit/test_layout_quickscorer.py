@@ -46,7 +46,7 @@ def test_tests_are_listed_by_block_and_column(case: tuple) -> None:
     forest, layout = lay_out(*case)
     tree_block = case[3]
     assert layout.block_offsets.tolist() == [*range(0, forest.n_trees, tree_block), forest.n_trees]
-    for tuples, missing in ((layout.tests, False), (layout.missing, True)):
+    for tuples, missing in ((layout.straight.tests, False), (layout.straight.missing, True)):
         assert tuples.offsets.shape == (len(layout.block_offsets) - 1, len(layout.columns) + 1)
         covered = 0
         for block in range(len(layout.block_offsets) - 1):
@@ -61,14 +61,14 @@ def test_tests_are_listed_by_block_and_column(case: tuple) -> None:
                 assert (tuples.tree[start:end] == forest.node_tree[nodes] - layout.block_offsets[block]).all()
             covered = tuples.offsets[block, -1]
         assert covered == len(tuples.node) == len(tuples.tree) == len(tuples.mask)
-    assert len(layout.tests.node) == forest.n_nodes
+    assert len(layout.straight.tests.node) == forest.n_nodes
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_masks_clear_the_leaves_of_the_left_subtree(case: tuple) -> None:
     forest, layout = lay_out(*case)
     bits, ranges = case[4], number_leaves(forest)
-    for tuples in (layout.tests, layout.missing):
+    for tuples in (layout.straight.tests, layout.straight.missing):
         assert tuples.mask.dtype == np.dtype(f"u{bits // 8}")
         for node, mask in zip(tuples.node, tuples.mask.tolist(), strict=True):
             as_text = format(mask, f"0{bits}b")  # leaf 0 first
@@ -79,8 +79,8 @@ def test_masks_clear_the_leaves_of_the_left_subtree(case: tuple) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_thresholds_stand_beside_their_tests(case: tuple) -> None:
     forest, layout = lay_out(*case)
-    np.testing.assert_array_equal(layout.threshold64, forest.threshold[layout.tests.node])
-    np.testing.assert_array_equal(layout.threshold32, round_down(layout.threshold64))
+    np.testing.assert_array_equal(layout.straight.threshold64, forest.threshold[layout.straight.tests.node])
+    np.testing.assert_array_equal(layout.straight.threshold32, round_down(layout.straight.threshold64))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -104,10 +104,10 @@ def test_the_algorithm_over_the_arrays_finds_the_exit_leaves(case: tuple) -> Non
 
 
 def false_tests(layout: QuickScorerLayout, block: int, column: int, value: float) -> list[tuple[Tuples, int]]:
-    tuples = layout.missing if np.isnan(value) else layout.tests
+    tuples = layout.straight.missing if np.isnan(value) else layout.straight.tests
     found = []
     for at in range(*tuples.offsets[block, column : column + 2]):
-        if not np.isnan(value) and value <= layout.threshold64[at]:
+        if not np.isnan(value) and value <= layout.straight.threshold64[at]:
             break
         found.append((tuples, at))
     return found
@@ -123,4 +123,4 @@ def test_mask_bits(n_leaves: int, bits: int | None) -> None:
 
 def test_a_forest_without_trees() -> None:
     _, layout = lay_out(8, "random", 0, 4, 8)
-    assert len(layout.tests.node) == 0 and len(layout.columns) == 0
+    assert len(layout.straight.tests.node) == 0 and len(layout.columns) == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import ON_CPU, on_cpu
+from agreement import able, on_cpu
 from forests import probing_documents, random_forest
 
 import gpuqs
@@ -107,7 +107,7 @@ def test_values_of_each_tree_add_up(fields: dict[str, Any]) -> None:
     rng = np.random.default_rng(5)
     model = make(tree_weight=rng.normal(size=20), **fields)
     forest = model.forest
-    for engine in on_cpu(model):
+    for engine in able(model):
         each = model.predict(X, "per_tree", engine=engine)
         assert each.dtype == forest.sum_dtype
         assert each.shape == ((200, 20, 3) if forest.vector_leaves else (200, 20))
@@ -161,7 +161,7 @@ def test_base_margins_take_the_place_of_the_base_score(fields: dict[str, Any], b
         expected[:, forest.tree_output[tree]] += each[:, tree]
     expected = expected if base_first else expected + margin
     shaped = expected.reshape(model.predict(X, "raw").shape)
-    for engine in on_cpu(model):
+    for engine in able(model):
         got = model.predict(X, "raw", base_margin=margin, engine=engine)
         np.testing.assert_array_equal(got, shaped)
     fast = model.predict(X, "raw", base_margin=margin, precision="fast")
@@ -186,7 +186,7 @@ def test_leaves_are_the_source_librarys_numbers() -> None:
         )
     )
     expected = ids[position + forest.leaf_offsets[:-1]]
-    for engine in ON_CPU:
+    for engine in able(numbered):
         np.testing.assert_array_equal(numbered.predict(X, "leaf", engine=engine), expected)
 
 
@@ -288,7 +288,7 @@ def test_engines_that_cannot_run_the_model_say_why() -> None:
     model = make(max_leaves=200, shape="chain")
     reasons = model.engines()
     assert list(reasons) == list(ENGINES)
-    for engine in ("rankwalk", *({"qs", "vqs"} - LEFT_OUT.keys())):
+    for engine in ("rankwalk", *({"qs", "vqs", "bwqs"} - LEFT_OUT.keys())):
         assert "200 leaves" in str(reasons[engine])
         with pytest.raises(UnsupportedModelError, match=f"engine '{engine}' cannot run this model: .*200 leaves"):
             model.predict(X, engine=engine)
@@ -347,7 +347,7 @@ def test_many_python_threads_at_once(precision: str) -> None:
     model = make()
     expected = {n: MODEL.predict(X[:n], "raw", engine="reference", precision=precision) for n in (1, 50, 200)}
     leaves = MODEL.predict(X, "leaf", engine="reference")
-    engines = ["auto", *ON_CPU]
+    engines = ["auto", *able(model)]
     start = threading.Barrier(8)
 
     def work(seed: int) -> int:
