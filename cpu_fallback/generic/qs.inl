@@ -1,16 +1,18 @@
-// qs: QuickScorer (paper 002, Algorithm 2), some documents together, thresholds tested in strides of four.
+// qs: QuickScorer (paper 002, Algorithm 2), one or two documents at a time, thresholds tested in strides of four.
 //
-//   bits[document][tree] = ones
-//   for each column: for each document:
+//   bits[tree][document] = ones
+//   for each column:
 //       for each test, thresholds ascending, while x > threshold: bits[tree of test] &= mask of test
+//           as long as it is false for both documents, one AND serves both
 //       for each test of reversed trees, thresholds descending, while x <= threshold: the same
-//   for each tree: leaf[tree][document] = leftmost set bit of bits[document][tree]
+//   for each tree: leaf[tree][document] = leftmost set bit of bits[tree][document]
 //
-// qs takes one document; bwqs (section 6) takes more, and reversed trees; qs_oblivious (Algorithm 3) reads leaves as the
+// qs takes one document; bwqs (section 6) takes two, and reversed trees; qs_oblivious (Algorithm 3) reads leaves as the
 // inverted bits, of which each mask clears one.
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "generic/leftmost.inl"
 #include "generic/tests_of.inl"
@@ -34,45 +36,82 @@ struct Inverted {
     template <class Mask> static Mask leaf(Mask bits) { return static_cast<Mask>(~bits); }
 };
 
+// Tests [i, end) for one document, whose bits are `pitch` apart.
 template <class Test, class Value, class Mask>
-void qs_column(const TestsOf<Value, Mask>& tests, int c, Value value, Mask* bits) {
-    if (value != value) {
-        for (int64_t m = tests.missing_offsets[c]; m < tests.missing_offsets[c + 1]; m++)
-            bits[tests.missing_tree[m]] &= tests.missing_mask[m];
-        return;
-    }
-    int64_t i = tests.offsets[c];
-    const int64_t end = tests.offsets[c + 1];
+void rule_out(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end, Value value, int pitch, Mask* bits) {
     // If the last of four tests is false, so are those before it.
     for (; i + 4 <= end && Test::is_false(value, tests.threshold[i + 3]); i += 4)
-        for (int k = 0; k < 4; k++) bits[tests.tree[i + k]] &= tests.mask[i + k];
-    for (; i < end && Test::is_false(value, tests.threshold[i]); i++) bits[tests.tree[i]] &= tests.mask[i];
+        for (int k = 0; k < 4; k++) bits[static_cast<int64_t>(tests.tree[i + k]) * pitch] &= tests.mask[i + k];
+    for (; i < end && Test::is_false(value, tests.threshold[i]); i++) bits[static_cast<int64_t>(tests.tree[i]) * pitch] &= tests.mask[i];
 }
 
-template <class Exit, class Value, class Mask>
-void qs_block(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, int together, Mask* bits, void* leaf) {
-    const auto straight = tests_of<Value, Mask>(layout, layout.straight, block);
-    const auto reversed = layout.has_reversed ? tests_of<Value, Mask>(layout, layout.reversed, block) : straight;
-    const int64_t n_trees = straight.n_trees;
-    auto* to = static_cast<decltype(Exit::leaf(Mask()))*>(leaf);
-    for (int d = 0; d < n; d += together) {
-        const int rows = std::min(together, n - d);
-        std::fill_n(bits, rows * n_trees, static_cast<Mask>(~Mask(0)));
-        for (int c = 0; c < straight.n_columns; c++) {
-            const Value* values = x + static_cast<int64_t>(c) * stride + d;
-            for (int r = 0; r < rows; r++) qs_column<Above>(straight, c, values[r], bits + r * n_trees);
-            for (int r = 0; layout.has_reversed && r < rows; r++) qs_column<NotAbove>(reversed, c, values[r], bits + r * n_trees);
+// The tests that are false for both of two documents, with one AND for both; returns the first that is not.
+template <class Test, class Value, class Mask>
+int64_t rule_out_for_both(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end, const Value* values, Mask* bits) {
+    typedef Mask Pair __attribute__((vector_size(2 * sizeof(Mask))));  // GCC drops the attribute from a `using`
+    static_assert(sizeof(Pair) == 2 * sizeof(Mask));
+    const auto false_for_both = [&](int64_t at) {
+        return Test::is_false(values[0], tests.threshold[at]) & Test::is_false(values[1], tests.threshold[at]);
+    };
+    const auto clear = [&](int64_t at) {
+        Pair pair;
+        Mask* of_tree = bits + static_cast<int64_t>(tests.tree[at]) * 2;
+        std::memcpy(&pair, of_tree, sizeof(pair));
+        pair &= tests.mask[at];
+        std::memcpy(of_tree, &pair, sizeof(pair));
+    };
+    for (; i + 4 <= end && false_for_both(i + 3); i += 4)
+        for (int k = 0; k < 4; k++) clear(i + k);
+    for (; i < end && false_for_both(i); i++) clear(i);
+    return i;
+}
+
+template <class Test, int together, class Value, class Mask>
+void qs_column(const TestsOf<Value, Mask>& tests, int c, const Value* values, Mask* bits) {
+    const int64_t begin = tests.offsets[c], end = tests.offsets[c + 1];
+    if constexpr (together == 2) {
+        if (values[0] == values[0] && values[1] == values[1]) {
+            const int64_t i = rule_out_for_both<Test>(tests, begin, end, values, bits);
+            const int other = i < end && Test::is_false(values[1], tests.threshold[i]);
+            return rule_out<Test>(tests, i, end, values[other], 2, bits + other);
         }
-        for (int64_t t = 0; t < n_trees; t++)
-            for (int r = 0; r < rows; r++) to[t * stride + d + r] = Exit::leaf(bits[r * n_trees + t]);
+    }
+    for (int r = 0; r < together; r++) {
+        if (values[r] == values[r]) {
+            rule_out<Test>(tests, begin, end, values[r], together, bits + r);
+            continue;
+        }
+        for (int64_t m = tests.missing_offsets[c]; m < tests.missing_offsets[c + 1]; m++)
+            bits[static_cast<int64_t>(tests.missing_tree[m]) * together + r] &= tests.missing_mask[m];
     }
 }
 
-// leaf: one byte each, or mask_bits where trees are oblivious.
+template <class Exit, int together, class Value, class Mask>
+void qs_block(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, Mask* bits, void* leaf) {
+    const auto straight = tests_of<Value, Mask>(layout, layout.straight, block);
+    const auto reversed = layout.has_reversed ? tests_of<Value, Mask>(layout, layout.reversed, block) : straight;
+    auto* to = static_cast<decltype(Exit::leaf(Mask()))*>(leaf);
+    int d = 0;
+    for (; d + together <= n; d += together) {
+        std::fill_n(bits, static_cast<int64_t>(straight.n_trees) * together, static_cast<Mask>(~Mask(0)));
+        for (int c = 0; c < straight.n_columns; c++) {
+            const Value* values = x + static_cast<int64_t>(c) * stride + d;
+            qs_column<Above, together>(straight, c, values, bits);
+            if (layout.has_reversed) qs_column<NotAbove, together>(reversed, c, values, bits);
+        }
+        for (int64_t t = 0; t < straight.n_trees; t++)
+            for (int r = 0; r < together; r++) to[t * stride + d + r] = Exit::leaf(bits[t * together + r]);
+    }
+    if (d < n) qs_block<Exit, 1>(layout, block, x + d, n - d, stride, bits, to + d);
+}
+
+// leaf: one byte each, or mask_bits where trees are oblivious. One or two documents together.
 template <class Value>
 void qs(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, int together, void* bits, void* leaf) {
     const auto find = [&](auto exit, auto mask) {
-        qs_block<decltype(exit)>(layout, block, x, n, stride, together, static_cast<decltype(mask)*>(bits), leaf);
+        using Mask = decltype(mask);
+        const auto kernel = together == 2 ? qs_block<decltype(exit), 2, Value, Mask> : qs_block<decltype(exit), 1, Value, Mask>;
+        kernel(layout, block, x, n, stride, static_cast<Mask*>(bits), leaf);
     };
     if (layout.oblivious) return layout.mask_bits == 8 ? find(Inverted(), uint8_t()) : find(Inverted(), uint16_t());
     switch (layout.mask_bits) {

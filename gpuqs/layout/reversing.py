@@ -15,6 +15,8 @@ from gpuqs.layout.leaves import LeafRanges
 #: A tree is reversed from this expected share of false tests on. Above one half: thresholds lie where a learner
 #: looked closely, documents less so, and a wrongly reversed tree costs what a rightly reversed one saves.
 FALSE_SHARE = 0.6
+#: None is reversed where fewer of the trees would be: each block's columns are gone through once more for them.
+SIGNIFICANT = 0.1
 
 
 def false_trees(forest: Forest, columns: Columns) -> npt.NDArray[np.bool_]:
@@ -22,6 +24,7 @@ def false_trees(forest: Forest, columns: Columns) -> npt.NDArray[np.bool_]:
 
     Documents are taken to lie among a column's thresholds as the thresholds themselves do: a test with ``r`` of
     the column's ``n`` thresholds below its own, ties counted by half, is false with the odds ``1 - r / n``.
+    None where they are fewer than `SIGNIFICANT`.
     """
     order = np.lexsort((columns.threshold, columns.of_node))
     column, threshold = columns.of_node[order], columns.threshold[order]
@@ -34,7 +37,8 @@ def false_trees(forest: Forest, columns: Columns) -> npt.NDArray[np.bool_]:
     odds = np.empty(forest.n_nodes)
     odds[order] = 1 - (below - (np.cumsum(n) - n)[column]) / n[column]
     n_false = np.bincount(forest.node_tree, odds, minlength=forest.n_trees)
-    return n_false > FALSE_SHARE * np.diff(forest.node_offsets)
+    reverse = n_false > FALSE_SHARE * np.diff(forest.node_offsets)
+    return reverse & (np.count_nonzero(reverse) >= SIGNIFICANT * forest.n_trees)
 
 
 def mirrored(forest: Forest, ranges: LeafRanges, reverse: npt.NDArray[np.bool_]) -> LeafRanges:
