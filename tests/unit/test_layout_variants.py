@@ -9,8 +9,7 @@ import pytest
 from agreement import needs_quickscorer
 from forests import exit_leaf_by_walk, probing_documents, random_forest
 
-from gpuqs.engines import ENGINES
-from gpuqs.engines.quickscorer import BlockwiseQuickScorer
+from gpuqs.engines.quickscorer import BlockwiseQuickScorer, ObliviousQuickScorer
 from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import number_leaves
@@ -128,7 +127,7 @@ def test_levels_of_oblivious_trees(leaves: int, bits: int) -> None:
 def test_other_trees_are_not_oblivious(shape: str) -> None:
     forest = forest_of(shape)
     assert level_nodes(forest) is None
-    assert "not oblivious" in str(ENGINES["qs_oblivious"].supports(forest))
+    assert "not oblivious" in str(ObliviousQuickScorer().supports(forest))
 
 
 @pytest.mark.parametrize("field", ["threshold", "feature", "routing"])
@@ -154,4 +153,4 @@ def test_trees_of_many_levels(leaves: int) -> None:
 
 def test_trees_of_too_many_levels() -> None:
     forest = forest_of("oblivious", 2 << MAX_LEVELS, n_trees=1)
-    assert f"{2 << MAX_LEVELS} leaves" in str(ENGINES["qs_oblivious"].supports(forest))
+    assert f"{2 << MAX_LEVELS} leaves" in str(ObliviousQuickScorer().supports(forest))
