@@ -71,15 +71,18 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     #: δ: so many documents take a block's tests from the L2 cache; they and their leaves (35 and 64 KiB) fit beside.
     document_block: ClassVar[int] = 64
     together: ClassVar[int] = 2
-    #: Nanoseconds per node and document: `qs`'s by 0.8, as measured by turns at 1,000 trees x 64 leaves on a Zen 3;
-    #: at 20,000 trees, 0.6. And of a document that is left over from the pairs: up to 1.3 times `qs`'s.
-    node: ClassVar[float] = 0.18
+    #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.77 times as
+    #: long at 1,000 trees x 64 leaves, and as long at 1,000 x 8. At 20,000 x 64 it is 0.6.
+    node: ClassVar[float] = 0.17
+    column: ClassVar[float] = 2.6
+    #: And per node of a document that is left over from the pairs: up to 1.3 times `qs`'s.
     odd_node: ClassVar[float] = 0.3
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         odd = n_documents % 2
         nodes = ((n_documents - odd) * self.node + odd * self.odd_node) * kilonodes(forest)
-        return CALL + nodes + category_cost(forest, n_documents)
+        columns = n_documents * len(forest.tested) * 1e-3 * self.column
+        return CALL + nodes + columns + category_cost(forest, n_documents)
 
     def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
         reverse = false_trees(forest, find_columns(forest))
