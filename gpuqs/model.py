@@ -401,9 +401,11 @@ class Model:
         if self.device is not HOST or not FewDocuments.takes(self.forest):
             return None
 
+        programs, chooser = self._programs, self._chooser
+
         def program_of(n_documents: int) -> Program:
             here = machine()
-            return self._programs.get(self._chooser.fastest(n_documents, HOST, here), "exact", None, on=here)
+            return programs.get(chooser.fastest(n_documents, HOST, here), "exact", None, on=here)
 
         return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 
