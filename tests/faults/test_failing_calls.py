@@ -59,6 +59,10 @@ def test_programs_that_are_interpreted(sweep: Callable[..., dict[str, int]]) -> 
     assert failed["own_memory"] > 10 and failed["large_memory"] > 3
 
 
+def test_the_first_calls_of_a_thread(sweep: Callable[..., dict[str, int]]) -> None:
+    assert sweep("new thread", ("own_memory",))["own_memory"] > 5
+
+
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_encoding(n_threads: int, sweep: Callable[..., dict[str, int]]) -> None:
     failed = sweep("encode", ("own_memory", "large_memory", "map", "protect"), n_threads)
