@@ -67,7 +67,7 @@ comma := ,
 # ThreadSanitizer wants its memory where it expects it: no random addresses.
 sanitize-threads: $(VENV)/installed-test
 	$(call sanitized,threads,-fsanitize=thread)
-	LD_PRELOAD=$(call runtime,tsan) TSAN_OPTIONS=exitcode=66 \
+	LD_PRELOAD=$(call runtime,tsan) TSAN_OPTIONS=exitcode=66:suppressions=tests/faults/thread_sanitizer.supp \
 	  PYTHONPATH=$(VENV)/threads OPENBLAS_NUM_THREADS=1 setarch $$(uname -m) -R \
 	  $(BIN)/pytest -s -p no:cacheprovider tests/faults/test_first_use.py tests/unit/test_model.py \
 	  -k "first_use or python_threads"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -24,14 +25,15 @@ class FewDocuments:
     ----------
     forest : Forest
     program_of : callable
-        Gives the program that scores so many documents.
+        Gives the program that scores so many documents; it knows no model, which could not be freed then.
     most : int
         As many documents are few at most.
     """
 
     def __init__(self, forest: Forest, program_of: Callable[[int], Program], most: int) -> None:
         self._forest, self._program_of = forest, program_of
-        self._sums = cpu_fallback.FewDocuments(self._bound, forest.n_features, min(most, MOST)).score
+        bound = partial(_bound, program_of)
+        self._sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST)).score
         nothing_last = forest.base_first or not forest.base_score.any()
         self._raw_are_sums = nothing_last and not forest.average_raw
         self._values_are_sums = nothing_last and not forest.average and forest.link == "identity"
@@ -46,13 +48,11 @@ class FewDocuments:
         sums: np.ndarray | None = self._sums(X)
         if sums is None or (self._raw_are_sums if raw else self._values_are_sums):
             return sums
-        scores = self._finish(sums.reshape(len(sums), -1))
+        scores = self._program_of(len(sums)).values.finish(sums.reshape(len(sums), -1))
         answer = (to_raw if raw else to_values)(self._forest, scores, self._forest.n_trees)
         return answer.reshape(sums.shape)
 
-    def _bound(self, n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
-        program = self._program_of(n_documents)
-        if not isinstance(program, CpuProgram):
-            return None
-        self._finish = program.values.finish  # the same of every engine
-        return program.scorer, program.bound
+
+def _bound(program_of: Callable[[int], Program], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
+    program = program_of(n_documents)
+    return (program.scorer, program.bound) if isinstance(program, CpuProgram) else None

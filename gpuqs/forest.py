@@ -66,7 +66,7 @@ class Forest:
     The one canonical test of a numeric node is **left iff ``x <= threshold``**, in float64.
     Nodes and leaves of tree t are the slices ``node_offsets[t]:node_offsets[t + 1]`` and
     ``leaf_offsets[t]:leaf_offsets[t + 1]``. A tree's root is its node 0; a tree without nodes
-    has one leaf.
+    has one leaf. Arrays are taken over and become read-only.
 
     Parameters
     ----------
@@ -174,6 +174,7 @@ class Forest:
         self._check_fields()
         self._check_nodes()
         self._check_topology()
+        self._check_leaf_ids()
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -374,6 +375,17 @@ class Forest:
         object.__setattr__(self, "_parent", parent)
         self._refuse(self.depth < 0, "nodes form a cycle", "left/right")
         self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
+
+    def _check_leaf_ids(self) -> None:
+        """Numbers tell the leaves of a tree apart, and none is negative."""
+        tree = self._leaf_tree
+        ids = (tree << 32) + self.leaf_id
+        if (np.diff(ids) <= 0).any():  # not numbered from left to right, as most are
+            order = np.argsort(ids, kind="stable")
+            ids, tree = ids[order], tree[order]
+        bad = (np.diff(ids, prepend=-1) == 0) | ((ids - (tree << 32)) < 0)
+        if bad.any():
+            raise ModelFormatError("is negative or appears twice", tree=int(tree[np.argmax(bad)]), field="leaf_id")
 
     @property
     def _leaf_tree(self) -> npt.NDArray[np.int64]:

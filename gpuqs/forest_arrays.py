@@ -94,6 +94,14 @@ def _axes(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
     }
 
 
+def _unshared(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy of what is a view of memory that may be written: a Forest is immutable."""
+    whole = array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    return array.copy() if whole is not array and whole.flags.writeable else array
+
+
 def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
     """All arrays of a Forest, in C order, those that were left out filled in.
 
@@ -104,7 +112,7 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
     ValueError
         An array has another shape, or offsets do not rise from 0 to the end of what they lead into.
     """
-    arrays = {name: np.ascontiguousarray(given[name]) for name in ARRAYS}
+    arrays = {name: _unshared(np.ascontiguousarray(given[name])) for name in ARRAYS}
     axes, n_items = _axes(arrays, n_outputs), lengths(arrays, n_outputs)
     for name, of in ARRAYS.items():
         if len(arrays[name]) == 0 and of.default is not None:

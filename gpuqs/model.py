@@ -161,7 +161,7 @@ class Model:
             "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
             24-bit fixed-point grid and summed as integers: the same bits from every engine,
             instruction set, number of threads and split of the batch. A GPU's "exact" sums have an order of
-            their own: the same bits every time, within n_trees ulps of the largest partial sum.
+            their own: the same bits every time, within n_trees ulps of the sum of the leaf values' magnitudes.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
             range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
@@ -401,9 +401,11 @@ class Model:
         if self.device is not HOST or not FewDocuments.takes(self.forest):
             return None
 
+        programs, chooser = self._programs, self._chooser
+
         def program_of(n_documents: int) -> Program:
             here = machine()
-            return self._programs.get(self._chooser.fastest(n_documents, HOST, here), "exact", None, on=here)
+            return programs.get(chooser.fastest(n_documents, HOST, here), "exact", None, on=here)
 
         return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import os
 import select
-from typing import Any
+from typing import Any, Final
+
+#: Bytes that are read at a time of what has no size.
+_STEP: Final = 1 << 20
 
 
 class Input(io.FileIO):
@@ -21,20 +24,20 @@ class Input(io.FileIO):
 
     def __init__(self, file: str | os.PathLike[str] | int) -> None:
         super().__init__(file, "rb", closefd=not isinstance(file, int))
+        self._ended = False  # what cannot be sought ends once: a terminal would ask for the end again at each look
 
     def readinto(self, buffer: Any) -> int:
+        if self._ended:
+            return 0
         while (n := super().readinto(buffer)) is None:
             _wait(self.fileno(), select.POLLIN)
+        self._ended = n == 0 and len(buffer) > 0 and not self.seekable()
         return n
 
     def readall(self) -> bytes:
-        parts = []
-        while (part := super().readall()) != b"":
-            if part is None:
-                _wait(self.fileno(), select.POLLIN)
-            else:  # all, or what has come so far
-                parts.append(part)
-        return b"".join(parts)
+        if self.seekable():
+            return super().readall()
+        return b"".join(iter(lambda: self.read(_STEP), b""))
 
     def read(self, size: int | None = -1) -> bytes:
         return io.RawIOBase.read(self, -1 if size is None else size)  # calls those two; `FileIO.read` calls the system

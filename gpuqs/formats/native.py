@@ -236,15 +236,13 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
         name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
     }
     _check_lengths(arrays, values["n_features"], values["n_outputs"])
-    forest = Forest(
+    return Forest(
         **arrays,
         **values,
         best_iteration=_field(fields, "best_iteration", int) if fields.get("best_iteration") is not None else None,
         schema=_schema(fields, values["source"], version),
         classes=_values(get(fields, "classes", list), "classes"),
     )
-    _check_leaf_ids(forest)
-    return forest
 
 
 def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -286,18 +284,6 @@ def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: in
         raise ModelFormatError("is not at least 1", field="n_outputs")
     if not 0 <= n_features <= _INT32_MAX:
         raise ModelFormatError(f"is not in [0, {_INT32_MAX}]", field="n_features")
-
-
-def _check_leaf_ids(forest: Forest) -> None:
-    """Refuse numbers by which the leaves of a tree could not be told apart, or that are negative."""
-    tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
-    ids = (tree << 32) + forest.leaf_id
-    if (np.diff(ids) <= 0).any():  # not numbered from left to right, as most are
-        order = np.argsort(ids, kind="stable")
-        ids, tree = ids[order], tree[order]
-    bad = (np.diff(ids, prepend=-1) == 0) | ((ids - (tree << 32)) < 0)
-    if bad.any():
-        raise ModelFormatError("is negative or appears twice", tree=int(tree[np.argmax(bad)]), field="leaf_id")
 
 
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:

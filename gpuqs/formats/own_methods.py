@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dis import get_instructions
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Final
@@ -42,6 +43,8 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
     kind = type(obj)
     of_library = (package, *_BASES)
     for name in _watched(kind, (*_BEFORE_ALL, *names)):
+        if not _is_of_library(obj, name, of_library):
+            continue
         owner = next(base for base in kind.__mro__ if name in vars(base))
         strangers = set() if owner is object else {_origin(part) for part in _layers(vars(owner)[name])}
         strangers.difference_update(of_library)
@@ -55,9 +58,21 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
                 else "pass an estimator of that class itself"
             )
             raise UnsupportedModelError(
-                f"{_package(kind.__module__)}.{kind.__name__}: has a method {name} of its own, and so may predict "
+                f"{_package(kind.__module__)}.{kind.__name__}: has a member {name} of its own, and so may predict "
                 f"something else than {base} does; {mend}"
             )
+
+
+def _is_of_library(obj: Any, name: str, of_library: tuple[str, ...]) -> bool:
+    """Whether the library's own code may mean that member of the object: it names members of other objects, too."""
+    if name.startswith("_") or name.endswith("_") or name in getattr(obj, "__dict__", ()):
+        return True
+    members = [vars(base) for base in type(obj).__mro__ if _package(base.__module__) in of_library]
+    if any(name in each for each in members):
+        return True
+    starts = [code for each in members if "__init__" in each for code in _codes_of(each["__init__"])]
+    steps = (step for code in starts for step in get_instructions(code))
+    return any(step.opname == "STORE_ATTR" and step.argval == name for step in steps)
 
 
 @lru_cache(64)

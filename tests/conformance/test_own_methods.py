@@ -33,7 +33,7 @@ KINDS = {
     "RandomForestRegressor": (ensemble.RandomForestRegressor, {"n_estimators": 3}),
     "RandomForestClassifier": (ensemble.RandomForestClassifier, {"n_estimators": 3}),
 }
-REFUSED = "has a method {} of its own, and so may predict something else than {} does"
+REFUSED = "has a member {} of its own, and so may predict something else than {} does"
 
 
 def fitted(kind: Any, options: dict[str, Any]) -> Any:
@@ -186,6 +186,13 @@ def test_honest_classes_are_taken(name: str) -> None:
 
         def score(self, *data: Any) -> float:
             return 0.0
+
+        # Libraries call what others have of these names.
+        def update(self, *data: Any) -> None: ...
+        def shape(self) -> tuple[int, ...]: ...
+        def transform(self, X: Any) -> Any: ...
+        def format(self, *data: Any) -> str: ...
+        def get(self, name: str) -> Any: ...
 
         def __sklearn_tags__(self) -> Any:
             return super().__sklearn_tags__()

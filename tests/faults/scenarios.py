@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from abc import ABC, abstractmethod
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -89,6 +90,36 @@ class Predict(Scenario):
         if succeeded:
             same_bits(self.scores, self.expected)
         same_bits(self.model.predict(self.X, "raw", **self.options), self.expected)
+
+
+class NewThread(Scenario):
+    """Two calls with few documents in a thread that has made none: the first's scratch tells what to keep for more."""
+
+    def __init__(self) -> None:
+        forest = made_forest()
+        self.model = Model(forest)
+        self.X = probing_documents(np.random.default_rng(4), forest, 40, np.float32)
+        self.expected = self.model.predict(self.X)
+
+    def act(self) -> None:
+        errors: list[Exception] = []
+
+        def call() -> None:
+            try:
+                self.scores = [self.model.predict(self.X) for _ in range(2)]
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+
+    def check(self, succeeded: bool) -> None:
+        for scores in self.scores if succeeded else ():
+            same_bits(scores, self.expected)
+        self.act()
 
 
 class Encode(Predict):

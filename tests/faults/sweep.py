@@ -17,7 +17,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from scenarios import Command, Encode, Load, Predict, Save, Scenario
+from scenarios import Command, Encode, Load, NewThread, Predict, Save, Scenario
 
 from gpuqs.cpu_fallback import scorer, svmlight
 
@@ -116,6 +116,8 @@ def scenario_of(name: str, arguments: list[str]) -> Scenario:
         return Load(Path(arguments[0]))
     if name == "predict":
         return Predict(arguments[0], int(arguments[1]), int(arguments[2]))
+    if name == "new thread":
+        return NewThread()
     if name == "encode":
         return Encode(int(arguments[0]))
     if name == "save":

@@ -49,7 +49,7 @@ def test_loading(format: str, sweep: Callable[..., dict[str, int]], tmp_path: Pa
 @pytest.mark.parametrize("engine", COMPILED)
 def test_first_use_of_an_engine(engine: str, n_threads: int, n: int, sweep: Callable[..., dict[str, int]]) -> None:
     failed = sweep("predict", ("own_memory", "large_memory", "map", "protect"), engine, n_threads, n)
-    assert failed["own_memory"] > 10 and failed["large_memory"] > 3
+    assert failed["own_memory"] > 5 and failed["large_memory"] > 3  # small scratch is what earlier runs were given
     machine_code = engine == "bitslice" and cpu_fallback.compiles_programs()
     assert machine_code == (failed["protect"] > 0)
 
@@ -57,6 +57,10 @@ def test_first_use_of_an_engine(engine: str, n_threads: int, n: int, sweep: Call
 def test_programs_that_are_interpreted(sweep: Callable[..., dict[str, int]]) -> None:
     failed = sweep("predict", ("own_memory", "large_memory"), "bitslice", 2, 700, GPUQS_MACHINE_CODE="0")
     assert failed["own_memory"] > 10 and failed["large_memory"] > 3
+
+
+def test_the_first_calls_of_a_thread(sweep: Callable[..., dict[str, int]]) -> None:
+    assert sweep("new thread", ("own_memory",))["own_memory"] > 5
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -179,3 +181,16 @@ def test_the_memory_of_a_call_serves_the_next() -> None:
             for n in (1, 256, 13):
                 X = rng.normal(size=(n, model.n_features))
                 assert np.array_equal(model.predict(X), asked_otherwise(model, X, engine="reference"))
+
+
+@pytest.mark.parametrize("link", ["identity", "sigmoid"])
+def test_a_model_is_freed_at_once(link: str) -> None:
+    model = Model(made(link=link))
+    model.predict(np.zeros((2, 8)))
+    freed = weakref.ref(model), weakref.ref(model.forest)
+    gc.disable()  # no circle of references for it to find
+    try:
+        del model
+        assert [ref() for ref in freed] == [None, None]
+    finally:
+        gc.enable()

@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -337,3 +339,19 @@ def test_all_of_an_input_that_is_set_not_to_wait() -> None:
     finally:
         feeder.join()
         os.close(read)
+
+
+@pytest.mark.parametrize("ask", ["f.read()", "f.read(1000)", "b''.join(iter(f.readline, b''))", "f.raw.readall()"])
+def test_a_terminal_is_asked_for_its_end_once(ask: str) -> None:
+    """Whoever reads looks again behind the end; a terminal would wait there for another Ctrl-D."""
+    pty = pytest.importorskip("pty")
+    ours, its = pty.openpty()
+    code = f"import io; from gpuqs.streams import Input; f = io.BufferedReader(Input(0)); print({ask}, f.read(9))"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=its, stdout=subprocess.PIPE, text=True) as process:
+        os.write(ours, b"one\ntwo\n\x04")
+        try:
+            assert process.communicate(timeout=60)[0].strip() == r"b'one\ntwo\n' b''"
+        finally:
+            process.kill()
+    os.close(ours)
+    os.close(its)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import get_type_hints
 
 import numpy as np
 import pytest
 from forests import random_forest
 
+from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
 from gpuqs.forest_arrays import ARRAYS, lengths, select_trees
 
@@ -87,3 +88,22 @@ def test_all_trees_selected_are_the_forest() -> None:
     for name, array in part.items():
         assert array.dtype == ARRAYS[name].dtype
         np.testing.assert_array_equal(array, getattr(forest, name))
+
+
+def test_a_forest_shares_no_memory_that_may_be_written() -> None:
+    forest = random_forest(np.random.default_rng(3))
+    room = np.concatenate([forest.leaf_value, forest.leaf_value])
+    made = replace(forest, leaf_value=room[: len(forest.leaf_value)])
+    room[:] = 9
+    assert np.array_equal(made.leaf_value, forest.leaf_value)
+    given = forest.leaf_value.copy()
+    assert replace(forest, leaf_value=given).leaf_value is given and not given.flags.writeable
+    assert np.shares_memory(forest.select(slice(0, 5)).threshold, forest.threshold)
+
+
+@pytest.mark.parametrize("numbers", [[0, 0], [1, -1]])
+def test_leaves_of_a_tree_are_told_apart(numbers: list[int]) -> None:
+    forest = random_forest(np.random.default_rng(3), n_trees=3, max_leaves=2, shape="complete")
+    leaf_id = np.array([0, 1, *numbers, 1, 0], np.int32)
+    with pytest.raises(ModelFormatError, match=r"tree 1.*leaf_id.*negative or appears twice"):
+        replace(forest, leaf_id=leaf_id)

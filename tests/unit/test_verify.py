@@ -450,7 +450,7 @@ def test_the_command_without_rows(model_file: Path) -> None:
     ("options", "message"),
     [
         (["--engine", "warp"], "--engine: 'warp' is not one of auto, all, "),
-        (["--rows", "-1"], "-1 is not in the range x>=0"),
+        (["--rows", "-1"], "-1 is not in the range 0<=x<=1000000000000"),
         (["no such file"], "does not exist"),
     ],
 )
