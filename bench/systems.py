@@ -16,10 +16,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +30,9 @@ from baselines.compiler import compiler
 from baselines.counts import visited_nodes
 from baselines.oblivious_forest import oblivious_like
 from baselines.orderings import ORDERINGS
-from baselines.program import Program
-from baselines.registry import ENGINES_OF_PAPERS, SYSTEMS, System
+from baselines.registry import ENGINES_OF_PAPERS, SYSTEMS
 from baselines.report import markdown, systems_page
+from baselines.tuned import Call, Job, tune
 from interleave import by_turns, processor, progress, results_at
 from made_up import lambdamart_like
 from models import documents, enlarged, lambdamart
@@ -42,51 +40,9 @@ from models import documents, enlarged, lambdamart
 import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
-from gpuqs.forest import Forest
 
 ON_CPU = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
-Call = Callable[[], np.ndarray]
 PAGE = Path(__file__).with_name("systems.md")
-#: What is tried for each parameter, trees and documents; larger ones than the forest or batch are cut.
-TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512), "s": (4, 32, 256)}
-#: And for s where scorers are merged trees.
-BLOCKS_TRIED = (1, 4)
-
-
-@dataclass(frozen=True)
-class Job:
-    name: str
-    forest: Forest
-    X: np.ndarray
-
-
-def tried(system: System, job: Job, parameter: str, tau: int) -> list[int]:
-    """The values of one parameter that differ for this forest and batch."""
-    values = BLOCKS_TRIED if parameter == "s" and "tau" in system.parameters else TRIED[parameter]
-    scorers = -(-job.forest.n_trees // tau) if "tau" in system.parameters else job.forest.n_trees
-    most = {"v": 32, "tau": job.forest.n_trees, "d": len(job.X), "s": scorers}[parameter]
-    return sorted({min(value, most) for value in values})
-
-
-def candidates(system: System, job: Job) -> Iterator[tuple[dict[str, int], Call]]:
-    """The system with every choice of its parameters that is tried."""
-    built = [p for p in ("v", "tau") if p in system.parameters]
-    passed = [p for p in ("d", "s") if p in system.parameters]
-    for values in product(*(tried(system, job, p, 1) for p in built)):
-        chosen = dict(zip(built, values, strict=True))
-        program = Program(system, job.forest, job.X.dtype, missing=False, **chosen)
-        for among in product(*(tried(system, job, p, chosen.get("tau", 1)) for p in passed)):
-            blocks = dict(zip(passed, among, strict=True))
-            yield chosen | blocks, partial(program.score, job.X, **blocks)
-
-
-def tune(system: System, job: Job, budget: float) -> tuple[dict[str, int], Call]:
-    """The parameters with which the system scored the documents fastest, and the system so."""
-    tried_out = list(candidates(system, job))
-    if len(tried_out) == 1:
-        return tried_out[0]
-    timings = by_turns({str(at): call for at, (_, call) in enumerate(tried_out)}, 3, budget)
-    return tried_out[min(range(len(tried_out)), key=lambda at: timings[str(at)].minimum)]
 
 
 def measure(job: Job, rounds: int, budget: float) -> dict[str, Any]:
