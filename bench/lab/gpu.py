@@ -1,4 +1,4 @@
-"""`qs_gpu` in the tables: documents lie on the device, as in paper 000; blank, with the reason, where there is no GPU."""
+"""`qs_gpu` in the tables: documents lie on the device, as in paper 000; a reason in its place where no GPU is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table is made of: points (a model, a batch, a place in the table), and rows (systems and what they are given)."""
+"""What a table is made of: points (a model, a batch, a place in the table) and rows (systems, what they are given)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Contenders:
         self.parameters: dict[str, Given] = {}
 
     def enter(self, row: Row, point: Point) -> str:
-        """Make the row's call for a point ready, unless one is alike; what it is called, or in brackets why it is not."""
+        """Make the row's call for a point ready, unless one is alike; its name, or in brackets why not."""
         choices = [{**given, **dict(point.given)} for given in row.choices(point)]
         made: list[tuple[Given, Call]] = []
         reasons = []
