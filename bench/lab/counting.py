@@ -49,6 +49,12 @@ CALLGRIND_EVENTS = {
     "L3 references": ("I1mr", "D1mr", "D1mw"),
     "L3 misses": ("ILmr", "DLmr", "DLmw"),
 }
+#: What to know of a tool's counts.
+HOW = {
+    "callgrind": "It simulates a branch predictor, a first and a last level of caches: L3 references are what misses "
+    "the first.",
+    "perf": "L3 references and misses are the processor's own events of those names.",
+}
 #: Which count of `visited_nodes` a system's visits are.
 VISITS = {"QS": "false nodes", "VPRED": "predicated", "STRUCT+": "walks", "IF-THEN-ELSE": "walks"}
 

@@ -92,7 +92,7 @@ class Contenders:
         parameters, call = made[0] if len(made) == 1 else self._fastest(made)
         name = f"{row.label} {parameters}"
         if name not in self.calls:
-            self._check(name, call, gpu.differing if row.systems == ("qs_gpu",) else differing)
+            self.check(name, call(), gpu.differing if row.systems == ("qs_gpu",) else differing)
             self.calls[name], self.parameters[name] = call, parameters
         return name
 
@@ -127,8 +127,9 @@ class Contenders:
         timings = by_turns({str(at): call for at, (_, call) in enumerate(made)}, 3, self.scale.budget)
         return made[min(range(len(made)), key=lambda at: timings[str(at)].minimum)]
 
-    def _check(self, name: str, call: Call, differing: Callable[[Any, np.ndarray], int]) -> None:
-        wrong = differing(call(), self.expected)
+    def check(self, name: str, scores: Any, differing: Callable[[Any, np.ndarray], int] = differing) -> None:
+        """End the run where scores differ."""
+        wrong = differing(scores, self.expected)
         if wrong:
             raise Differs(f"{self.job.name}: {name}: {wrong} of {len(self.expected)} scores differ from walk's")
 
