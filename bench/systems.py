@@ -2,7 +2,7 @@
 
     python bench/systems.py            # 1,000 trees x 64 leaves, oblivious ones too; some minutes
     python bench/systems.py --large    # and 20,000 x 64
-    python bench/systems.py --made-up  # made-up forests in place of trained ones, which take minutes to train
+    python bench/systems.py --made-up  # made-up forests in place of trained ones, which take minutes
     python bench/systems.py --quick    # a smoke run of a minute, nothing written
 
 Nothing is timed that has not been checked. Figures go to bench/results/, the list of all systems to bench/systems.md.
@@ -33,9 +33,10 @@ from baselines.orderings import ORDERINGS
 from baselines.registry import ENGINES_OF_PAPERS, SYSTEMS
 from baselines.report import markdown, systems_page
 from baselines.tuned import Call, Job, tune
+from datasets import MSN
 from interleave import by_turns, processor, progress, results_at
 from made_up import lambdamart_like
-from models import documents, enlarged, lambdamart
+from models import documents, oblivious, ranker
 
 import gpuqs
 from gpuqs import cpu_fallback
@@ -113,14 +114,14 @@ def jobs(quick: bool, large: bool, made_up: bool) -> Iterator[Job]:
     X = documents(2_000)
     if made_up:
         yield Job("made-up LambdaMART 1,000 x 64", lambdamart_like(1_000, 64, X), X)
+        yield Job("made-up oblivious 1,000 x 64", oblivious_like(1_000, 6, X), X)
     else:
-        yield Job("LightGBM LambdaMART 1,000 x 64", gpuqs.load(lambdamart(1_000, 64)).forest, X)
-    yield Job("made-up oblivious 1,000 x 64", oblivious_like(1_000, 6, X), X)
+        yield Job("LightGBM LambdaMART 1,000 x 64", gpuqs.load(ranker(MSN, 1_000, 64)).forest, X)
+        yield Job("CatBoost, oblivious, 1,000 x 64", oblivious(MSN, 1_000, 64), X)
     if large and made_up:
         yield Job("made-up LambdaMART 20,000 x 64", lambdamart_like(20_000, 64, X), X[:1_000])
     elif large:
-        name = "LightGBM 20,000 x 64 (1,000 trained, thresholds redrawn)"
-        yield Job(name, gpuqs.load(enlarged(lambdamart(1_000, 64), 20_000)).forest, X[:1_000])
+        yield Job("LightGBM LambdaMART 20,000 x 64", gpuqs.load(ranker(MSN, 20_000, 64)).forest, X[:1_000])
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
         "name": table.name,
         "title": table.title,
         "base": table.base,
-        "unit": table.unit.name,
+        "unit": "" if table.selects else table.unit.name,
         "more_is_better": table.unit is QUERIES,
         "counts": not table.points,
         "x_name": table.x_name,

@@ -26,7 +26,7 @@ def in_order(*keys: Iterable[str]) -> list[str]:
 
 def axis(here: Values, there: Values, panel: str) -> list[str]:
     """Every x of a panel; numbers ascend."""
-    xs = in_order(*(row for of in (here, there) for row in of.get(panel, {}).values()))
+    xs = in_order(*(row for of in (there, here) for row in of.get(panel, {}).values()))
     return sorted(xs, key=int) if all(x.isdigit() for x in xs) else xs
 
 
