@@ -138,9 +138,12 @@ def _real(shape: Shape, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """The first documents of a file, whole queries: values, labels, and sizes of queries."""
     columns = Forest(
         n_features=shape.n_features,
-        **{name: np.zeros(1, np.int64) for name in ("node_offsets", "leaf_offsets")},
-        **{name: np.zeros(0, np.int32) for name in ("feature", "left", "right")},
+        node_offsets=np.zeros(1, np.int64),
+        leaf_offsets=np.zeros(1, np.int64),
+        feature=np.zeros(0, np.int32),
         threshold=np.zeros(0),
+        left=np.zeros(0, np.int32),
+        right=np.zeros(0, np.int32),
         routing=np.zeros(0, np.uint8),
         leaf_value=np.zeros((0, 1)),
     )

@@ -102,8 +102,10 @@ def enlarged(path: Path, n_trees: int, seed: int = 0) -> Path:
 #: Trees that are trained, and kept, at a time.
 PART = 500
 #: What scoring reads of a tree in LightGBM's text; the rest would be two thirds of a large model's file.
-_SCORED = ("num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child")
-_SCORED += ("right_child", "leaf_value", "shrinkage")
+_SCORED = (
+    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
+    "leaf_value", "shrinkage",
+)  # fmt: skip
 
 
 def ranker(shape: Shape, n_trees: int, n_leaves: int, data: Path | None = None) -> Path:

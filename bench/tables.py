@@ -26,7 +26,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the checks use the tests' forests
 
 from baselines.compiler import compiler
-from interleave import processor, results_at
+from interleave import RESULTS, processor, processor_key
 from lab import counting, selection, timing
 from lab.chart import draw
 from lab.page import markdown
@@ -83,11 +83,12 @@ def versions() -> str:
 def write(report: dict[str, Any], folder: Path) -> Path:
     """Write a table's JSON, page and chart; where the page is."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = folder / report["name"]
+    stem = folder / str(report["name"])
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    stem.with_suffix(".md").write_text(markdown(report))
+    page = stem.with_suffix(".md")
+    page.write_text(markdown(report))
     draw(report, stem.with_suffix(".png"))
-    return stem.with_suffix(".md")
+    return page
 
 
 def main() -> None:
@@ -102,11 +103,10 @@ def main() -> None:
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
     if not names:
         print(*(f"{table.name:<8} {table.title}" for table in TABLES), sep="\n")
-    quick_folder = Path(__file__).parent / ".cache" / "tables-quick"
-    folder = args.out or (quick_folder if args.quick else results_at("").parent / "tables" / results_at("of").name[3:])
+    usual = Path(__file__).parent / ".cache" / "tables-quick" if args.quick else RESULTS / "tables" / processor_key()
     for name in names:
         start = time.perf_counter()
-        page = write(report_of(BY_NAME[name], QUICK if args.quick else Scale(), args.data), folder)
+        page = write(report_of(BY_NAME[name], QUICK if args.quick else Scale(), args.data), args.out or usual)
         print(f"{name}: {page} ({time.perf_counter() - start:.0f} s)", flush=True)
 
 
