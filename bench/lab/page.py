@@ -44,7 +44,7 @@ def markdown(report: dict[str, Any]) -> str:
     if report["quick"]:
         lines += ["**A quick run: small models and batches; its numbers say nothing beside the paper's.**", ""]
     if report["base"]:
-        lines += [f"In brackets: how many times as fast as {report['base']}.", ""]
+        lines += [f"In brackets: how many times as fast as {report['base']}; of counts, how many times as few.", ""]
     for panel in in_order(here, paper["values"]):
         lines += [f"## {panel}", "", *_panel(report, here, panel), ""]
     lines += [f"- {told}" for told in (*report["notes"], *(f"The paper: {text}" for text in paper["text"]))]

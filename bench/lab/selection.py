@@ -42,8 +42,8 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
     models = []
     for point in progress(scale.reduced(table.points), table.name):
         forest = forest_of(point.model, data)
-        models.append(describe(point.model, forest))
         X = datasets.documents(datasets.SHAPES[point.model.shape], point.documents, data)
+        models.append(describe(point.model, forest, X))
         job = Job(str(point.model), forest, X)
         sampled, all_of_them = guided(point), exhaustive(point)
         contenders = Contenders(job, scale)

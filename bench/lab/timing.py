@@ -13,6 +13,7 @@ import datasets
 import models
 import numpy as np
 from baselines.check import differing
+from baselines.counts import visited_nodes
 from baselines.registry import SYSTEMS
 from baselines.tuned import Call, Job, candidates, tune
 from interleave import by_turns, progress
@@ -90,6 +91,8 @@ class Contenders:
         if not made:
             return f"({'; '.join(dict.fromkeys(reasons))})"
         parameters, call = made[0] if len(made) == 1 else self._fastest(made)
+        if len(row.systems) == 1:
+            parameters = {p: value for p, value in parameters.items() if p != "system"}
         name = f"{row.label} {parameters}"
         if name not in self.calls:
             self.check(name, call(), gpu.differing if row.systems == ("qs_gpu",) else differing)
@@ -167,7 +170,8 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
     for (spec, n), points in progress(list(groups(scale.reduced(table.points))), table.name):
         forest = forest_of(spec, data)
         job = Job(f"{table.name}, {spec}", forest, datasets.documents(datasets.SHAPES[spec.shape], n, data))
-        described.setdefault(spec, describe(spec, forest))
+        if spec not in described:
+            described[spec] = describe(spec, forest, job.X)
         contenders = Contenders(job, scale)
         entered = {(row.label, point): contenders.enter(row, point) for row in table.rows for point in points}
         times = contenders.times()
@@ -179,9 +183,17 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
     return cells, list(described.values())
 
 
-def describe(spec: Spec, forest: Forest) -> dict[str, Any]:
-    """A model in numbers; late trees of a training that runs dry would have few leaves."""
+def describe(spec: Spec, forest: Forest, X: np.ndarray) -> dict[str, Any]:
+    """A model in numbers: who is faster than whom depends on the nodes that each visits.
+
+    Late trees of a training that ran dry would have few leaves.
+    """
     leaves = np.diff(forest.leaf_offsets)[-1_000:]
-    depth = np.zeros(forest.n_trees, np.int64)
-    np.maximum.at(depth, forest.node_tree, forest.depth + 1)
-    return {"model": str(spec), "leaves of the last 1,000 trees": float(leaves.mean()), "depth": float(depth.mean())}
+    visits = visited_nodes(forest, X[:16])
+    return {
+        "model": str(spec),
+        "leaves of the last 1,000 trees": float(leaves.mean()),
+        "nodes on a walk": visits["walks"],
+        "on the longest": visits["predicated"],
+        "false nodes": visits["false nodes"],
+    }

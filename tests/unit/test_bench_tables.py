@@ -161,7 +161,7 @@ def test_every_row_has_a_value_or_a_reason_at_every_point(table: plan.Table) -> 
     assert "next year" in cells["sizes"]["future"]["10"].reason
     assert [cells["d"]["DSD"][x].parameters["d"] for x in ("2", "5")] == [2, 5]
     assert cells["sizes"]["best"]["40"].parameters["system"] in tables.BLOCKED
-    assert told[0]["depth"] == 4
+    assert told[0]["on the longest"] == told[0]["nodes on a walk"] == 4
 
 
 @pytest.mark.parametrize("measure", [timing.measure, selection.measure])
