@@ -77,7 +77,7 @@ BY_SAMPLE = "QS, trees reversed by a sample"
 def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
     """Counts a document and tree; shares in percent."""
     cells: Cells = {}
-    for (spec, _), points in progress(list(groups(scale.reduced(counted.points))), "counting"):
+    for (spec, _), points in progress(list(groups(scale.reduced(counted.points, ends=1))), "counting"):
         forest = forest_of(spec, data)
         X = datasets.documents(datasets.SHAPES[spec.shape], OF_ENGINES, data)
         contenders = Contenders(Job(f"counting, {spec}", forest, X), scale)

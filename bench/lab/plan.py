@@ -146,15 +146,15 @@ class Scale:
     budget: float = 10.0
     most_generated: int = 75_000
 
-    def reduced(self, points: tuple[Point, ...]) -> tuple[Point, ...]:
-        """The points that are run, as large as they are run."""
+    def reduced(self, points: tuple[Point, ...], ends: int = 2) -> tuple[Point, ...]:
+        """The points that are run, as large as they are run; of a quick run's panels the last, or both ends."""
         if not self.quick:
             return points
         kept: dict[str, list[Point]] = {}
         for point in points:
             kept.setdefault(point.panel, []).append(point)
-        ends = [point for of in kept.values() for point in (of if len(of) < 2 else (of[0], of[-1]))]
-        return tuple(self._small(point) for point in ends)
+        few = [point for of in kept.values() for point in dict.fromkeys((of[0], of[-1])[-ends:])]
+        return tuple(self._small(point) for point in few)
 
     def _small(self, point: Point) -> Point:
         model = replace(point.model, trees=max(10, point.model.trees // 100))
