@@ -176,7 +176,7 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
         entered = {(row.label, point): contenders.enter(row, point) for row in table.rows for point in points}
         times = contenders.times()
         for (label, point), name in entered.items():
-            cell = Cell(reason=name.strip("()"))
+            cell = Cell(reason=name[1:-1])
             if name in times:
                 cell = Cell(table.unit.of(times[name], point), contenders.parameters[name])
             put(cells, point.panel, label, point.x, cell)
