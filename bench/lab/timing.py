@@ -152,15 +152,17 @@ def constants(engine: str) -> dict[str, int]:
 
 def predict(model: gpuqs.Model, X: np.ndarray, engine: str, n_threads: int = 1, isa: str | None = None) -> np.ndarray:
     """Scores of one engine; ``n_threads`` 0 means all threads."""
-    if isa is None:
-        os.environ.pop("GPUQS_ISA", None)
-    else:
+    before = os.environ.get("GPUQS_ISA")
+    if isa is not None:
         os.environ["GPUQS_ISA"] = isa
     try:
         scores: np.ndarray = model.predict(X, "raw", engine=engine, n_threads=n_threads or None)
         return scores
     finally:
-        os.environ.pop("GPUQS_ISA", None)
+        if before is not None:
+            os.environ["GPUQS_ISA"] = before
+        elif isa is not None:
+            del os.environ["GPUQS_ISA"]
 
 
 def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells, list[dict[str, Any]]]:
