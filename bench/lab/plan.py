@@ -163,4 +163,4 @@ class Scale:
         return replace(point, model=model, documents=min(point.documents, 100), given=given)
 
 
-QUICK = Scale(quick=True, rounds=3, budget=0.2, most_generated=700)
+QUICK = Scale(quick=True, rounds=3, budget=0.2, most_generated=200)
