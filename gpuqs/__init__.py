@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
@@ -110,4 +111,9 @@ def __getattr__(name: str) -> Any:
         from gpuqs.model import Model
 
         return Model
+    if name == "cpu_fallback" and find_spec("gpuqs.cpu_fallback") is None:
+        raise ImportError(
+            f"{__path__[0]} holds gpuqs's sources, without what is compiled: Python was started beside them. "
+            "Start it in another folder, or install that checkout with 'pip install -e .'"
+        )
     raise AttributeError(f"module 'gpuqs' has no attribute {name!r}")
