@@ -6,7 +6,7 @@ SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache_
 CPP := $(shell find cpu_fallback cuda tests bench -path bench/.cache -prune -o \
   \( -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
-.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon without-quickscorer fuzz clean
+.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon without-quickscorer bench-quick fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
@@ -18,6 +18,7 @@ help:
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
 	@echo "make without-quickscorer  build gpuqs without the engines that a patent covers, and test the others"
+	@echo "make bench-quick  the papers' tables beside gpuqs's engines, with small models and batches, within ten minutes"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
 	@echo "make clean     remove what these have made"
 
@@ -87,6 +88,9 @@ without-quickscorer: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/$@ -Cbuild-dir=build/$@ \
 	  -Ccmake.define.GPUQS_QUICKSCORER=OFF .
 	PYTHONPATH=$(VENV)/$@ $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS)
+
+bench-quick: $(VENV)/installed-bench
+	$(BIN)/python bench/tables.py --quick
 
 SECONDS ?= 60
 FORMATS ?=

@@ -81,10 +81,15 @@ def _zen(family: int, model: int) -> int | None:
     return {23: 2 if model >= 0x30 else 1, 26: 5}.get(family)
 
 
+def processor_key() -> str:
+    """The processor's name, as files are called after it."""
+    return re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
+
+
 def results_at(kind: str) -> Path:
     """Where a bench keeps what it measured on this processor, without a suffix."""
     RESULTS.mkdir(exist_ok=True)
-    return RESULTS / f"{kind}-{re.sub(r'[^a-z0-9]+', '-', processor().lower()).strip('-')}"
+    return RESULTS / f"{kind}-{processor_key()}"
 
 
 def clock() -> float:

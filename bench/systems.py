@@ -2,7 +2,7 @@
 
     python bench/systems.py            # 1,000 trees x 64 leaves, oblivious ones too; some minutes
     python bench/systems.py --large    # and 20,000 x 64
-    python bench/systems.py --made-up  # made-up forests in place of trained ones, which take minutes to train
+    python bench/systems.py --made-up  # made-up forests in place of trained ones, which take minutes
     python bench/systems.py --quick    # a smoke run of a minute, nothing written
 
 Nothing is timed that has not been checked. Figures go to bench/results/, the list of all systems to bench/systems.md.
@@ -16,10 +16,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,61 +30,20 @@ from baselines.compiler import compiler
 from baselines.counts import visited_nodes
 from baselines.oblivious_forest import oblivious_like
 from baselines.orderings import ORDERINGS
-from baselines.program import Program
-from baselines.registry import ENGINES_OF_PAPERS, SYSTEMS, System
+from baselines.registry import ENGINES_OF_PAPERS, SYSTEMS
 from baselines.report import markdown, systems_page
+from baselines.tuned import Call, Job, tune
+from datasets import MSN
 from interleave import by_turns, processor, progress, results_at
 from made_up import chained, lambdamart_like
-from models import documents, enlarged, lambdamart
+from models import documents, oblivious, ranker
 
 import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
-from gpuqs.forest import Forest
 
 ON_CPU = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
-Call = Callable[[], np.ndarray]
 PAGE = Path(__file__).with_name("systems.md")
-#: What is tried for each parameter, trees and documents; larger ones than the forest or batch are cut.
-TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512, 100_000), "s": (1, 4, 32, 256)}
-#: And for s where scorers are merged trees.
-BLOCKS_TRIED = (1, 4)
-
-
-@dataclass(frozen=True)
-class Job:
-    name: str
-    forest: Forest
-    X: np.ndarray
-
-
-def tried(system: System, job: Job, parameter: str, tau: int) -> list[int]:
-    """The values of one parameter that differ for this forest and batch."""
-    values = BLOCKS_TRIED if parameter == "s" and "tau" in system.parameters else TRIED[parameter]
-    scorers = -(-job.forest.n_trees // tau) if "tau" in system.parameters else job.forest.n_trees
-    most = {"v": 32, "tau": job.forest.n_trees, "d": len(job.X), "s": scorers}[parameter]
-    return sorted({min(value, most) for value in values})
-
-
-def candidates(system: System, job: Job) -> Iterator[tuple[dict[str, int], Call]]:
-    """The system with every choice of its parameters that is tried."""
-    built = [p for p in ("v", "tau") if p in system.parameters]
-    passed = [p for p in ("d", "s") if p in system.parameters]
-    for values in product(*(tried(system, job, p, 1) for p in built)):
-        chosen = dict(zip(built, values, strict=True))
-        program = Program(system, job.forest, job.X.dtype, missing=False, **chosen)
-        for among in product(*(tried(system, job, p, chosen.get("tau", 1)) for p in passed)):
-            blocks = dict(zip(passed, among, strict=True))
-            yield chosen | blocks, partial(program.score, job.X, **blocks)
-
-
-def tune(system: System, job: Job, budget: float) -> tuple[dict[str, int], Call]:
-    """The parameters with which the system scored the documents fastest, and the system so."""
-    tried_out = list(candidates(system, job))
-    if len(tried_out) == 1:
-        return tried_out[0]
-    timings = by_turns({str(at): call for at, (_, call) in enumerate(tried_out)}, 3, budget)
-    return tried_out[min(range(len(tried_out)), key=lambda at: timings[str(at)].minimum)]
 
 
 def measure(job: Job, rounds: int, budget: float) -> dict[str, Any]:
@@ -158,15 +115,15 @@ def jobs(quick: bool, large: bool, made_up: bool) -> Iterator[Job]:
     X = documents(2_000)
     if made_up:
         yield Job("made-up LambdaMART 1,000 x 64", lambdamart_like(1_000, 64, X), X)
+        yield Job("made-up oblivious 1,000 x 64", oblivious_like(1_000, 6, X), X)
     else:
-        yield Job("LightGBM LambdaMART 1,000 x 64", gpuqs.load(lambdamart(1_000, 64)).forest, X)
+        yield Job("LightGBM LambdaMART 1,000 x 64", gpuqs.load(ranker(MSN, 1_000, 64)).forest, X)
+        yield Job("CatBoost, oblivious, 1,000 x 64", oblivious(MSN, 1_000, 64), X)
     yield Job("made-up chains 1,000 x 64, as paper 002, Table V", chained(1_000, 64, X), X)
-    yield Job("made-up oblivious 1,000 x 64", oblivious_like(1_000, 6, X), X)
     if large and made_up:
         yield Job("made-up LambdaMART 20,000 x 64", lambdamart_like(20_000, 64, X), X[:1_000])
     elif large:
-        name = "LightGBM 20,000 x 64 (1,000 trained, thresholds redrawn)"
-        yield Job(name, gpuqs.load(enlarged(lambdamart(1_000, 64), 20_000)).forest, X[:1_000])
+        yield Job("LightGBM LambdaMART 20,000 x 64", gpuqs.load(ranker(MSN, 20_000, 64)).forest, X[:1_000])
 
 
 def main() -> None:

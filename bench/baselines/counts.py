@@ -6,6 +6,8 @@ import numpy as np
 
 from baselines.columns import find_columns, thresholds
 from gpuqs.forest import Forest
+from gpuqs.layout import columns as layout_columns
+from gpuqs.layout.reversing import false_trees
 
 #: Which of the visited nodes a system takes one after the other; and what one took in paper 002 (nanoseconds on a
 #: processor of 3.5 GHz, Istella, 1,000 trees x 64 leaves: Table III's time over Table V's count).
@@ -43,3 +45,27 @@ def visited_nodes(forest: Forest, X: np.ndarray) -> dict[str, float]:
         "false nodes": float(false.sum()) / pairs,
         "nodes": forest.n_nodes / max(forest.n_trees, 1),
     }
+
+
+def visited_by_reversing(forest: Forest, sample: np.ndarray, X: np.ndarray) -> dict[str, float]:
+    """False nodes a document and tree (paper 002, section 6), where trees with many of them are reversed.
+
+    "none reversed"; "as a sample says": trees with more false nodes than true ones on the sample; "as gpuqs says":
+    those that `bwqs` reverses, which knows no sample. A reversed tree's false nodes are those that were true.
+    """
+    nodes = np.diff(forest.node_offsets)
+    false, of_sample = (false_nodes(forest, rows) for rows in (X, sample))
+    choices = {
+        "none reversed": np.zeros(forest.n_trees, bool),
+        "as a sample says": of_sample > nodes / 2,
+        "as gpuqs says": false_trees(forest, layout_columns.find_columns(forest)),
+    }
+    return {name: float(np.where(turned, nodes - false, false).mean()) for name, turned in choices.items()}
+
+
+def false_nodes(forest: Forest, X: np.ndarray) -> np.ndarray:
+    """Each tree's nodes whose test is false, a document."""
+    columns = find_columns(forest, missing=True)
+    false = ~(columns.fill(X, X.dtype)[:, columns.of_node] <= thresholds(forest, X.dtype))
+    sums: np.ndarray = np.bincount(forest.node_tree, false.mean(axis=0), minlength=forest.n_trees)
+    return sums

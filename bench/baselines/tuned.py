@@ -1,0 +1,67 @@
+"""The parameters with which a system scores a forest fastest, among those that are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import numpy as np
+from interleave import by_turns
+
+from baselines.program import Program
+from baselines.registry import System
+from gpuqs.forest import Forest
+
+Call = Callable[[], np.ndarray]
+#: A choice of parameters, and the system with it.
+Choice = tuple[dict[str, int], Call]
+#: What is tried for each parameter, trees and documents; larger ones than the forest or batch are cut.
+TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512, 100_000), "s": (1, 4, 32, 256)}
+#: And for s where scorers are merged trees.
+BLOCKS_TRIED = (1, 4)
+#: Parameters that a program is built with; it is called with the others.
+BUILT = ("v", "tau")
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    forest: Forest
+    X: np.ndarray
+
+
+def tried(system: System, job: Job, parameter: str, tau: int) -> list[int]:
+    """The values of one parameter that differ for this forest and batch."""
+    values = BLOCKS_TRIED if parameter == "s" and "tau" in system.parameters else TRIED[parameter]
+    scorers = -(-job.forest.n_trees // tau) if "tau" in system.parameters else job.forest.n_trees
+    most = {"v": 32, "tau": job.forest.n_trees, "d": len(job.X), "s": scorers}[parameter]
+    return sorted({min(value, most) for value in values})
+
+
+def candidates(
+    system: System, job: Job, given: Mapping[str, int] | None = None
+) -> Iterator[tuple[dict[str, int], Call]]:
+    """The system with every choice of its parameters that is tried; those given are not chosen."""
+    given = given or {}
+
+    def values_of(names: list[str], tau: int) -> Iterator[dict[str, int]]:
+        values = ([given[p]] if p in given else tried(system, job, p, tau) for p in names)
+        return (dict(zip(names, chosen, strict=True)) for chosen in product(*values))
+
+    for built in values_of([p for p in BUILT if p in system.parameters], 1):
+        program = Program(system, job.forest, job.X.dtype, missing=False, **built)
+        for passed in values_of([p for p in ("d", "s") if p in system.parameters], built.get("tau", 1)):
+            yield built | passed, partial(program.score, job.X, **passed)
+
+
+def tune(
+    system: System, job: Job, budget: float, given: Mapping[str, int] | None = None
+) -> tuple[dict[str, int], Call]:
+    """The parameters with which the system scored the documents fastest, and the system so."""
+    tried_out = list(candidates(system, job, given))
+    if len(tried_out) == 1:
+        return tried_out[0]
+    timings = by_turns({str(at): call for at, (_, call) in enumerate(tried_out)}, 3, budget)
+    return tried_out[min(range(len(tried_out)), key=lambda at: timings[str(at)].minimum)]

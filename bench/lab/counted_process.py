@@ -1,0 +1,77 @@
+"""The process that is counted: makes the contenders of a file ready and scores with each between two marks.
+
+    valgrind --tool=callgrind --instr-atstart=no ... python counted_process.py JOB callgrind
+    perf stat --delay=-1 --control=fifo:CONTROL,ANSWERS ... python counted_process.py JOB perf NUMBER CONTROL ANSWERS
+
+Each contender scores once before it is counted, so that what is counted finds its caches warm.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests")]
+
+from baselines.compiler import compiled
+from baselines.program import Program
+from baselines.registry import SYSTEMS
+
+import gpuqs
+from lab.timing import predict
+
+#: Times that a contender scores under perf, whose own marks are counted, too.
+REPEATS = 20
+
+
+def ready(job: dict[str, Any], contender: dict[str, Any]) -> Callable[[], object]:
+    """The contender's call."""
+    name, given = contender["system"], contender["given"]
+    X = job["X"][: contender["documents"]]
+    if name in SYSTEMS:
+        built = {p: given[p] for p in ("v", "tau") if p in given}
+        passed = {p: given[p] for p in ("d", "s") if p in given}
+        program = Program(SYSTEMS[name], job["forest"], X.dtype, missing=False, **built)
+        return lambda: program.score(X, **passed)
+    model = gpuqs.from_model(job["forest"])
+    return lambda: predict(model, X, name, **given)
+
+
+def under_callgrind(job: dict[str, Any]) -> None:
+    client = compiled(Path(__file__).with_name("client.cpp"))
+    for at, contender in enumerate(job["contenders"]):
+        call = ready(job, contender)
+        call()
+        client.count_start()
+        call()
+        client.count_zero()
+        call()
+        client.count_dump(f"contender {at}".encode())
+        client.count_stop()
+
+
+def under_perf(job: dict[str, Any], number: str, control: str, answers: str) -> None:
+    call = ready(job, job["contenders"][int(number)])
+    call()
+    with open(control, "w") as asks, open(answers) as told:
+
+        def ask(what: str) -> None:
+            print(what, file=asks, flush=True)
+            told.readline()
+
+        ask("enable")
+        for _ in range(REPEATS):
+            call()
+        ask("disable")
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], "rb") as file:
+        described = pickle.load(file)  # written by lab.counting
+    if sys.argv[2] == "callgrind":
+        under_callgrind(described)
+    else:
+        under_perf(described, *sys.argv[3:])

@@ -1,0 +1,199 @@
+"""Instructions, branches and cache misses of a table's rows: by perf where the machine lets it, else by callgrind.
+
+callgrind simulates a branch predictor and two levels of caches, the first and the last, of this machine's sizes: what
+misses the first is a reference to the last, "L3" here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+from baselines.counts import visited_by_reversing, visited_nodes
+from baselines.registry import SYSTEMS
+from baselines.tuned import Job
+from interleave import progress
+
+from gpuqs.forest import Forest
+from lab.blocking import cache_sizes
+from lab.counted_process import REPEATS
+from lab.plan import Counted, Given, Point, Scale
+from lab.timing import Cell, Cells, Contenders, forest_of, groups, put
+
+PROCESS = Path(__file__).with_name("counted_process.py")
+#: Documents that are counted: gpuqs's engines take groups of up to 512 at a time.
+OF_SYSTEMS, OF_ENGINES = 32, 512
+PERF_EVENTS = {
+    "instructions": "instructions",
+    "branches": "branches",
+    "branch mispredictions": "branch-misses",
+    "L3 references": "cache-references",
+    "L3 misses": "cache-misses",
+}
+#: What callgrind calls the same.
+CALLGRIND_EVENTS = {
+    "instructions": ("Ir",),
+    "branches": ("Bc", "Bi"),
+    "branch mispredictions": ("Bcm", "Bim"),
+    "L3 references": ("I1mr", "D1mr", "D1mw"),
+    "L3 misses": ("ILmr", "DLmr", "DLmw"),
+}
+#: What to know of a tool's counts.
+HOW = {
+    "callgrind": "It simulates a branch predictor, a first and a last level of caches: L3 references are what misses "
+    "the first.",
+    "perf": "L3 references and misses are the processor's own events of those names.",
+}
+#: Which count of `visited_nodes` a system's visits are.
+VISITS = {"QS": "false nodes", "VPRED": "predicated", "STRUCT+": "walks", "IF-THEN-ELSE": "walks"}
+
+
+@cache
+def tool() -> str:
+    """What counts here: "perf", "callgrind", or "" where neither does."""
+    if shutil.which("perf"):
+        run = subprocess.run(["perf", "stat", "-x,", "-e", "instructions", "true"], capture_output=True, text=True)
+        if run.returncode == 0 and re.match(r"\d+,", run.stderr):
+            return "perf"
+    header = Path("/usr/include/valgrind/callgrind.h")
+    return "callgrind" if shutil.which("valgrind") and header.exists() else ""
+
+
+#: A row of its own: what reversing saves where a sample of documents says which trees to reverse.
+BY_SAMPLE = "QS, trees reversed by a sample"
+
+
+def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
+    """Counts a document and tree; shares in percent."""
+    cells: Cells = {}
+    for (spec, _), points in progress(list(groups(scale.reduced(counted.points, ends=1))), "counting"):
+        forest = forest_of(spec, data)
+        X = datasets.documents(datasets.SHAPES[spec.shape], OF_ENGINES, data)
+        contenders = Contenders(Job(f"counting, {spec}", forest, X), scale)
+        visits = visited(forest, X) if "visited nodes" in counted.counters else {}
+        entered = [(row, point, contenders.enter(row, point)) for row in counted.rows for point in points]
+        asked = {
+            name: contender(row.systems[0], contenders.parameters[name])
+            for row, _, name in entered
+            if name in contenders.calls
+        }
+        if not tool():
+            entered = [(row, point, "(neither perf nor valgrind counts here)") for row, point, _ in entered]
+            asked = {}
+        counts = dict(zip(asked, counts_of(forest, X, list(asked.values())), strict=True))
+        for row, point, name in entered:
+            values = counts.get(name, {}) | visits.get(row.label, {})
+            fill(cells, counted, row.label, point, values, "" if name in asked else name.strip("()"))
+        if visits:
+            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "")
+    return cells
+
+
+def contender(system: str, parameters: Given) -> dict[str, Any]:
+    """What the counted process needs to know of one."""
+    given = {p: value for p, value in parameters.items() if p not in ("system", "delta")}
+    system = str(parameters.get("system", system))  # of several, the fastest
+    if system not in SYSTEMS:
+        given.pop("tau", None)
+    return {"system": system, "given": given, "documents": OF_SYSTEMS if system in SYSTEMS else OF_ENGINES}
+
+
+def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mapping[str, float], reason: str) -> None:
+    """Put a row's counts into the panels of the counters."""
+    several = len({p.panel for p in counted.points}) > 1
+    for counter in counted.counters:
+        panel = f"{point.panel}: {counter}" if several else counter
+        if counter in values or reason:
+            put(cells, panel, label, point.x, Cell(values.get(counter), reason=reason))
+
+
+def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:
+    """Nodes that rows visit a document and tree, by row."""
+    nodes = visited_nodes(forest, X[:OF_SYSTEMS])
+    turned = visited_by_reversing(forest, sample=X[OF_SYSTEMS : 5 * OF_SYSTEMS], X=X[:OF_SYSTEMS])
+    by_row = {label: nodes[name] for label, name in VISITS.items()}
+    by_row |= {"bwqs": turned["as gpuqs says"], BY_SAMPLE: turned["as a sample says"]}
+    share = 100 / nodes["nodes"]
+    return {label: {"visited nodes": n, "visited nodes, % of all": n * share} for label, n in by_row.items()}
+
+
+def counts_of(forest: Forest, X: np.ndarray, contenders: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """What each contender's scoring of its documents takes, a document and tree; nothing where nothing counts."""
+    if not contenders:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / "job"
+        job.write_bytes(pickle.dumps({"forest": forest, "X": X, "contenders": contenders}))
+        events = under_perf(job, len(contenders)) if tool() == "perf" else under_callgrind(job)
+    return [shares(each, c["documents"] * forest.n_trees) for each, c in zip(events, contenders, strict=True)]
+
+
+def shares(events: Mapping[str, float], pairs: int) -> dict[str, float]:
+    """Counters by our names, a document and tree."""
+    counted = {name: value / pairs for name, value in events.items()}
+    if counted.get("L3 references"):
+        counted["L3 misses, % of references"] = 100 * counted["L3 misses"] / counted["L3 references"]
+    return counted
+
+
+def under_callgrind(job: Path) -> list[dict[str, float]]:
+    """Events of each contender, simulated."""
+    out = job.with_name("callgrind")
+    levels = [f"--{name}={size},{ways},64" for name, size, ways in simulated_caches()]
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--branch-sim=yes", "--cache-sim=yes", *levels]
+    run([*command, f"--callgrind-out-file={out}", sys.executable, str(PROCESS), str(job), "callgrind"])
+    parts = sorted(job.parent.glob("callgrind.*"), key=lambda path: int(path.suffix[1:]))
+    return [read_callgrind(path.read_text()) for path in parts]
+
+
+def simulated_caches() -> list[tuple[str, int, int]]:
+    """Option, size and ways of callgrind's caches: this machine's, the last cut to a power of two."""
+    first, _, last = cache_sizes()
+    return [("I1", 32 << 10, 8), ("D1", first, 8), ("LL", 1 << (last.bit_length() - 1), 16)]
+
+
+def read_callgrind(text: str) -> dict[str, float]:
+    """The counters of one dump, by our names."""
+    names = re.search(r"^events: (.*)$", text, re.MULTILINE)
+    totals = re.search(r"^(?:totals|summary): (.*)$", text, re.MULTILINE)
+    if names is None or totals is None:
+        raise RuntimeError("callgrind wrote no totals")
+    of = dict(zip(names[1].split(), map(float, totals[1].split()), strict=False))
+    return {ours: sum(of.get(event, 0.0) for event in theirs) for ours, theirs in CALLGRIND_EVENTS.items()}
+
+
+def under_perf(job: Path, n: int) -> list[dict[str, float]]:
+    """Events of each contender, as the processor counts them."""
+    control, answers, out = (str(job.with_name(name)) for name in ("control", "answers", "events"))
+    os.mkfifo(control)
+    os.mkfifo(answers)
+    events = ",".join(PERF_EVENTS.values())
+    command = ["perf", "stat", "-x,", "-o", out, "-e", events, "--delay=-1", f"--control=fifo:{control},{answers}"]
+    found = []
+    for number in range(n):
+        run([*command, sys.executable, str(PROCESS), str(job), "perf", str(number), control, answers])
+        found.append(read_perf(Path(out).read_text()))
+    return found
+
+
+def read_perf(text: str) -> dict[str, float]:
+    """The counters of one run, by our names; what the processor does not count is left out."""
+    told = {event: float(value) for value, event in re.findall(r"^([\d.]+),[^,]*,([^,:]+)", text, re.MULTILINE)}
+    return {ours: told[event] / REPEATS for ours, event in PERF_EVENTS.items() if event in told}
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")

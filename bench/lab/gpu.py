@@ -1,0 +1,50 @@
+"""`qs_gpu` in the tables: documents lie on the device, as in paper 000; a reason in its place where no GPU is."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from baselines.tuned import Call, Job
+
+from gpuqs.devices import find_device
+from gpuqs.errors import GpuqsError
+
+
+@cache
+def absent() -> str | None:
+    """Why nothing is timed on a GPU, or None."""
+    try:
+        find_device("cuda")
+    except GpuqsError as problem:
+        return str(problem).partition("\n")[0]
+    return None
+
+
+def scorer(job: Job, tau: int | None) -> Call:
+    """A call that scores documents which lie on the device, in tree blocks of τ trees where it is given."""
+    from gpuqs.engines.gpu.forest import Settings
+    from gpuqs.engines.gpu.qs_gpu import QsGpu
+
+    device = find_device("cuda")
+    engine = QsGpu(Settings(tree_block=tau))
+    program = engine.prepare(job.forest, "exact", device=device)
+    with device.active():
+        X = device.upload(job.X)
+        sums = device.empty((len(job.X), 1), program.values.sum_dtype)
+
+    def call() -> Any:
+        with device.active():
+            engine.score(program, X, sums)
+            device.wait()
+        return sums
+
+    return call
+
+
+def differing(scores: Any, expected: np.ndarray) -> int:
+    """How many sums, of another order than the trees', are off by more than rounding explains."""
+    import cupy
+
+    return int((~np.isclose(cupy.asnumpy(scores)[:, 0], expected, rtol=1e-9, atol=1e-9)).sum())
