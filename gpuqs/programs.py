@@ -97,10 +97,16 @@ class Programs:
             for old in parts[:-PARTS_KEPT]:
                 self._made.pop(old, None)
 
-    def trial(self, name: str, params: tuple[tuple[str, int], ...]) -> Program:
+    def trial(self, name: str, params: tuple[tuple[str, int], ...], narrow: bool) -> Program:
         """A program of the whole forest on the host that is not kept, unless it is one that is there."""
-        made = self._made.get((name, "exact", machine(), False, params, HOST.key, None))
-        return made or self._prepare(name, "exact", None, False, HOST, params)
+        narrow = narrow and self.forest.narrowed is not self.forest
+        made = self._made.get(_of_whole(name, params, narrow))
+        return made or self._prepare(name, "exact", None, narrow, HOST, params)
+
+    def keep(self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, program: Program) -> None:
+        """Keep what `trial` gave."""
+        narrow = narrow and self.forest.narrowed is not self.forest
+        self._made.setdefault(_of_whole(name, params, narrow), program)
 
     def _prepare(
         self,
@@ -121,3 +127,8 @@ class Programs:
 
         part = self.part(trees, narrow)
         return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, params=dict(params))
+
+
+def _of_whole(name: str, params: tuple[tuple[str, int], ...], narrow: bool) -> tuple[Any, ...]:
+    """The key of an exact program of the whole forest, here on the host."""
+    return name, "exact", machine(), narrow, params, HOST.key, None
