@@ -9,8 +9,10 @@ from typing import Any
 from gpuqs import cpu_fallback
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.engines import ENGINES, engines_on
+from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.tuning.calibration import factor
 from gpuqs.tuning.plan import Plan, Tuned, table
 
 #: Engines' costs for more documents stand in the order of those for so many.
@@ -156,7 +158,11 @@ class Chooser:
 
     def cost(self, name: str, n_documents: int) -> float | None:
         """Microseconds that an engine is predicted to take with one thread."""
-        return ENGINES[name].cost(self._forest, n_documents)
+        cost = ENGINES[name].cost(self._forest, n_documents)
+        if cost is None or ENGINES[name].device != HOST.kind:
+            return cost
+        here = cpu_fallback.isa(), cpu_fallback.compiles_programs()
+        return CALL + (cost - CALL) * factor(name, here)
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""

@@ -301,6 +301,9 @@ class Model:
     ) -> Model:
         """Prepare what a call of `predict` with so many documents needs, so that the first is as fast as the next.
 
+        The first time on a machine it also takes a fraction of a second to measure how the engines compare on it;
+        that is kept in ``GPUQS_CACHE_DIR`` or the user's cache folder. ``GPUQS_CALIBRATE=0`` turns it off.
+
         Parameters
         ----------
         n_documents : int
@@ -319,6 +322,9 @@ class Model:
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
         if engine == "auto" and device in (None, "cpu"):
             if self.device is HOST:
+                from gpuqs.tuning.calibration import ensure
+
+                ensure(machine())
                 way = self._chooser.way(n_documents, HOST, machine())
                 self._answer(rows, "value", None, None, way, precision, trees, None, HOST)
                 return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from gpuqs import cpu_fallback
@@ -16,7 +15,8 @@ from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser
 from gpuqs.keywords import whole
 from gpuqs.programs import Programs, machine
-from gpuqs.tuning.machine import processor
+from gpuqs.tuning.calibration import LIMIT, ensure
+from gpuqs.tuning.machine import processor, version
 from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan
 from gpuqs.tuning.search import Asked, Clock
 from gpuqs.tuning.search import tune as search
@@ -50,6 +50,8 @@ def tune(
     most = min(documents.n, MOST_ROWS, rows_for_cpu(documents, programs.forest))
     sizes = sorted({n for n in SIZES if n < most} | {most}) if batch_sizes is None else _sizes(batch_sizes, documents.n)
     most_threads = cpu_fallback.effective_threads(n_threads)
+    if clock.budget_s >= 2 * LIMIT:
+        ensure(machine())
 
     def default(n_documents: int) -> Candidate:
         here = machine()
@@ -71,7 +73,7 @@ def tune(
     for (name, params), program in made.items():
         programs.keep(name, params, documents.narrow, program)
     isa, compiled = machine()
-    return Plan(version("gpuqs"), processor(), isa, compiled, found)
+    return Plan(version(), processor(), isa, compiled, found)
 
 
 def _budget(budget_s: float) -> float:

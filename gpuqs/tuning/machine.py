@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -56,6 +57,11 @@ def processor() -> str:
     name = named[1] if named else platform.processor() or platform.machine()
     model = re.findall(r"^(?:cpu family|model|stepping)\s*:\s*(\d+)$", text, re.M)  # virtual machines hide the name
     return " ".join([name.strip(), *model])[:200] or "unknown processor"
+
+
+def version() -> str:
+    """This gpuqs's. Its package lies above this room, and is loaded whenever this is."""
+    return str(sys.modules["gpuqs"].__version__)
 
 
 @cache
