@@ -136,6 +136,12 @@ def block_sizes(case: Case, work: Work, memory: Hierarchy, share: float = 1.0) -
     return fitting(case.d_level, work.vector_bytes, work.n), fitting(case.s_level, work.scorer_bytes, work.m)
 
 
+def vectors_beside(scorer_bytes: float, vector_bytes: float, cache_bytes: float) -> float:
+    """Vectors that fill a cache together with one scorer: the constraint for large scorers, QuickScorer's blocks of
+    trees (section 5.3)."""
+    return (cache_bytes - scorer_bytes) / vector_bytes
+
+
 def sample(
     work: Work, memory: Hierarchy, shares: Iterable[float] = SHARES, names: Iterable[str] | None = None
 ) -> list[Point]:

@@ -14,7 +14,7 @@ from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import changed, settings
 from gpuqs.forest import Forest
-from gpuqs.tuning.blocking import HALF, SHARES, Work, case_of, cost, sample
+from gpuqs.tuning.blocking import HALF, SHARES, Work, case_of, cost, sample, vectors_beside
 from gpuqs.tuning.machine import Hierarchy
 from gpuqs.tuning.plan import Candidate
 
@@ -158,8 +158,12 @@ def _of_blocks(
     tried: dict[tuple[int, int], float] = {}
     for trees in {min(trees, max(forest.n_trees, 1)) for trees in blocks}:
         work = _work(loop, forest, trees, n_documents)
-        for point in sample(work, memory, names=("DSD1", "DSD2", "DSD3", "DSD4")):
-            documents = within("document_block", point.d)
+        sizes_of = [point.d for point in sample(work, memory, names=("DSD1", "DSD2", "DSD3", "DSD4"))]
+        sizes_of += [vectors_beside(work.scorer_bytes, work.vector_bytes, size) for size in memory.sizes]
+        for size in sizes_of:
+            if size < 1:
+                continue
+            documents = within("document_block", min(size, n_documents))
             tried[trees, min(documents, n_documents)] = ratio_of(trees, documents)
     seen = set()
     for (trees, documents), ratio in sorted(tried.items(), key=lambda item: item[1]):

@@ -19,6 +19,7 @@ from gpuqs.tuning.blocking import (
     exists,
     sample,
     surviving,
+    vectors_beside,
 )
 from gpuqs.tuning.machine import Hierarchy
 
@@ -160,6 +161,15 @@ def test_the_papers_data_sets_leave_the_four_cases(data: str, leaves: int) -> No
     points = sample(one, BULLDOZER)
     assert {point.case.name for point in points} == set(SURVIVING) and len(points) == 4 * 4
     assert points == sorted(points, key=lambda point: point.cost)
+
+
+def test_the_papers_block_of_trees() -> None:
+    """Section 5.3: Yahoo, F = 700, L = 64, tau = 1000, L3 = 2 MB: 75.4 documents, of 4 F + L tau / 8 bytes each, beside
+    4 F bytes of offsets and (12 + L / 8) L bytes of a tree's thresholds, tree ids, leaves and bitvectors."""
+    features, leaves, trees = 700, 64, 1000
+    scorer = 4 * features + (12 + leaves / 8) * leaves * trees
+    d = vectors_beside(scorer, 4 * features + leaves / 8 * trees, 2 << 20)
+    assert d == pytest.approx(75.4, abs=0.05)
 
 
 def test_large_trees_leave_six_cases() -> None:
