@@ -4,7 +4,8 @@
 
 namespace gpuqs {
 
-// Nanoseconds of one of `steps` reads, each of whose addresses the read before it gives, over so many bytes.
+// Nanoseconds of one of `steps` reads, each of whose addresses the read before it gives, over so many bytes (as far as that
+// is a power of two, at most 64 MiB): the least of some readings.
 double latency(int64_t bytes, int64_t steps);
 
 }  // namespace gpuqs

@@ -87,12 +87,9 @@ def read_sizes(folder: Path) -> tuple[int, int, int]:
 
 
 def measured_ratios(sizes: tuple[int, int, int], chase: Callable[[int, int], float]) -> tuple[float, float, float]:
-    """c2, c3 and c4: by a chase through half of each cache, and through more than the last one holds.
-
-    The least of some readings: whatever else runs can only add to them.
-    """
+    """c2, c3 and c4: by a chase through half of each cache, and through more than the last one holds."""
     places = [min(size // 2, _MOST_CHASED) for size in sizes] + [min(2 * sizes[2], _MOST_CHASED)]
-    readings = [min(chase(place, _STEPS) for _ in range(3)) for place in places]
+    readings = [chase(place, _STEPS) for place in places]
     first, ratios, least = max(readings[0], 1e-3), [], 1.0
     for reading in readings[1:]:
         least = min(max(least, reading / first), _MOST_RATIO)  # no level answers sooner than the one before it
