@@ -109,8 +109,6 @@ class Search:
         times = {_way(default): [self._first(default, batches)]}
         # Engines as they are first: of those far behind no parameters are tried.
         for candidate in sorted(listed, key=lambda c: c.params != ()):
-            if self._clock.used > began + _SCREENING * share:
-                break
             if _way(candidate) in times or not self._affordable(candidate, began + _SCREENING * share):
                 continue
             as_it_is = times.get((candidate.engine, (), candidate.n_threads))
@@ -125,7 +123,8 @@ class Search:
         return _tuned(n_documents, listed, times, best, default)
 
     def _affordable(self, candidate: Candidate, until: float) -> bool:
-        return _key(candidate) in self.programs or self._clock.used + self._longest <= until
+        """Whether its program, if it is still to be made, will be there in time."""
+        return self._clock.used + (0.0 if _key(candidate) in self.programs else self._longest) <= until
 
     def _first(self, candidate: Candidate, batches: _Batches) -> float:
         """One measured call, after those that warm up; its answer is compared with the others'."""

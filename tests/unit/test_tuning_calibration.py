@@ -64,7 +64,7 @@ def test_factors_are_around_one_and_clamped() -> None:
 
 
 def test_a_busy_machine_is_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One reading in three takes a hundred times as long: the least of them counts."""
+    """Of two engines one reading in three takes fifty times as long: the least of them counts."""
     calls: dict[str, int] = {}
 
     def now() -> float:
@@ -80,7 +80,7 @@ def test_a_busy_machine_is_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
         ) -> None:
             calls[name] = calls.get(name, 0) + 1
             quiet = ((cost(calibration.small_forest(), len(X)) or 0) - CALL) * 1e-6
-            time[0] += quiet * (100 if calls[name] % 3 == 0 else 2)
+            time[0] += quiet * (100 if calls[name] % 3 == 0 and name in ("vqs", "walk") else 2)
 
         monkeypatch.setattr(engine, "score", score)
     assert calibrate(now, 1e9) == pytest.approx(dict.fromkeys(HERE, 1.0))

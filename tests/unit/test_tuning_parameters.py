@@ -12,6 +12,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import Parameter, changed
 from gpuqs.forest import Forest
 from gpuqs.layout.quickscorer import MOST_BOUNDS, tree_blocks
+from gpuqs.programs import Programs
 
 ON_CPU = [engine for engine in ENGINES.values() if engine.device == "cpu"]
 TUNED = [(engine.name, parameter) for engine in ON_CPU for parameter in engine.parameters]
@@ -101,3 +102,14 @@ def test_small_tree_blocks_of_wide_forests_take_bounded_memory() -> None:
     n_columns = len(np.unique(wide.feature))
     assert n_columns > 5000 and (len(offsets) - 1) * n_columns <= MOST_BOUNDS
     assert offsets[0] == 0 and offsets[-1] == 3000 and (np.diff(offsets) > 0).all()
+
+
+def test_programs_are_kept_for_each_choice_of_parameters() -> None:
+    programs = Programs(FORESTS["exact"])
+    made = [programs.get("walk", "exact", None, params=params) for params in ((), (("tree_block", 3),), ())]
+    assert made[0] is made[2] is not made[1]
+    trial = programs.trial("walk", (("tree_block", 5),), False)
+    assert programs.get("walk", "exact", None, params=(("tree_block", 5),)) is not trial
+    programs.keep("walk", (("tree_block", 9),), False, trial)
+    assert programs.get("walk", "exact", None, params=(("tree_block", 9),)) is trial
+    assert programs.trial("walk", (("tree_block", 9),), False) is trial

@@ -142,3 +142,10 @@ def test_progress_is_told_and_may_stop_it(monkeypatch: pytest.MonkeyPatch) -> No
         search.tune(asked, [10], Clock(5.0, lambda: world.time))
     assert [total for _, total in seen] == [5000] * 5
     assert seen == sorted(seen)
+
+
+def test_programs_that_take_long_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One took a second, and half a second is left to screen: no other is made."""
+    world = World(monkeypatch, default=(1e-3, 1.0, 1.0), other=(1e-4, 1.0, 1.0))
+    (tuned,) = world.tuned(2.5)
+    assert world.prepared == ["default"] and tuned.best.engine == "default" and world.time < 2.5
