@@ -14,6 +14,7 @@ from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import changed, settings
 from gpuqs.forest import Forest
+from gpuqs.layout.rankwalk import WALKS
 from gpuqs.tuning.blocking import HALF, SHARES, Work, case_of, cost, sample, vectors_beside
 from gpuqs.tuning.machine import Hierarchy
 from gpuqs.tuning.plan import Candidate
@@ -36,6 +37,10 @@ _ETA_OF_BLOCKS, _ETA_OF_TREES = 4.0, 1.0
 _HOPELESS, _WORTH_TUNING = 6.0, 2.5
 
 
+#: Points of one engine that are tried at most, and of all: the cheapest by prediction.
+_MOST_VARIANTS, _MOST_CANDIDATES = 6, 48
+
+
 @dataclass(frozen=True)
 class Loop:
     """An engine's loop over a forest.
@@ -48,6 +53,8 @@ class Loop:
         Bytes of a document's row, and of what it has for each tree of a scorer of so many trees.
     tree_bytes : float
     eta : float
+    scorer : int or None
+        Trees of a scorer, where the block of trees only says how often values are added up.
     """
 
     trees: str | None
@@ -55,6 +62,7 @@ class Loop:
     vector_bytes: Callable[[int], float]
     tree_bytes: float
     eta: float
+    scorer: int | None = None
 
 
 def loop_of(engine: str, forest: Forest) -> Loop:
@@ -62,14 +70,15 @@ def loop_of(engine: str, forest: Forest) -> Loop:
     nodes = forest.n_nodes / max(forest.n_trees, 1)
     row = 4.0 * len(forest.tested)
     if engine == "walk":
-        # A walk goes through one tree at a time: blocks of trees only say how often values are added up.
-        return Loop("tree_block", "document_block", lambda trees: row + 4 * trees, nodes * _WALK_NODE, _ETA_OF_TREES)
+        of_trees, bytes_of = "tree_block", nodes * _WALK_NODE
+        return Loop(of_trees, "document_block", lambda trees: row + 4 * trees, bytes_of, _ETA_OF_TREES, 1)
     if engine == "rankwalk":
-        return Loop("tree_block", "document_block", lambda trees: row + trees, nodes * _RANKWALK_NODE, _ETA_OF_TREES)
+        of_trees, bytes_of = "tree_block", nodes * _RANKWALK_NODE
+        return Loop(of_trees, "document_block", lambda trees: row + trees, bytes_of, _ETA_OF_TREES, WALKS)
     mask = 1 if engine == "qs_oblivious" else max(-(-forest.n_leaves // 8), 1)
     tests = forest.n_leaves.bit_length() - 1 if engine == "qs_oblivious" else nodes
-    of_trees = None if engine == "qs" else "tree_block"
-    return Loop(of_trees, "document_block", lambda trees: row + trees, tests * (8 + mask) + mask, _ETA_OF_BLOCKS)
+    blocks = None if engine == "qs" else "tree_block"
+    return Loop(blocks, "document_block", lambda trees: row + trees, tests * (8 + mask) + mask, _ETA_OF_BLOCKS)
 
 
 def candidates(
@@ -114,7 +123,10 @@ def candidates(
             for params, ratio in variants.items():
                 predicted = us * ratio + _HELPER * (n_threads > 1)
                 found[name, params, n_threads] = Candidate(name, params, n_threads, predicted)
-    return sorted(found.values(), key=lambda c: float("inf") if c.predicted is None else c.predicted)
+    by_cost = sorted(found.values(), key=lambda c: float("inf") if c.predicted is None else c.predicted)
+    as_they_are, others = ([c for c in by_cost if (c.params == ()) is plain] for plain in (True, False))
+    kept = {id(c) for c in (*as_they_are, *others[: max(_MOST_CANDIDATES - len(as_they_are), 0)])}
+    return [c for c in by_cost if id(c) in kept]
 
 
 def _variants(
@@ -143,15 +155,17 @@ def _of_blocks(
         trees, documents = min(trees, max(forest.n_trees, 1)), min(documents, n_documents)
         work = _work(loop, forest, trees, n_documents)
         case = case_of("DSD", documents, 1, work, memory)
-        of_columns = work.m * (len(forest.tested) if loop.eta == _ETA_OF_BLOCKS else 1) * _COLUMN
-        done = _LOOKED_AT * forest.n_nodes + of_columns
+        of_columns = 0.0 if loop.scorer else work.m * len(forest.tested) * _COLUMN
+        done = 1 + _LOOKED_AT * forest.n_nodes + of_columns
         return done * (_ARITHMETIC + cost(case, documents, 1, work, memory))
 
     default_trees = defaults[loop.trees] if loop.trees else max(forest.n_trees, 1)
     default_documents = defaults["document_block"] or 256  # 0: walk's own choice
     unit = ratio_of(default_trees, default_documents)
     blocks = {default_trees}
-    if loop.trees:
+    if loop.scorer:
+        blocks |= {within("tree_block", default_trees / 4), within("tree_block", 4 * default_trees)}
+    elif loop.trees:
         # As many trees as fit each cache, by each share of them that documents may ask for.
         sizes = {HALF * size / (share * max(loop.tree_bytes, 1)) for size in memory.sizes for share in SHARES}
         blocks |= {within(loop.trees, size) for size in sizes}
@@ -163,8 +177,8 @@ def _of_blocks(
         for size in sizes_of:
             if size < 1:
                 continue
-            documents = within("document_block", min(size, n_documents))
-            tried[trees, min(documents, n_documents)] = ratio_of(trees, documents)
+            documents = within("document_block", max(min(size, n_documents), 8))  # the narrowest register
+            tried[trees, documents] = ratio_of(trees, documents)
     seen = set()
     for (trees, documents), ratio in sorted(tried.items(), key=lambda item: item[1]):
         # As large a block as all documents, or all trees, are the default's where that holds them, too.
@@ -180,13 +194,11 @@ def _of_blocks(
             return
 
 
-#: Points of one engine that are tried at most: the cheapest by prediction.
-_MOST_VARIANTS = 6
-
-
 def _work(loop: Loop, forest: Forest, trees: int, n_documents: int) -> Work:
-    m = -(-max(forest.n_trees, 1) // trees)
-    return Work(max(loop.vector_bytes(trees), 1.0), max(loop.tree_bytes * trees, 1.0), n_documents, m, loop.eta)
+    of_scorer = loop.scorer or trees
+    asked = loop.tree_bytes if loop.scorer else _LOOKED_AT * loop.tree_bytes
+    m = -(-max(forest.n_trees, 1) // of_scorer)
+    return Work(max(loop.vector_bytes(trees), 1.0), max(asked * of_scorer, 1.0), n_documents, m, loop.eta)
 
 
 def _of_bitslice(

@@ -29,7 +29,7 @@ from gpuqs.model import Model
 from gpuqs.programs import machine
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
-from gpuqs.tuning.plan import Candidate, Plan, Tuned, from_json, to_json
+from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, from_json, to_json
 
 RNG = np.random.default_rng(0)
 FOREST = random_forest(RNG, n_trees=60, max_leaves=16)
@@ -401,9 +401,10 @@ def guided(forest: Forest, n: int, threads: int = 1) -> list[Candidate]:
 @pytest.mark.parametrize("n", [1, 10, 300, 10_000])
 def test_candidates_are_few_legal_and_in_the_order_of_their_cost(n: int) -> None:
     forest = random_forest(np.random.default_rng(0), n_trees=1200, max_leaves=60, shape="complete")
-    found = guided(forest, n, 4)
+    found = guided(forest, n, 16)
     costs = [c.predicted for c in found if c.predicted is not None]
-    assert costs == sorted(costs) and 1 < len(found) <= 64
+    assert costs == sorted(costs) and 1 < len(found) <= 48 < MOST_CANDIDATES
+    assert {c.engine for c in found if not c.params} >= {c.engine for c in found}
     assert len({(c.engine, c.params, c.n_threads) for c in found}) == len(found)
     for c in found:
         ENGINES[c.engine].prepare(FOREST, "exact", params=dict(c.params))
