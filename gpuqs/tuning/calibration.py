@@ -166,8 +166,8 @@ def small_forest() -> Forest:
     """Balanced trees over a grid of thresholds."""
     inner = _LEAVES - 1
     n_nodes = _TREES * inner
-    child = 2 * np.arange(inner)[:, None] + [1, 2]
-    child = np.where(child < inner, child, ~(child - inner)).astype(np.int32)
+    child = 2 * np.arange(inner)[:, None] + np.array([1, 2])
+    child = np.where(child < inner, child, inner - 1 - child).astype(np.int32)  # beyond the nodes are leaves: ~i
     return Forest(
         n_features=_FEATURES,
         node_offsets=np.arange(_TREES + 1, dtype=np.int64) * inner,

@@ -7,6 +7,7 @@ the words of a group pass one before the next. `qs` keeps all trees in one score
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -112,9 +113,9 @@ def candidates(
     for name, alone in costs.items():
         if alone > _HOPELESS * best and name != default.engine:
             continue
-        variants = {(): 1.0}
+        variants: dict[tuple[tuple[str, int], ...], float] = {(): 1.0}
         if alone <= _WORTH_TUNING * best or name == default.engine:
-            variants |= {params: ratio for params, ratio in _variants(name, forest, n_documents, memory)}
+            variants |= dict(_variants(name, forest, n_documents, memory))
         for n_threads in threads:
             each = -(-n_documents // n_threads)
             us = predict(name, each) if n_threads > 1 else alone
@@ -220,7 +221,7 @@ def _of_bitslice(
         work = Work(vector, max(nodes * _PROGRAM_NODE, 1.0), words, m)
         d = min(values["together"], words) if m > 1 else 1
         case = case_of("DSD", d, 1, work, memory)
-        return (_ARITHMETIC + cost(case, d, 1, work, memory)) * (word / documents) ** 0.5
+        return (_ARITHMETIC + cost(case, d, 1, work, memory)) * math.sqrt(word / documents)
 
     unit = ratio_of(values["max_nodes"], word)
     if forest.n_nodes > 4096 and n_documents > 16:

@@ -183,8 +183,8 @@ def from_json(kept: Any) -> Plan:
     compiled = plan.get("compiled")
     if not isinstance(compiled, bool):
         raise _bad("compiled", "is not true or false")
-    texts = (_text(plan.get(name), name) for name in ("gpuqs", "processor", "isa"))
-    return Plan(*texts, compiled, sizes)
+    made, on, isa = (_text(plan.get(name), name) for name in ("gpuqs", "processor", "isa"))
+    return Plan(made, on, isa, compiled, sizes)
 
 
 def _tuned(entry: Any) -> Tuned:
