@@ -10,9 +10,7 @@
 namespace gpuqs {
 namespace {
 
-struct alignas(64) Line {
-    uint32_t next;
-};
+struct alignas(64) Line { uint32_t next; };
 
 constexpr uint32_t kMostLines = 1 << 20, kWarmed = 1 << 14;
 constexpr int kReadings = 5;  // the least counts: whatever else runs can only add to it
