@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from gpuqs import errors
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
+    from gpuqs.forest import Forest
     from gpuqs.model import Model
+    from gpuqs.tuning.plan import Plan
 
     Categories = Mapping[str | int, Sequence[Any]] | Sequence[str | int]
 
@@ -90,8 +92,24 @@ def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
 
     if isinstance(source, Model) and categories is None:
         return source
-    forest = source.forest if isinstance(source, Model) else read_model(source, mmap=mmap)
-    return Model(forest if categories is None else told(forest, categories))
+    if isinstance(source, Model):
+        forest, plan = source.forest, source.plan
+    else:
+        forest = read_model(source, mmap=mmap)
+        plan = _plan_of(forest, source)
+    return Model(forest if categories is None else told(forest, categories), plan)
+
+
+def _plan_of(forest: Forest, source: Any) -> Plan | None:
+    """The plan in the file that a Forest was read from."""
+    from gpuqs.formats.native import kept_plan
+
+    if (kept := kept_plan(forest)) is None:
+        return None
+    from gpuqs.tuning.plan import from_json
+
+    with errors.naming(str(source) if isinstance(source, (str, os.PathLike)) else "model bytes"):
+        return from_json(kept)
 
 
 def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:
