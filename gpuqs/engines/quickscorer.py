@@ -80,10 +80,9 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     name: ClassVar[str] = "bwqs"
     summary: ClassVar[str] = "blockwise QuickScorer, in blocks of trees and documents"
 
-    #: τ: the bitvectors of two documents (16 KiB) stay in the L1 cache, and of the block's tests (1 MiB at 64 leaves)
-    #: the part that is asked, up to about a half, in the L2 cache. δ: so many documents take a block's tests from the
-    #: L2 cache; they and their leaves (35 and 64 KiB) fit beside.
-    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1000), _document_block(64))
+    #: τ: the bitvectors of two documents (24 KiB) stay in the L1 cache; smaller blocks would go through more columns.
+    #: δ: a block's tests (1.4 MiB at 64 leaves) come from memory once for so many documents.
+    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1500), _document_block(256))
     together: ClassVar[int] = 2
     #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.77 times as
     #: long at 1,000 trees x 64 leaves, and as long at 1,000 x 8. At 20,000 x 64 it is 0.6.
