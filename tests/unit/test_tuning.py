@@ -119,9 +119,9 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 def test_threads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Model(FOREST).tune(X, 0.3, batch_sizes=[400], n_threads=1)
+    plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=1)
     assert {c.n_threads for c in plan.sizes[0].candidates} == {1}
-    plan = Model(FOREST).tune(X, 0.3, batch_sizes=[400], n_threads=3)
+    plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
     assert {c.n_threads for c in plan.sizes[0].candidates} >= {1, 3}
     # A plan of more threads than a call may have takes what there are.
     model = Model(FOREST, plan_of(WALK, WALK))
