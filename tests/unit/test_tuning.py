@@ -119,9 +119,9 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 def test_threads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Model(FOREST).tune(X, 0.3, batch_sizes=[400], n_threads=1)
+    plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=1)
     assert {c.n_threads for c in plan.sizes[0].candidates} == {1}
-    plan = Model(FOREST).tune(X, 0.3, batch_sizes=[400], n_threads=3)
+    plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
     assert {c.n_threads for c in plan.sizes[0].candidates} >= {1, 3}
     # A plan of more threads than a call may have takes what there are.
     model = Model(FOREST, plan_of(WALK, WALK))
@@ -363,8 +363,8 @@ def test_a_plan_that_asks_for_what_is_not_here_is_kept_but_not_used(
 
 def test_extreme_but_legal_plans_take_bounded_memory() -> None:
     """The largest blocks that a plan may ask for, on a forest of many columns."""
-    wide = random_forest(np.random.default_rng(0), n_trees=300, max_leaves=8, n_features=3000)
-    rows = np.random.default_rng(1).normal(size=(300, 3000))
+    wide = random_forest(np.random.default_rng(0), n_trees=200, max_leaves=8, n_features=1500)
+    rows = np.random.default_rng(1).normal(size=(150, 1500))
     want = Model(wide).predict(rows)
     for name, engine in ENGINES.items():
         if engine.device == "cpu" and engine.parameters and engine.supports(wide) is None:

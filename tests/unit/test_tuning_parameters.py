@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from gpuqs.forest import Forest
 from gpuqs.layout.quickscorer import MOST_BOUNDS, tree_blocks
 from gpuqs.programs import Programs
 
-ON_CPU = [engine for engine in ENGINES.values() if engine.device == "cpu"]
+ON_CPU = [engine for engine in ENGINES.values() if engine.device == "cpu" and engine.parameters]
 TUNED = [(engine.name, parameter) for engine in ON_CPU for parameter in engine.parameters]
 every_parameter = pytest.mark.parametrize(("name", "parameter"), TUNED, ids=lambda v: getattr(v, "name", v))
 
@@ -27,40 +28,54 @@ FORESTS = {
 }
 
 
-def answers(engine: Any, forest: Forest, X: np.ndarray, params: dict[str, int], n_threads: int) -> list[bytes]:
-    """Scores and leaves, as bytes: the sums of a Forest's own order tell its trees apart."""
+#: Batches of so many documents, and by how many threads they are scored with parameters: the last is cut into blocks.
+BATCHES = ((1, 1), (9, 2), (301, 1), (700, 3))
+
+
+def answers(engine: Any, forest: Forest, params: dict[str, int], n_threads: tuple[int, ...]) -> list[bytes]:
+    """Scores and leaves of the batches, as bytes: the sums of a Forest's own order tell its trees apart."""
     got = []
     for precision in ("exact", "fast"):
         program = engine.prepare(forest, precision, params=params)
-        sums = np.empty((len(X), forest.n_outputs), program.values.sum_dtype)
-        engine.score(program, X, sums, n_threads)
-        leaves = np.empty((len(X), forest.n_trees), np.int32)
-        engine.leaves(program, X, leaves, n_threads)
-        got += [sums.tobytes(), leaves.tobytes()]
+        for (n, _), threads in zip(BATCHES, n_threads, strict=True):
+            X = probing_documents(np.random.default_rng(n), forest, n)
+            sums = np.empty((n, forest.n_outputs), program.values.sum_dtype)
+            engine.score(program, X, sums, threads)
+            got.append(sums.tobytes())
+            if precision == "exact":
+                leaves = np.empty((n, forest.n_trees), np.int32)
+                engine.leaves(program, X, leaves, threads)
+                got.append(leaves.tobytes())
     return got
 
 
-@every_parameter
-@pytest.mark.parametrize("kind", FORESTS)
+@cache
+def wanted(name: str, kind: str) -> list[bytes]:
+    return answers(ENGINES[name], FORESTS[kind], {}, (1,) * len(BATCHES))
+
+
+def asked(name: str, kind: str, **params: int) -> list[bytes]:
+    return answers(ENGINES[name], FORESTS[kind], params, tuple(threads for _, threads in BATCHES))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "kind"),
+    [(name, p, kind) for name, p in TUNED for kind, f in FORESTS.items() if ENGINES[name].supports(f) is None],
+    ids=lambda v: getattr(v, "name", v),
+)
 def test_no_value_changes_a_bit(name: str, parameter: Parameter, kind: str) -> None:
-    engine, forest = ENGINES[name], FORESTS[kind]
-    if engine.supports(forest) is not None:
-        pytest.skip("it cannot run this forest")
-    odd = {1, 2, 7, 33, 63, forest.n_trees, forest.n_trees + 1, 1000, parameter.lowest, parameter.highest}
-    for n, n_threads in ((1, 1), (9, 2), (301, 1), (700, 3)):
-        X = probing_documents(np.random.default_rng(n), forest, n)
-        want = answers(engine, forest, X, {}, 1)
-        for value in sorted(value for value in odd if parameter.lowest <= value <= parameter.highest):
-            assert answers(engine, forest, X, {parameter.name: value}, n_threads) == want, (value, n, n_threads)
+    n_trees = FORESTS[kind].n_trees
+    odd = {1, 2, 7, 33, n_trees, n_trees + 1, parameter.lowest, parameter.highest}
+    for value in sorted(value for value in odd if parameter.lowest <= value <= parameter.highest):
+        assert asked(name, kind, **{parameter.name: value}) == wanted(name, kind), value
 
 
 @pytest.mark.parametrize("engine", ON_CPU, ids=lambda engine: engine.name)
 def test_all_parameters_at_their_ends(engine: Any) -> None:
-    forest = next(forest for forest in FORESTS.values() if engine.supports(forest) is None)
-    X = probing_documents(np.random.default_rng(0), forest, 300)
-    want = answers(engine, forest, X, {}, 1)
+    kind = next(kind for kind, forest in FORESTS.items() if engine.supports(forest) is None)
     for end in ("lowest", "highest"):
-        assert answers(engine, forest, X, {p.name: getattr(p, end) for p in engine.parameters}, 2) == want
+        ends = {parameter.name: getattr(parameter, end) for parameter in engine.parameters}
+        assert asked(engine.name, kind, **ends) == wanted(engine.name, kind)
 
 
 @every_parameter
