@@ -47,6 +47,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
     measured = selection.measure if table.selects else timing.measure
     cells, models = measured(table, scale, data)
     notes = list(table.notes)
+    timed = set(cells)
     if table.counted:
         cells |= counting.count(table.counted, scale, data)
         tool = counting.tool() or "nothing that is installed"
@@ -57,7 +58,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
         "base": table.base,
         "unit": "" if table.selects else table.unit.name,
         "more_is_better": table.unit is QUERIES,
-        "counts": not table.points,
+        "counted": sorted(cells.keys() - timed),
         "x_name": table.x_name,
         "quick": scale.quick,
         "processor": processor(),

@@ -94,7 +94,7 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
         counts = dict(zip(asked, counts_of(forest, X, list(asked.values())), strict=True))
         for row, point, name in entered:
             values = counts.get(name, {}) | visits.get(row.label, {})
-            fill(cells, counted, row.label, point, values, "" if name in asked else name.strip("()"))
+            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1])
         if visits:
             fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "")
     return cells
@@ -111,9 +111,8 @@ def contender(system: str, parameters: Given) -> dict[str, Any]:
 
 def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mapping[str, float], reason: str) -> None:
     """Put a row's counts into the panels of the counters."""
-    several = len({p.panel for p in counted.points}) > 1
     for counter in counted.counters:
-        panel = f"{point.panel}: {counter}" if several else counter
+        panel = f"{counter}, {point.panel}" if counted.by_panel else counter
         if counter in values or reason:
             put(cells, panel, label, point.x, Cell(values.get(counter), reason=reason))
 

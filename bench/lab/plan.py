@@ -73,11 +73,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is counted of some rows at some points, in panels called after the counters."""
+    """What is counted of some rows at some points, in panels called after the counters, and the points' if asked."""
 
     counters: tuple[str, ...]
     points: tuple[Point, ...]
     rows: tuple[Row, ...]
+    by_panel: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,4 +163,4 @@ class Scale:
         return replace(point, model=model, documents=min(point.documents, 100), given=given)
 
 
-QUICK = Scale(quick=True, rounds=3, budget=0.2, most_generated=700)
+QUICK = Scale(quick=True, rounds=3, budget=0.2, most_generated=200)

@@ -152,15 +152,17 @@ def constants(engine: str) -> dict[str, int]:
 
 def predict(model: gpuqs.Model, X: np.ndarray, engine: str, n_threads: int = 1, isa: str | None = None) -> np.ndarray:
     """Scores of one engine; ``n_threads`` 0 means all threads."""
-    if isa is None:
-        os.environ.pop("GPUQS_ISA", None)
-    else:
+    before = os.environ.get("GPUQS_ISA")
+    if isa is not None:
         os.environ["GPUQS_ISA"] = isa
     try:
         scores: np.ndarray = model.predict(X, "raw", engine=engine, n_threads=n_threads or None)
         return scores
     finally:
-        os.environ.pop("GPUQS_ISA", None)
+        if before is not None:
+            os.environ["GPUQS_ISA"] = before
+        elif isa is not None:
+            del os.environ["GPUQS_ISA"]
 
 
 def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells, list[dict[str, Any]]]:
@@ -176,7 +178,7 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
         entered = {(row.label, point): contenders.enter(row, point) for row in table.rows for point in points}
         times = contenders.times()
         for (label, point), name in entered.items():
-            cell = Cell(reason=name.strip("()"))
+            cell = Cell(reason=name[1:-1])
             if name in times:
                 cell = Cell(table.unit.of(times[name], point), contenders.parameters[name])
             put(cells, point.panel, label, point.x, cell)

@@ -254,7 +254,7 @@ def report() -> dict[str, Any]:
     return {
         **about,
         "more_is_better": False,
-        "counts": False,
+        "counted": ["counted"],
         "quick": False,
         "notes": ["A note."],
         "models": [{"model": "a model", "depth": 12.3456}],
