@@ -1,0 +1,35 @@
+"""lleaves: LightGBM's text compiled by LLVM; kept in the benches' cache, since that takes minutes."""
+
+from __future__ import annotations
+
+from models import CACHE
+
+from peers.base import Peer, Source, Way, larger_than, of_libraries
+
+_converted = of_libraries("LightGBM")
+MOST_NODES = 100_000
+
+
+def refuses(source: Source) -> str | None:
+    return _converted(source) or larger_than(source.model.forest, MOST_NODES, "compiling would take hours")
+
+
+def build(source: Source, n_threads: int) -> dict[str, Way]:
+    import lleaves
+
+    assert source.path is not None
+    CACHE.mkdir(exist_ok=True)
+    model = lleaves.Model(model_file=str(source.path))
+    model.compile(cache=str(CACHE / f"{source.path.stem}.raw.lleaves"), raw_score=True)
+    return {"lleaves": Way(lambda X: model.predict(X, n_jobs=n_threads))}
+
+
+PEER = Peer(
+    name="lleaves",
+    package="lleaves",
+    distribution="lleaves",
+    rows="float32 NumPy rows",
+    threads="n_jobs of each call",
+    refuses=refuses,
+    build=build,
+)

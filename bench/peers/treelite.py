@@ -1,0 +1,43 @@
+"""Treelite's own interpreter (GTIL)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peers.base import Peer, Source, Way, larger_than, of_libraries
+
+converted = of_libraries("LightGBM", "XGBoost", "scikit-learn")
+MOST_NODES = 2_000_000
+
+
+def refuses(source: Source) -> str | None:
+    return converted(source) or larger_than(source.model.forest, MOST_NODES, "its interpreter takes milliseconds each")
+
+
+def as_treelite(source: Source) -> Any:
+    """The model as Treelite reads it."""
+    import treelite
+
+    if source.library == "scikit-learn":
+        return treelite.sklearn.import_model(source.live)
+    if source.library == "XGBoost":
+        return treelite.frontend.load_xgboost_model(str(source.path), format_choice="ubjson")
+    return treelite.frontend.load_lightgbm_model(str(source.path))
+
+
+def build(source: Source, n_threads: int) -> dict[str, Way]:
+    import treelite
+
+    model = as_treelite(source)
+    return {"Treelite": Way(lambda X: treelite.gtil.predict(model, X, nthread=n_threads, pred_margin=True))}
+
+
+PEER = Peer(
+    name="Treelite",
+    package="treelite",
+    distribution="treelite",
+    rows="float32 NumPy rows",
+    threads="nthread of each call",
+    refuses=refuses,
+    build=build,
+)
