@@ -114,7 +114,7 @@ def seconds_of(way: Way, X: np.ndarray, longest: float) -> float:
         began = time.perf_counter()
         way.score(rows)
         once = time.perf_counter() - began
-        if once * 10 > longest:
+        if once > longest / 3:
             break
     return once * len(X) / n
 

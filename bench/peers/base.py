@@ -66,7 +66,7 @@ class Peer:
 
 def own_models_only(library: str) -> Callable[[Source], str | None]:
     """A peer that scores what it trained, and reads nobody else's models."""
-    return lambda source: None if source.library == library else f"reads {library}'s models alone"
+    return lambda source: None if source.library == library else "scores its own models alone"
 
 
 def of_libraries(*libraries: str) -> Callable[[Source], str | None]:
