@@ -42,7 +42,7 @@ def packages(powercap: Path = POWERCAP) -> list[Zone]:
 def microjoules(call: Callable[[], object], zones: list[Zone], seconds: float = 0.3) -> float:
     """What one call takes, of all packages and everything that runs there; repeated for so long."""
     began, before, calls = time.perf_counter(), [zone.read() for zone in zones], 0
-    while time.perf_counter() - began < seconds:
+    while not calls or time.perf_counter() - began < seconds:
         call()
         calls += 1
     used = [(zone.read() - start) % (zone.most + 1) for zone, start in zip(zones, before, strict=True)]
