@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from models import CACHE
-
 from peers.base import Peer, Source, Way, larger_than, of_libraries
+from peers.compiled import kept
 
 _converted = of_libraries("LightGBM")
 MOST_NODES = 100_000
@@ -18,9 +17,8 @@ def build(source: Source, n_threads: int) -> dict[str, Way]:
     import lleaves
 
     assert source.path is not None
-    CACHE.mkdir(exist_ok=True)
     model = lleaves.Model(model_file=str(source.path))
-    model.compile(cache=str(CACHE / f"{source.path.stem}.raw.lleaves"), raw_score=True)
+    model.compile(cache=str(kept(source.path.read_bytes(), ".lleaves")), raw_score=True)
     return {"lleaves": Way(lambda X: model.predict(X, n_jobs=n_threads))}
 
 

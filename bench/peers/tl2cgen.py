@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from models import CACHE
-
 from peers.base import Peer, Source, Way, larger_than
+from peers.compiled import kept
 from peers.treelite import as_treelite, converted
 
 MOST_NODES = 100_000
@@ -21,12 +20,11 @@ def refuses(source: Source) -> str | None:
 def build(source: Source, n_threads: int) -> dict[str, Way]:
     import tl2cgen
 
-    CACHE.mkdir(exist_ok=True)
-    stem = source.path.stem if source.path else f"{source.library}-{source.model.forest.n_nodes}"
-    library = CACHE / f"{stem}.tl2cgen.so"
+    model = as_treelite(source)
+    library = kept(source.path.read_bytes() if source.path else model.serialize_bytes(), ".so")
     if not library.exists():
-        parts = {"parallel_comp": 16} if source.model.forest.n_trees >= 16 else {}
-        tl2cgen.export_lib(as_treelite(source), toolchain="gcc", libpath=str(library), params=parts)
+        files = min(source.model.forest.n_trees, 16)
+        tl2cgen.export_lib(model, toolchain="gcc", libpath=str(library), params={"parallel_comp": files})
     predictor = tl2cgen.Predictor(str(library), nthread=n_threads)
     return {"TL2cgen": Way(lambda X: predictor.predict(tl2cgen.DMatrix(X), pred_margin=True))}
 

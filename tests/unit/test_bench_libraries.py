@@ -22,7 +22,7 @@ if str(BENCH) not in sys.path:
 
 import energy  # noqa: E402
 import libraries  # noqa: E402
-from peers import base, lleaves, tl2cgen  # noqa: E402
+from peers import base, compiled  # noqa: E402
 from peers.base import Peer, Source, Way  # noqa: E402
 from peers.registry import PEERS  # noqa: E402
 
@@ -70,8 +70,7 @@ READS = {
 
 @pytest.fixture
 def source(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
-    for module in (lleaves, tl2cgen):  # what they compile is not kept
-        monkeypatch.setattr(module, "CACHE", tmp_path)
+    monkeypatch.setattr(compiled, "CACHE", tmp_path)  # what peers compile is not kept
     return MAKE[request.param](tmp_path)
 
 
@@ -164,6 +163,11 @@ def test_large_forests_are_not_converted(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert base.larger_than(source.model.forest, n_nodes, "slow") is None
     told = base.larger_than(source.model.forest, n_nodes - 1, "compiling would take hours")
     assert told == f"not tried beyond {n_nodes - 1} nodes: compiling would take hours (this forest has {n_nodes})"
+
+
+def test_compiled_models_are_kept_by_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiled, "CACHE", tmp_path / "cache")
+    assert compiled.kept(b"a", ".so") == compiled.kept(b"a", ".so") != compiled.kept(b"b", ".so")
 
 
 # -- energy ------------------------------------------------------------------------------------------
