@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from energy import NoEnergy, Zone, microjoules, packages
 from interleave import by_turns, processor, results_at
-from peers.base import Source, Way
+from peers.base import OfThreads, Source, Way
 from peers.registry import PEERS
 from sources import sources
 
@@ -50,14 +50,15 @@ class Effort:
     longest: float = 1.5  # seconds of a call beyond which it gets fewer documents
 
 
-def ours(source: Source, n_threads: int | None, with_encoded: bool) -> Ways:
+def ours(source: Source, n_threads: int, with_encoded: bool) -> Ways:
     """gpuqs, exact and fast; from documents that are encoded before, too, where a peer prepares its own."""
     model = source.model
+    chosen = 1 if n_threads == 1 else None  # all: as many as gpuqs takes by default for so few documents
 
     def predict(precision: str, rows: Any) -> np.ndarray:
         # scikit-learn's predict is the averaged value; the others are asked for raw scores.
         output = "value" if source.library == "scikit-learn" else "raw"
-        return model.predict(rows, output, n_threads=n_threads, precision=precision)  # type: ignore[arg-type]
+        return model.predict(rows, output, n_threads=chosen, precision=precision)  # type: ignore[arg-type]
 
     ways = {"gpuqs": Way(partial(predict, "exact")), "gpuqs, fast": Way(partial(predict, "fast"))}
     if with_encoded:
@@ -66,22 +67,28 @@ def ours(source: Source, n_threads: int | None, with_encoded: bool) -> Ways:
     return ways
 
 
-def build(source: Source, names: list[str], n_threads: int) -> tuple[Ways, dict[str, str]]:
-    """The ways of all peers that hold the model, the library's own first, ours last; and why others do not."""
-    ways: Ways = {}
+def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[str, str]]:
+    """The peers that hold the model, the library's own first; and why others do not."""
+    built: dict[str, OfThreads] = {}
     reasons: dict[str, str] = {}
     for name in sorted(names, key=lambda name: name != source.library):
         peer = PEERS[name]
         reason = peer.absent() or peer.refuses(source)
         if reason is None:
             try:
-                ways |= peer.build(source, n_threads)
+                built[name] = peer.build(source)
             except Exception as problem:  # what a converter cannot do is a finding, not the end of the run
                 reason = f"building failed: {type(problem).__name__}: {problem}"
         if reason is not None:
             reasons[name] = reason
-    prepared = any(way.prepare is not np.ascontiguousarray for way in ways.values())
-    return ways | ours(source, n_threads, prepared), reasons
+    return built, reasons
+
+
+def contenders(source: Source, built: dict[str, OfThreads], n_threads: int) -> Ways:
+    """The ways of all peers with so many threads, and ours."""
+    theirs = {label: way for of_threads in built.values() for label, way in of_threads(n_threads).items()}
+    prepared = any(way.prepare is not np.ascontiguousarray for way in theirs.values())
+    return theirs | ours(source, n_threads, prepared)
 
 
 def agreement(source: Source, ways: Ways) -> dict[str, dict[str, Any]]:
@@ -158,8 +165,9 @@ def measure(source: Source, names: list[str], effort: Effort, zones: list[Zone] 
     X = np.resize(source.X, (max(max(sizes), len(source.X)), source.X.shape[1]))
     cells: list[dict[str, Any]] = []
     checked: dict[str, dict[str, Any]] = {}
+    built, reasons = build(source, names)
     for n_threads in sorted({1, cpu_fallback.effective_threads(None)}):
-        ways, reasons = build(source, names, n_threads)
+        ways = contenders(source, built, n_threads)
         found = agreement(source, ways)
         agreeing = {label: way for label, way in ways.items() if found[label]["agrees"]}
         for n in sizes:

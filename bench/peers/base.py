@@ -39,6 +39,10 @@ class Way:
     most: int | None = None  #: documents that a call takes at most
 
 
+#: The ways with so many threads, by name.
+OfThreads = Callable[[int], dict[str, Way]]
+
+
 @dataclass(frozen=True)
 class Peer:
     """A library: how to get it, what it cannot hold, and how to build its model from a source."""
@@ -49,7 +53,7 @@ class Peer:
     rows: str  #: how rows are handed over
     threads: str  #: how the number of threads is set
     refuses: Callable[[Source], str | None]  #: the reason why it cannot hold a model
-    build: Callable[[Source, int], dict[str, Way]]  #: its ways with so many threads, by name
+    build: Callable[[Source], OfThreads]  #: its model, to be called with so many threads
 
     def absent(self) -> str | None:
         """Why it cannot be used here."""

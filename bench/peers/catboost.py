@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from peers.base import Peer, Source, Way, own_models_only
+from functools import partial
+
+from peers.base import OfThreads, Peer, Source, Way, own_models_only
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     import catboost
 
-    def score(rows: object) -> object:
-        return source.live.predict(rows, prediction_type="RawFormulaVal", thread_count=n_threads)
+    def with_threads(n: int) -> dict[str, Way]:
+        score = partial(source.live.predict, prediction_type="RawFormulaVal", thread_count=n)
+        return {"CatBoost": Way(score), "CatBoost, Pool": Way(score, catboost.Pool)}
 
-    return {"CatBoost": Way(score), "CatBoost, Pool": Way(score, catboost.Pool)}
+    return with_threads
 
 
 PEER = Peer(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from peers.base import Peer, Source, Way, own_models_only
+from peers.base import OfThreads, Peer, Source, Way, own_models_only
 
 #: LightGBM's numbers of a float32 matrix, and of raw scores.
 _FLOAT32, _RAW = 0, 1
@@ -34,12 +34,15 @@ def one_row(booster: Any, n_features: int) -> Callable[[np.ndarray], np.ndarray]
     return predict
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     booster = source.live
-    ways = {"LightGBM": Way(lambda X: booster.predict(X, raw_score=True, num_threads=n_threads))}
-    if n_threads == 1:
-        ways["LightGBM, one row in C"] = Way(one_row(booster, source.X.shape[1]), most=1)
-    return ways
+
+    def with_threads(n: int) -> dict[str, Way]:
+        rows = {"LightGBM": Way(lambda X: booster.predict(X, raw_score=True, num_threads=n))}
+        row = {"LightGBM, one row in C": Way(one_row(booster, source.X.shape[1]), most=1)}
+        return rows | (row if n == 1 else {})
+
+    return with_threads
 
 
 PEER = Peer(

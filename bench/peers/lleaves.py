@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.base import Peer, Source, Way, larger_than, of_libraries
+from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
 from peers.compiled import kept
 
 _converted = of_libraries("LightGBM")
@@ -13,13 +13,13 @@ def refuses(source: Source) -> str | None:
     return _converted(source) or larger_than(source.model.forest, MOST_NODES, "compiling would take hours")
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     import lleaves
 
     assert source.path is not None
     model = lleaves.Model(model_file=str(source.path))
     model.compile(cache=str(kept(source.path.read_bytes(), ".lleaves")), raw_score=True)
-    return {"lleaves": Way(lambda X: model.predict(X, n_jobs=n_threads))}
+    return lambda n: {"lleaves": Way(lambda X: model.predict(X, n_jobs=n))}
 
 
 PEER = Peer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peers import xgboost
-from peers.base import Peer, Source, Way, larger_than, of_libraries
+from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
 from peers.treelite import as_treelite
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
@@ -28,13 +28,17 @@ def convertible(source: Source) -> Any:
     return as_treelite(source) if source.library == "scikit-learn" else source.live
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     import daal4py
     import daal4py.mb
 
-    daal4py.daalinit(n_threads)
     model = daal4py.mb.convert_model(convertible(source))
-    return {"oneDAL": Way(model.predict)}
+
+    def with_threads(n: int) -> dict[str, Way]:
+        daal4py.daalinit(n)
+        return {"oneDAL": Way(model.predict)}
+
+    return with_threads
 
 
 PEER = Peer(

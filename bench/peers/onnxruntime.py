@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from peers import xgboost
-from peers.base import Peer, Source, Way, larger_than, of_libraries
+from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
 #: ONNX's lists of nodes grow in Python: so many take a minute.
@@ -37,15 +37,20 @@ def as_onnx(source: Source) -> bytes:
     return onnxmltools.convert_lightgbm(source.live, initial_types=inputs).SerializeToString()
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = n_threads
-    options.log_severity_level = 3  # CatBoost's files state another shape than they give
-    session = onnxruntime.InferenceSession(as_onnx(source), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return {"ONNX Runtime": Way(lambda X: session.run(None, {name: X})[0])}
+    model = as_onnx(source)
+
+    def with_threads(n: int) -> dict[str, Way]:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = n
+        options.log_severity_level = 3  # CatBoost's files state another shape than they give
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        return {"ONNX Runtime": Way(lambda X: session.run(None, {name: X})[0])}
+
+    return with_threads
 
 
 PEER = Peer(

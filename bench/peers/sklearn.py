@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from peers.base import Peer, Source, Way, own_models_only
+from peers.base import OfThreads, Peer, Source, Way, own_models_only
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
-    def score(X: np.ndarray) -> np.ndarray:
-        source.live.n_jobs = n_threads
-        return source.live.predict(X)
+def build(source: Source) -> OfThreads:
+    def with_threads(n: int) -> dict[str, Way]:
+        source.live.n_jobs = n
+        return {"scikit-learn": Way(source.live.predict)}
 
-    return {"scikit-learn": Way(score)}
+    return with_threads
 
 
 PEER = Peer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from peers.base import Peer, Source, Way, larger_than
+from peers.base import OfThreads, Peer, Source, Way, larger_than
 from peers.compiled import kept
 from peers.treelite import as_treelite, converted
 
@@ -17,7 +17,7 @@ def refuses(source: Source) -> str | None:
     return converted(source) or larger_than(source.model.forest, MOST_NODES, "compiling would take hours")
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     import tl2cgen
 
     model = as_treelite(source)
@@ -25,8 +25,12 @@ def build(source: Source, n_threads: int) -> dict[str, Way]:
     if not library.exists():
         files = min(source.model.forest.n_trees, 16)
         tl2cgen.export_lib(model, toolchain="gcc", libpath=str(library), params={"parallel_comp": files})
-    predictor = tl2cgen.Predictor(str(library), nthread=n_threads)
-    return {"TL2cgen": Way(lambda X: predictor.predict(tl2cgen.DMatrix(X), pred_margin=True))}
+
+    def with_threads(n: int) -> dict[str, Way]:
+        predictor = tl2cgen.Predictor(str(library), nthread=n)
+        return {"TL2cgen": Way(lambda X: predictor.predict(tl2cgen.DMatrix(X), pred_margin=True))}
+
+    return with_threads
 
 
 PEER = Peer(

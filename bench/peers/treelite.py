@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.base import Peer, Source, Way, larger_than, of_libraries
+from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
 
 converted = of_libraries("LightGBM", "XGBoost", "scikit-learn")
 MOST_NODES = 2_000_000
@@ -25,11 +25,11 @@ def as_treelite(source: Source) -> Any:
     return treelite.frontend.load_lightgbm_model(str(source.path))
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     import treelite
 
     model = as_treelite(source)
-    return {"Treelite": Way(lambda X: treelite.gtil.predict(model, X, nthread=n_threads, pred_margin=True))}
+    return lambda n: {"Treelite": Way(lambda X: treelite.gtil.predict(model, X, nthread=n, pred_margin=True))}
 
 
 PEER = Peer(

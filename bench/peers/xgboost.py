@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.base import Peer, Source, Way, own_models_only
+from peers.base import OfThreads, Peer, Source, Way, own_models_only
 
 
 def as_regression(source: Source) -> Any:
@@ -14,10 +14,14 @@ def as_regression(source: Source) -> Any:
     return booster
 
 
-def build(source: Source, n_threads: int) -> dict[str, Way]:
+def build(source: Source) -> OfThreads:
     booster = source.live
-    booster.set_param({"nthread": n_threads})
-    return {"XGBoost": Way(lambda X: booster.inplace_predict(X, predict_type="margin"))}
+
+    def with_threads(n: int) -> dict[str, Way]:
+        booster.set_param({"nthread": n})
+        return {"XGBoost": Way(lambda X: booster.inplace_predict(X, predict_type="margin"))}
+
+    return with_threads
 
 
 PEER = Peer(

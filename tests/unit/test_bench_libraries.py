@@ -23,11 +23,11 @@ if str(BENCH) not in sys.path:
 import energy  # noqa: E402
 import libraries  # noqa: E402
 from peers import base, compiled  # noqa: E402
-from peers.base import Peer, Source, Way  # noqa: E402
+from peers.base import OfThreads, Peer, Source, Way  # noqa: E402
 from peers.registry import PEERS  # noqa: E402
 
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(300, 6)).astype(np.float32)
+X = RNG.normal(size=(300, 6)).astype(np.float32).round(1)  # values that are thresholds, too
 Y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2])
 EFFORT = libraries.Effort(sizes=(1, 30), rounds=3, budget=0.01, longest=1.0)
 
@@ -54,8 +54,9 @@ def catboost_source(folder: Path) -> Source:
 
 
 def sklearn_source(folder: Path) -> Source:
-    forest = RandomForestRegressor(5, random_state=0).fit(X, Y)
-    return Source("a scikit-learn forest", "scikit-learn", forest, None, X, gpuqs.from_model(forest))
+    apart = RNG.normal(size=X.shape).astype(np.float32)  # oneDAL sends some values that are thresholds elsewhere
+    forest = RandomForestRegressor(5, random_state=0).fit(apart, Y)
+    return Source("a scikit-learn forest", "scikit-learn", forest, None, apart, gpuqs.from_model(forest))
 
 
 MAKE = {"LightGBM": lightgbm_source, "XGBoost": xgboost_source, "CatBoost": catboost_source,
@@ -79,7 +80,8 @@ every_source = pytest.mark.parametrize("source", MAKE, indirect=True)
 
 @every_source
 def test_each_peer_agrees_or_is_absent_or_refuses(source: Source) -> None:
-    ways, reasons = libraries.build(source, list(PEERS), 1)
+    built, reasons = libraries.build(source, list(PEERS))
+    ways = libraries.contenders(source, built, 1)
     for name, peer in PEERS.items():
         if source.library in READS[name] | {name}:
             assert reasons.get(name) == peer.absent(), "built where it is installed"
@@ -91,14 +93,16 @@ def test_each_peer_agrees_or_is_absent_or_refuses(source: Source) -> None:
     assert ("gpuqs, encoded" in found) == (source.library == "CatBoost"), "beside CatBoost's Pool"
 
 
-def fake(name: str, score: Any, **parts: Any) -> Peer:
-    return Peer(name, "numpy", "numpy", "rows", "none", **{"refuses": lambda source: None, **parts},
-                build=lambda source, n: {name: Way(lambda X: score(source.model.predict(X, "raw")))})  # fmt: skip
+def fake(name: str, score: Any, refuses: Any = lambda source: None) -> Peer:
+    def build(source: Source) -> OfThreads:
+        return lambda n: {name: Way(lambda X: score(source.model.predict(X, "raw")))}
+
+    return Peer(name, "numpy", "numpy", "rows", "none", refuses, build)
 
 
 @pytest.mark.parametrize("source", ["LightGBM"], indirect=True)
 def test_a_run_tells_who_is_left_out_and_why(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cannot(source: Source, n_threads: int) -> dict[str, Way]:
+    def cannot(source: Source) -> OfThreads:
         raise ValueError("no such trees")
 
     peers = {
@@ -128,9 +132,9 @@ def test_a_run_tells_who_is_left_out_and_why(source: Source, monkeypatch: pytest
 @pytest.mark.parametrize("source", ["LightGBM"], indirect=True)
 @pytest.mark.parametrize("label", ["gpuqs", "gpuqs, encoded"])
 def test_one_wrong_bit_of_ours_ends_the_run(source: Source, label: str) -> None:
-    ways = libraries.build(source, ["LightGBM"], 1)[0] | {
-        label: Way(lambda X: np.nextafter(source.model.predict(X, "raw"), np.inf))
-    }
+    built, _ = libraries.build(source, ["LightGBM"])
+    ways = libraries.contenders(source, built, 1)
+    ways[label] = Way(lambda X: np.nextafter(source.model.predict(X, "raw"), np.inf))
     with pytest.raises(SystemExit, match=f"{label} differs from LightGBM"):
         libraries.agreement(source, ways)
 
