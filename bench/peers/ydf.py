@@ -21,8 +21,13 @@ def refuses(source: Source) -> str | None:
     return larger_than(forest, MOST_NODES, "its nodes are made in Python")
 
 
+def least_right(threshold: np.ndarray) -> np.ndarray:
+    """The least float32 that goes right: x > t is x >= the float32 above t."""
+    return np.nextafter(round_down(threshold), np.float32(np.inf))
+
+
 def converted(forest: Forest) -> Any:
-    """The forest as a YDF model: right iff x > t becomes positive iff x >= the float32 above t."""
+    """The forest as a YDF model, right children as its positive ones."""
     import ydf
 
     names = [f"f{i}" for i in range(forest.n_features)]
@@ -34,7 +39,7 @@ def converted(forest: Forest) -> Any:
     model.set_initial_predictions([float(forest.base_score[0])])
     column = dict(zip(model.input_feature_names(), model.input_features_col_idxs(), strict=True))
     column_of = [column[name] for name in names]
-    above = np.nextafter(round_down(forest.threshold), np.float32(np.inf))
+    above = least_right(forest.threshold)
     values = forest.leaf_value[:, 0] / (forest.n_trees if forest.average else 1)
 
     def node(tree: int, at: int) -> Any:

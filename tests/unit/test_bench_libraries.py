@@ -22,12 +22,12 @@ if str(BENCH) not in sys.path:
 
 import energy  # noqa: E402
 import libraries  # noqa: E402
-from peers import base, compiled  # noqa: E402
+from peers import base, compiled, ydf  # noqa: E402
 from peers.base import OfThreads, Peer, Source, Way  # noqa: E402
 from peers.registry import PEERS  # noqa: E402
 
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(300, 6)).astype(np.float32).round(1)  # values that are thresholds, too
+X = RNG.normal(size=(300, 6)).astype(np.float32)
 Y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2])
 EFFORT = libraries.Effort(sizes=(1, 30), rounds=3, budget=0.01, longest=1.0)
 
@@ -54,9 +54,8 @@ def catboost_source(folder: Path) -> Source:
 
 
 def sklearn_source(folder: Path) -> Source:
-    apart = RNG.normal(size=X.shape).astype(np.float32)  # oneDAL sends some values that are thresholds elsewhere
-    forest = RandomForestRegressor(5, random_state=0).fit(apart, Y)
-    return Source("a scikit-learn forest", "scikit-learn", forest, None, apart, gpuqs.from_model(forest))
+    forest = RandomForestRegressor(5, random_state=0).fit(X, Y)
+    return Source("a scikit-learn forest", "scikit-learn", forest, None, X, gpuqs.from_model(forest))
 
 
 MAKE = {"LightGBM": lightgbm_source, "XGBoost": xgboost_source, "CatBoost": catboost_source,
@@ -167,6 +166,13 @@ def test_large_forests_are_not_converted(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert base.larger_than(source.model.forest, n_nodes, "slow") is None
     told = base.larger_than(source.model.forest, n_nodes - 1, "compiling would take hours")
     assert told == f"not tried beyond {n_nodes - 1} nodes: compiling would take hours (this forest has {n_nodes})"
+
+
+def test_ydf_splits_where_the_forest_does() -> None:
+    threshold = np.array([1.0, 0.1, -0.1, 1 + 1e-12, 0.0, 3e38])
+    least = ydf.least_right(threshold)
+    assert least.dtype == np.float32
+    assert (least > threshold).all() and (np.nextafter(least, np.float32(-np.inf)) <= threshold).all()
 
 
 def test_compiled_models_are_kept_by_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
