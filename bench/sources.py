@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -59,15 +59,17 @@ def of_sklearn(n_trees: int, n_rows: int) -> Source:
     return Source(name, "scikit-learn", forest, None, X, model)
 
 
-def sources(quick: bool, large: bool) -> Iterator[Source]:
-    """One after another, so that one alone takes memory."""
+def sources(quick: bool, large: bool) -> list[tuple[str, Callable[[], Source]]]:
+    """Who trains each model, and what makes it: one after another, so that one alone takes memory."""
     n_trees, X = (50, documents(1_000)) if quick else (1_000, documents(10_000))
+    made: list[tuple[str, Callable[[], Source]]] = []
     for n_leaves in (32,) if quick else (64, 32):
         name = f"LightGBM LambdaMART {n_trees:,} x {n_leaves}"
-        yield of_lightgbm(name, lambdamart(n_trees, n_leaves), X)
-    yield of_xgboost(n_trees, 32 if quick else 64, X)
-    yield of_catboost(n_trees, 6, X)
-    yield of_sklearn(*((5, 2_000) if quick else (100, 50_000)))
+        made.append(("LightGBM", lambda name=name, n=n_leaves: of_lightgbm(name, lambdamart(n_trees, n), X)))
+    made.append(("XGBoost", lambda: of_xgboost(n_trees, 32 if quick else 64, X)))
+    made.append(("CatBoost", lambda: of_catboost(n_trees, 6, X)))
+    made.append(("scikit-learn", lambda: of_sklearn(*((5, 2_000) if quick else (100, 50_000)))))
     if large:
-        big = enlarged(lambdamart(1_000, 64), 20_000)
-        yield of_lightgbm("LightGBM 20,000 x 64 (1,000 trained, thresholds redrawn)", big, X)
+        name = "LightGBM 20,000 x 64 (1,000 trained, thresholds redrawn)"
+        made.append(("LightGBM", lambda: of_lightgbm(name, enlarged(lambdamart(1_000, 64), 20_000), X)))
+    return made

@@ -25,7 +25,9 @@ class Results:
         found = {}
         for path in sorted(folder.glob("*-*.json")):
             kind, _, processor = path.stem.partition("-")
-            found[kind, processor] = json.loads(path.read_text(encoding="utf-8"))
+            report = json.loads(path.read_text(encoding="utf-8"))
+            if "processor" in report:  # others tell of no machine
+                found[kind, processor] = report
         return cls(found)
 
     def get(self, kind: str, processor: str) -> Report | None:

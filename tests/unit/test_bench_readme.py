@@ -148,7 +148,10 @@ def with_libraries() -> Results:
     }
     report = {"processor": "Some Processor", "versions": "gpuqs 0.1.0", "load": "0.1 on 2 processors",
               "no_energy": "there are no counters", "peers": peers, "results": [result]}  # fmt: skip
-    return Results(deepcopy(RESULTS.reports) | {("libraries", "some"): report})
+    call = {"gpuqs": {"median": 2.5, "p99": 4.25}, "LightGBM": {"median": 10.0, "p99": 11.5}}
+    small = {"processor": "Some Processor", "model": "LightGBM made up",
+             "calls": {"10": {"engine": "rankwalk", "warm": call, "cold": call}}}  # fmt: skip
+    return Results(deepcopy(RESULTS.reports) | {("libraries", "some"): report, ("small", "some"): small})
 
 
 def test_readme_shows_every_library_by_batch_and_names_the_processor() -> None:
@@ -162,7 +165,7 @@ def test_the_page_tells_what_was_not_measured_and_why() -> None:
     for told in (
         "- scores its own models alone: XGBoost", "scores differ by up to 0.5, so it is not timed: oneDAL",
         "- lleaves: `lleaves` cannot be imported", "- energy: there are no counters", "102 (of 500)", "µJ, 10,000",
-        "no run of `growth.py` is kept", "2e-07",
+        "no run of `growth.py` is kept", "2e-07", "| 10 | cold | rankwalk | 2.5 (4.2) | 10.0 (11.5) | 4.0 |",
     ):  # fmt: skip
         assert told in text
 
