@@ -32,8 +32,12 @@ from sources import sources
 import gpuqs
 from gpuqs import cpu_fallback
 
+#: So many documents are never made fewer: what a call costs beside its documents would be taken for theirs.
+FEW = 100
 #: Calls with few documents are timed in groups, of other documents each: the data of one call fits the caches.
 MOST_CALLS = 50
+#: Documents whose scores are compared before anything is timed.
+CHECKED = 1_000
 #: Of the largest score: how far a peer's scores may lie from those of the model's library.
 TOLERANCE = 1e-3
 Ways = dict[str, Way]
@@ -76,7 +80,9 @@ def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[
         reason = peer.absent() or peer.refuses(source)
         if reason is None:
             try:
-                built[name] = peer.build(source)
+                of_threads = peer.build(source)
+                of_threads(1)
+                built[name] = of_threads
             except Exception as problem:  # what a converter cannot do is a finding, not the end of the run
                 reason = f"building failed: {type(problem).__name__}: {problem}"
         if reason is not None:
@@ -91,15 +97,21 @@ def contenders(source: Source, built: dict[str, OfThreads], n_threads: int) -> W
     return theirs | ours(source, n_threads, prepared)
 
 
-def agreement(source: Source, ways: Ways) -> dict[str, dict[str, Any]]:
-    """Each contender's largest difference from the library that trained the model; ends the run where ours differs."""
-    rows = source.X[:1_000]
-    expected = np.asarray(ways[source.library].score(ways[source.library].prepare(rows)), np.float64).reshape(-1)
-    largest = float(np.abs(expected).max())
+def scores_of(way: Way, X: np.ndarray) -> np.ndarray:
+    return np.asarray(way.score(way.prepare(X)), np.float64).reshape(-1)
+
+
+def agreement(source: Source, ways: Ways, expected: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Each contender's largest difference from the expected scores; ends the run where ours differs in a bit.
+
+    Expected are those of the library that trained the model, with one thread: scikit-learn's threads add trees up in
+    the order in which they end.
+    """
+    rows, largest = source.X[: len(expected)], float(np.abs(expected).max())
     found = {}
     for label, way in ways.items():
         chosen = rows[: way.most]
-        scores = np.asarray(way.score(way.prepare(chosen)), np.float64).reshape(-1)
+        scores = scores_of(way, chosen)
         difference = float(np.abs(scores - expected[: len(chosen)]).max())
         if label in ("gpuqs", "gpuqs, encoded") and not np.array_equal(scores, expected):
             raise SystemExit(f"{source.name}: {label} differs from {source.library} by up to {difference:g}")
@@ -115,7 +127,7 @@ def agreement(source: Source, ways: Ways) -> dict[str, dict[str, Any]]:
 
 def seconds_of(way: Way, X: np.ndarray, longest: float) -> float:
     """Seconds of a call with these documents, or, where that is long, as fewer of them let expect."""
-    for n in sorted({min(n, len(X)) for n in (1, 10, 100, 1_000)}):
+    for n in sorted({min(n, len(X)) for n in (FEW, 10 * FEW)}):
         rows = way.prepare(X[:n])
         once = min(timed(way, rows) for _ in range(3))
         if once > longest / 3:
@@ -135,7 +147,7 @@ def calls_of(way: Way, X: np.ndarray, n: int, longest: float, together: float) -
     Fewer documents than ``n`` where one call would take longer than ``longest``.
     """
     once = seconds_of(way, X[:n], longest)
-    documents = n if once <= longest else max(1, int(n * longest / once))
+    documents = n if once <= longest else max(min(n, FEW), int(n * longest / once))
     calls = max(1, min(MOST_CALLS, len(X) // documents, int(together / once)))
     batches = [way.prepare(X[at * documents : (at + 1) * documents]) for at in range(calls)]
     return lambda: [way.score(batch) for batch in batches], calls, documents
@@ -168,7 +180,9 @@ def measure(source: Source, names: list[str], effort: Effort, zones: list[Zone] 
     built, reasons = build(source, names)
     for n_threads in sorted({1, cpu_fallback.effective_threads(None)}):
         ways = contenders(source, built, n_threads)
-        found = agreement(source, ways)
+        if n_threads == 1:
+            expected = scores_of(ways[source.library], source.X[:CHECKED])
+        found = agreement(source, ways, expected)
         agreeing = {label: way for label, way in ways.items() if found[label]["agrees"]}
         for n in sizes:
             print(f"{source.name}: {n:,} documents, {n_threads} threads", flush=True)

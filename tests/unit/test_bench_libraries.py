@@ -86,7 +86,8 @@ def test_each_peer_agrees_or_is_absent_or_refuses(source: Source) -> None:
             assert reasons.get(name) == peer.absent(), "built where it is installed"
         else:
             assert "own models alone" in reasons[name] or "does not convert" in reasons[name]
-    found = libraries.agreement(source, ways)
+    expected = libraries.scores_of(ways[source.library], X)
+    found = libraries.agreement(source, ways, expected)
     assert [label for label, each in found.items() if not each["agrees"]] == []
     assert found["gpuqs"]["same_bits"] and source.library in found
     assert ("gpuqs, encoded" in found) == (source.library == "CatBoost"), "beside CatBoost's Pool"
@@ -133,9 +134,10 @@ def test_a_run_tells_who_is_left_out_and_why(source: Source, monkeypatch: pytest
 def test_one_wrong_bit_of_ours_ends_the_run(source: Source, label: str) -> None:
     built, _ = libraries.build(source, ["LightGBM"])
     ways = libraries.contenders(source, built, 1)
+    expected = libraries.scores_of(ways["LightGBM"], X)
     ways[label] = Way(lambda X: np.nextafter(source.model.predict(X, "raw"), np.inf))
     with pytest.raises(SystemExit, match=f"{label} differs from LightGBM"):
-        libraries.agreement(source, ways)
+        libraries.agreement(source, ways, expected)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,8 @@ def test_one_wrong_bit_of_ours_ends_the_run(source: Source, label: str) -> None:
         (1e-6, 1, 50, 1),
         (1.0, 1_000, 1, 1_000),  # longer than the share of the time, and still one call
         (4.0, 1_000, 1, 500),  # too long: fewer documents
+        (40.0, 1_000, 1, 100),
+        (4.0, 50, 1, 50),  # but not fewer than few
     ],
 )
 def test_calls_fill_their_time(
