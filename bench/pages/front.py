@@ -8,7 +8,7 @@ from typing import Any
 
 from pages.figures import figure, share, table, times
 from pages.plots import curves
-from pages.results import FOLDER, Report, Results
+from pages.results import FOLDER, Report, Results, time_in
 
 #: What there is to run: the kind of its reports, the command, what it tells.
 BENCHES = {
@@ -79,7 +79,8 @@ def engines(report: Report, processor: str) -> list[str]:
 
 def libraries(report: Report, processor: str) -> list[str]:
     """Other libraries, a table for each model and number of threads."""
-    lines = ["### Other libraries", "", f"{report['versions']}. Load as the run began: {report['load']}.", ""]
+    lines = ["### Other libraries", "", f"{report['versions']}. Load as the run began: {report['load']}. (of n): with"]
+    lines += ["n documents a call, where a call with more would take too long.", ""]
     known = [[name, p["version"] or "", p["rows"], p["threads"]] for name, p in report["peers"].items() if "rows" in p]
     if known:
         lines += [*table(["library", "version", "rows are handed over as", "threads are set by"], known), ""]
@@ -100,12 +101,6 @@ def of_library(result: Report, cells: list[dict[str, Any]]) -> list[str]:
     labels = list(dict.fromkeys(label for cell in cells for label in cell["us_per_document"]))
     with_energy = [cell for cell in cells if "uj_per_document" in cell]
 
-    def time(cell: dict[str, Any], label: str) -> str:
-        if label not in cell["us_per_document"]:
-            return ""
-        fewer = cell["fewer_documents"].get(label)
-        return figure(cell["us_per_document"][label]) + (f" (of {fewer:,})" if fewer else "")
-
     def difference(label: str) -> str:
         found = result["agreement"].get(label)
         return "not kept" if found is None else "none" if found["same_bits"] else f"{found['largest_difference']:.1g}"
@@ -115,7 +110,7 @@ def of_library(result: Report, cells: list[dict[str, Any]]) -> list[str]:
     rows = []
     for label in labels:
         energy = [cell["uj_per_document"].get(label) for cell in with_energy]
-        row = [label, *(time(cell, label) for cell in cells), difference(label)]
+        row = [label, *(time_in(cell, label) for cell in cells), difference(label)]
         rows.append(row + ["" if uj is None else figure(uj) for uj in energy])
     return table(head, rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pages.figures import figure, listed, share, table, times
 from pages.markers import Block
-from pages.results import HEADLINE, Report, Results, is_ours, ours_for, result_for, short_version
+from pages.results import HEADLINE, Report, Results, is_ours, ours_for, result_for, short_version, time_in
 
 #: The models of the first table, by words of their names.
 MODELS = {
@@ -123,14 +123,12 @@ def by_batch(results: Results) -> list[str]:
         cells = [c for c in result["cells"] if c["threads"] == 1]
         cells += [c for c in result["cells"] if c["threads"] > 1 and c["documents"] == 10_000]
         head = [f"{c['documents']:,}" + (f", {c['threads']} threads" if c["threads"] > 1 else "") for c in cells]
-        rows = [
-            [label, *(figure(c["us_per_document"][label]) if label in c["us_per_document"] else "" for c in cells)]
-            for label in cells[0]["us_per_document"]
-        ]
+        rows = [[label, *(time_in(cell, label) for cell in cells)] for label in cells[0]["us_per_document"]]
         lines += paragraph(
             f"By documents a call, on the {report['processor']}: microseconds a document of {result['model']} with one "
-            "thread, and with all in the last column. What other libraries read of it was compared with LightGBM's "
-            "scores first."
+            "thread, and with all in the last column; (of n): with n documents a call, where a call with more would "
+            "take too long. Scores were compared with LightGBM's first: gpuqs's are the same bits; bench/README.md says "
+            "how far the others' lie apart."
         )
         lines += [*table(["", *head], rows), ""]
     return lines[:-1]

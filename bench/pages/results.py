@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pages.figures import figure
+
 FOLDER = Path(__file__).parents[1] / "results"
 #: The processor of README's first table, as file names spell it.
 HEADLINE = "amd-epyc-zen-4"
@@ -61,3 +63,11 @@ def ours_for(contender: str) -> str:
 
 def is_ours(contender: str) -> bool:
     return contender.startswith("gpuqs")
+
+
+def time_in(cell: Report, contender: str) -> str:
+    """A contender's time in a cell of bench/libraries.py, and of how many documents where they were made fewer."""
+    if contender not in cell["us_per_document"]:
+        return ""
+    fewer = cell["fewer_documents"].get(contender)
+    return figure(cell["us_per_document"][contender]) + (f" (of {fewer:,})" if fewer else "")
