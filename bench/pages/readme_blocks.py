@@ -127,8 +127,8 @@ def by_batch(results: Results) -> list[str]:
         lines += paragraph(
             f"By documents a call, on the {report['processor']}: microseconds a document of {result['model']} with one "
             "thread, and with all in the last column; (of n): with n documents a call, where a call with more would "
-            "take too long. Scores were compared with LightGBM's first: gpuqs's are the same bits; bench/README.md says "
-            "how far the others' lie apart."
+            "take too long. Scores were compared with LightGBM's first: gpuqs's are the same bits; bench/README.md "
+            "says how far the others' lie apart."
         )
         lines += [*table(["", *head], rows), ""]
     return lines[:-1]

@@ -154,6 +154,13 @@ def with_libraries() -> Results:
     return Results(deepcopy(RESULTS.reports) | {("libraries", "some"): report, ("small", "some"): small})
 
 
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_block_names_its_processor(name: str) -> None:
+    results = with_libraries()
+    text = " ".join(BLOCKS[name](results))
+    assert any(results.name(processor) in text for processor in results.processors())
+
+
 def test_readme_shows_every_library_by_batch_and_names_the_processor() -> None:
     text = "\n".join(BLOCKS["by-batch"](with_libraries()))
     assert "on the Some Processor" in text
