@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
+from peers.base import OfThreads, Peer, Source, Way, of_libraries
 
 converted = of_libraries("LightGBM", "XGBoost", "scikit-learn")
-MOST_NODES = 2_000_000
-
-
-def refuses(source: Source) -> str | None:
-    return converted(source) or larger_than(source.model.forest, MOST_NODES, "its interpreter takes milliseconds each")
 
 
 def as_treelite(source: Source) -> Any:
@@ -38,6 +33,6 @@ PEER = Peer(
     distribution="treelite",
     rows="float32 NumPy rows",
     threads="nthread of each call",
-    refuses=refuses,
+    refuses=converted,
     build=build,
 )
