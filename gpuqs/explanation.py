@@ -12,6 +12,7 @@ from gpuqs.engines import ENGINES, engines_on
 from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.plan import Plan, Tuned, table
 
 #: Engines' costs for more documents stand in the order of those for so many.
@@ -160,8 +161,6 @@ class Chooser:
         cost = ENGINES[name].cost(self._forest, n_documents)
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
-        from gpuqs.tuning.calibration import factor
-
         here = cpu_fallback.isa(), cpu_fallback.compiles_programs()
         return CALL + (cost - CALL) * factor(name, here)
 
