@@ -124,19 +124,24 @@ class Plan:
 
     def __str__(self) -> str:
         made = "machine code" if self.compiled else "programs interpreted"
-        return "\n".join([f"Plan for {self.processor} ({self.isa}, {made})", *map(table, self.sizes)])
+        head = f"Plan for {self.processor} ({self.isa}, {made})"
+        return "\n".join([head, *(table(tuned, measured_alone=True) for tuned in self.sizes)])
 
     __repr__ = __str__
 
 
-def table(tuned: Tuned) -> str:
-    """The candidates of one size, with what each was predicted, and measured, to cost."""
+def table(tuned: Tuned, measured_alone: bool = False) -> str:
+    """The candidates of one size, with what each was predicted, and measured, to cost, or of those measured."""
     lines = [f"{tuned.n_documents:,} documents a call: us predicted, measured"]
     for at, candidate in enumerate(tuned.candidates):
+        if measured_alone and candidate.measured is None and at not in (tuned.chosen, tuned.default):
+            continue
         mark = "->" if at == tuned.chosen else "  "
         costs = (f"{'-' if cost is None else f'{cost:,.1f}':>12}" for cost in (candidate.predicted, candidate.measured))
         default = "  (the default)" if at == tuned.default else ""
         lines.append(f"{mark}{''.join(costs)}   {candidate.label}{default}")
+    if left_out := 1 + len(tuned.candidates) - len(lines):
+        lines.append(f"{'':26}   and {left_out} not measured: explain({tuned.n_documents}) lists them")
     return "\n".join(lines)
 
 

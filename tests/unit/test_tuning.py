@@ -183,6 +183,14 @@ def test_explain_tells_predicted_and_measured_costs() -> None:
     assert "plan" not in str(Model(FOREST).explain(7))
 
 
+def test_a_plan_is_printed_without_what_was_not_measured() -> None:
+    measured, predicted = Candidate("walk", (), 1, 2.0, 1.5), Candidate("qs", (), 1, 3.0)
+    plan = Plan("0", processor(), *machine(), (Tuned(7, 0, 0, (measured, predicted)),))
+    assert "walk" in str(plan) and "qs" not in str(plan)
+    assert "   and 1 not measured: explain(7) lists them" in str(plan)
+    assert "           -   qs, 1 thread" in str(Model(FOREST, plan).explain(7))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
