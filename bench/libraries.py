@@ -1,94 +1,259 @@
-"""Fully grown scikit-learn forests and oblivious CatBoost models: their own predict against gpuqs, by turns.
+"""Other libraries on the same models and rows, by turns with gpuqs; bench/peers/ has a file for each.
 
-    python bench/libraries.py            # figures go to bench/results/
-    python bench/libraries.py --quick    # a smoke run, nothing written
+    python bench/libraries.py            # models of four libraries; figures go to bench/results/
+    python bench/libraries.py --large    # and 20,000 trees x 64 leaves
+    python bench/libraries.py --quick    # a smoke run of small models, nothing written
+    python bench/libraries.py --peers YDF "ONNX Runtime"    # these beside the models' own libraries, nothing written
 
-Scores are checked before anything is timed: bit for bit.
+One thread and all; calls with 1 to 100,000 documents. Every contender's scores are compared with those of the library
+that trained the model before anything is timed: gpuqs's must be the same bits. What is not installed (`pip install
+'.[peers]'`), cannot hold a model, or would take too long is left out, and the figures say why.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import catboost
 import numpy as np
-import sklearn
+from energy import NoEnergy, Zone, microjoules, packages
 from interleave import by_turns, processor, results_at
-from sklearn.ensemble import RandomForestRegressor
+from peers.base import OfThreads, Source, Way
+from peers.registry import PEERS
+from sources import sources
 
 import gpuqs
-from gpuqs.demo.mslr import mslr_like
+from gpuqs import cpu_fallback
+
+#: So many documents are never made fewer: what a call costs beside its documents would be taken for theirs.
+FEW = 100
+#: Calls with few documents are timed in groups, of other documents each: the data of one call fits the caches.
+MOST_CALLS = 50
+#: Documents whose scores are compared before anything is timed.
+CHECKED = 1_000
+#: Of the largest score: how far a peer's scores may lie from those of the model's library.
+TOLERANCE = 1e-3
+Ways = dict[str, Way]
+Call = Callable[[], object]
 
 
-def fully_grown(n_trees: int, n_rows: int) -> tuple[dict[str, Callable[[], Any]], str, int]:
-    """A RandomForest grown until its leaves are pure, on one thread and on two."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n_rows, 20)).astype(np.float32)
-    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.normal(size=n_rows)
-    forest = RandomForestRegressor(n_trees, max_features=5, n_jobs=-1, random_state=0).fit(X, y)
-    model = gpuqs.from_model(forest)
+@dataclass(frozen=True)
+class Effort:
+    """How long a run may take."""
 
-    def theirs(n_threads: int) -> np.ndarray:
-        forest.n_jobs = n_threads
-        return forest.predict(X)
-
-    calls: dict[str, Callable[[], Any]] = {}
-    for n in (1, 2):
-        calls[f"scikit-learn, {n} thread{'s'[: n - 1]}"] = lambda n=n: theirs(n)
-        calls[f"gpuqs, {n} thread{'s'[: n - 1]}"] = lambda n=n: model.predict(X, n_threads=n)
-    if not np.array_equal(model.predict(X), theirs(1)):
-        raise SystemExit("gpuqs differs from scikit-learn")
-    return calls, f"RandomForestRegressor, {n_trees} trees of up to {model.n_leaves:,} leaves", len(X)
+    sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000)
+    rounds: int = 9
+    budget: float = 6.0  # seconds after which a cell gets no further round
+    longest: float = 1.5  # seconds of a call beyond which it gets fewer documents
 
 
-def oblivious(n_trees: int, n_queries: int) -> tuple[dict[str, Callable[[], Any]], str, int]:
-    """A CatBoost model of depth 6: from NumPy rows, and from documents prepared beforehand."""
-    X, y, _ = mslr_like(n_queries, 1)
-    X = np.ascontiguousarray(X, np.float32)
-    booster = catboost.CatBoostRegressor(
-        iterations=n_trees, depth=6, boosting_type="Plain", allow_writing_files=False, verbose=0
-    ).fit(X, y)
-    model, pool = gpuqs.from_model(booster), catboost.Pool(X)
-    coded = model.encode(X)
-    if not np.array_equal(model.predict(X, "raw"), booster.predict(X)):
-        raise SystemExit("gpuqs differs from CatBoost")
-    calls: dict[str, Callable[[], Any]] = {
-        "CatBoost, rows": lambda: booster.predict(X, thread_count=1),
-        "gpuqs, rows": lambda: model.predict(X, n_threads=1),
-        "gpuqs, rows, fast": lambda: model.predict(X, n_threads=1, precision="fast"),
-        "CatBoost, Pool": lambda: booster.predict(pool, thread_count=1),
-        "gpuqs, encoded": lambda: model.predict(coded, n_threads=1),
-        "gpuqs, encoded, fast": lambda: model.predict(coded, n_threads=1, precision="fast"),
+def ours(source: Source, n_threads: int, with_encoded: bool) -> Ways:
+    """gpuqs, exact and fast; from documents that are encoded before, too, where a peer prepares its own."""
+    model = source.model
+    chosen = 1 if n_threads == 1 else None  # all: as many as gpuqs takes by default for so few documents
+
+    def predict(precision: str, rows: Any) -> np.ndarray:
+        # scikit-learn's predict is the averaged value; the others are asked for raw scores.
+        output = "value" if source.library == "scikit-learn" else "raw"
+        return model.predict(rows, output, n_threads=chosen, precision=precision)  # type: ignore[arg-type]
+
+    ways = {"gpuqs": Way(partial(predict, "exact")), "gpuqs, fast": Way(partial(predict, "fast"))}
+    if with_encoded:
+        ways["gpuqs, encoded"] = Way(partial(predict, "exact"), model.encode)
+        ways["gpuqs, encoded, fast"] = Way(partial(predict, "fast"), model.encode)
+    return ways
+
+
+def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[str, str]]:
+    """The peers that hold the model, the library's own first; and why others do not."""
+    built: dict[str, OfThreads] = {}
+    reasons: dict[str, str] = {}
+    for name in dict.fromkeys([source.library, *names]):
+        peer = PEERS[name]
+        reason = peer.absent() or peer.refuses(source)
+        if reason is None:
+            try:
+                of_threads = peer.build(source)
+                of_threads(1)
+                built[name] = of_threads
+            except Exception as problem:  # what a converter cannot do is a finding, not the end of the run
+                reason = f"building failed: {type(problem).__name__}: {problem}"
+        if reason is not None:
+            reasons[name] = reason
+    return built, reasons
+
+
+def contenders(source: Source, built: dict[str, OfThreads], n_threads: int) -> Ways:
+    """The ways of all peers with so many threads, and ours."""
+    theirs = {label: way for of_threads in built.values() for label, way in of_threads(n_threads).items()}
+    prepared = any(way.prepare is not np.ascontiguousarray for way in theirs.values())
+    return theirs | ours(source, n_threads, prepared)
+
+
+def scores_of(way: Way, X: np.ndarray) -> np.ndarray:
+    return np.asarray(way.score(way.prepare(X)), np.float64).reshape(-1)
+
+
+def agreement(source: Source, ways: Ways, expected: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Each contender's largest difference from the expected scores; ends the run where ours differs in a bit.
+
+    Expected are those of the library that trained the model, with one thread: scikit-learn's threads add trees up in
+    the order in which they end.
+    """
+    rows, largest = source.X[: len(expected)], float(np.abs(expected).max())
+    found = {}
+    for label, way in ways.items():
+        chosen = rows[: way.most]
+        scores = scores_of(way, chosen)
+        difference = float(np.abs(scores - expected[: len(chosen)]).max())
+        if label in ("gpuqs", "gpuqs, encoded") and not np.array_equal(scores, expected):
+            raise SystemExit(f"{source.name}: {label} differs from {source.library} by up to {difference:g}")
+        found[label] = {
+            "rows": len(chosen),
+            "largest_difference": difference,
+            "largest_score": largest,
+            "same_bits": difference == 0,
+            "agrees": difference <= TOLERANCE * largest,
+        }
+    return found
+
+
+def seconds_of(way: Way, X: np.ndarray, longest: float) -> float:
+    """Seconds of a call with these documents, or, where that is long, as fewer of them let expect."""
+    for n in sorted({min(n, len(X)) for n in (FEW, 10 * FEW)}):
+        rows = way.prepare(X[:n])
+        once = min(timed(way, rows) for _ in range(3))
+        if once > longest / 3:
+            break
+    return once * len(X) / n
+
+
+def timed(way: Way, rows: Any) -> float:
+    began = time.perf_counter()
+    way.score(rows)
+    return time.perf_counter() - began
+
+
+def calls_of(way: Way, X: np.ndarray, n: int, longest: float, together: float) -> tuple[Call, int, int]:
+    """Calls that take about ``together`` seconds, how many they are, and the documents of each.
+
+    Fewer documents than ``n`` where one call would take longer than ``longest``.
+    """
+    once = seconds_of(way, X[:n], longest)
+    documents = n if once <= longest else max(min(n, FEW), int(n * longest / once))
+    calls = max(1, min(MOST_CALLS, len(X) // documents, int(together / once)))
+    batches = [way.prepare(X[at * documents : (at + 1) * documents]) for at in range(calls)]
+    return lambda: [way.score(batch) for batch in batches], calls, documents
+
+
+def measure_cell(ways: Ways, X: np.ndarray, n: int, effort: Effort, zones: list[Zone] | None) -> dict[str, Any]:
+    """Every contender with ``n`` documents a call."""
+    able = {label: way for label, way in ways.items() if way.most is None or n <= way.most}
+    together = effort.budget / effort.rounds / len(able)
+    made = {label: calls_of(way, X, n, effort.longest, together) for label, way in able.items()}
+    timings = by_turns({label: call for label, (call, _, _) in made.items()}, effort.rounds, effort.budget)
+    scored = {label: calls * documents for label, (_, calls, documents) in made.items()}
+    cell: dict[str, Any] = {
+        "us_per_document": {label: t.median / scored[label] * 1e6 for label, t in timings.items()},
+        "minimum_us": {label: t.minimum / scored[label] * 1e6 for label, t in timings.items()},
+        "fewer_documents": {label: documents for label, (_, _, documents) in made.items() if documents < n},
     }
-    return calls, f"CatBoost, {n_trees:,} oblivious trees of depth 6, 136 features", len(X)
+    if zones is not None:
+        used = {label: microjoules(call, zones) for label, (call, _, _) in made.items()}
+        cell["uj_per_document"] = {label: uj / scored[label] for label, uj in used.items()}
+    return cell
+
+
+def measure(source: Source, names: list[str], effort: Effort, zones: list[Zone] | None) -> dict[str, Any]:
+    """One model: who holds it, who agrees, and what they take."""
+    began, forest, sizes = time.perf_counter(), source.model.forest, effort.sizes
+    X = np.resize(source.X, (max(max(sizes), len(source.X)), source.X.shape[1]))
+    cells: list[dict[str, Any]] = []
+    checked: dict[str, dict[str, Any]] = {}
+    built, reasons = build(source, names)
+    for n_threads in sorted({1, cpu_fallback.effective_threads(None)}):
+        ways = contenders(source, built, n_threads)
+        if n_threads == 1:
+            expected = scores_of(ways[source.library], source.X[:CHECKED])
+        found = agreement(source, ways, expected)
+        agreeing = {label: way for label, way in ways.items() if found[label]["agrees"]}
+        for n in sizes:
+            print(f"{source.name}: {n:,} documents, {n_threads} threads", flush=True)
+            cells.append({"documents": n, "threads": n_threads, **measure_cell(agreeing, X, n, effort, zones)})
+        checked = found | checked
+    return {
+        "model": source.name,
+        "library": source.library,
+        "trees": forest.n_trees,
+        "leaves": source.model.n_leaves,
+        "features": forest.n_features,
+        "not_held": reasons,
+        "agreement": checked,
+        "cells": cells,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def availability(names: list[str]) -> dict[str, dict[str, Any]]:
+    """What each peer is, its version here, or why it is absent."""
+    told = {}
+    for name in names:
+        peer = PEERS[name]
+        absent = peer.absent()
+        told[name] = {
+            "distribution": peer.distribution,
+            "version": None if absent else peer.version(),
+            "absent": absent,
+            "rows": peer.rows,
+            "threads": peer.threads,
+        }
+    return told
+
+
+def table(result: dict[str, Any]) -> str:
+    """A model's figures, to be read while the run goes on: a line a contender, a column a cell."""
+    cells = result["cells"]
+    lines = [f"\n{result['model']}: us a document, by documents a call / threads"]
+    lines.append(f"{'':24}" + "".join(f"{c['documents']:,}/{c['threads']}".rjust(12) for c in cells))
+    for label, found in result["agreement"].items():
+        figures = [f"{c['us_per_document'][label]:.2f}" if label in c["us_per_document"] else "" for c in cells]
+        agrees = f"   differs by up to {found['largest_difference']:.2g}"
+        lines.append(f"{label:24}" + "".join(figure.rjust(12) for figure in figures) + agrees)
+    return "\n".join([*lines, *(f"  {name}: {reason}" for name, reason in result["not_held"].items())])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few trees and rows, nothing written")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="few trees and documents, nothing written")
+    parser.add_argument("--large", action="store_true", help="also 20,000 x 64")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME")
     args = parser.parse_args()
-    jobs = (fully_grown(5, 2_000), oblivious(50, 5)) if args.quick else (fully_grown(100, 50_000), oblivious(1_000, 80))
+    effort = Effort((1, 1_000), 3, 0.3, 0.1) if args.quick else Effort()
+    try:
+        zones, energy = packages(), None
+    except NoEnergy as problem:
+        zones, energy = None, str(problem)
     report: dict[str, Any] = {
         "processor": processor(),
-        "versions": f"gpuqs {gpuqs.__version__}, scikit-learn {sklearn.__version__}, CatBoost {catboost.__version__}",
+        "load": f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors",
+        "versions": f"gpuqs {gpuqs.__version__}, {cpu_fallback.available_isas()[0]}, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}",
+        "no_energy": energy,
+        "peers": availability(list(PEERS)),
         "results": [],
     }
-    for calls, name, n in jobs:
-        timings = by_turns(calls, args.rounds)
-        rows = {label: timing.median / n * 1e6 for label, timing in timings.items()}
-        print(f"\n{name}, {n:,} documents")
-        library = next(iter(rows))
-        for label, microseconds in rows.items():
-            if not label.startswith("gpuqs"):
-                library = label
-            ratio = "" if label == library else f"   {rows[library] / microseconds:5.1f} times {library}"
-            print(f"  {label:26} {microseconds:9.3f} us a document{ratio}")
-        report["results"].append({"model": name, "documents": n, "us_per_document": rows})
-    if not args.quick:
+    for library, make in sources(args.quick, args.large):
+        if report["peers"][library]["absent"] is None:
+            report["results"].append(measure(make(), args.peers, effort, zones))
+            print(table(report["results"][-1]), flush=True)
+    if not args.quick and args.peers == list(PEERS):
         results_at("libraries").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
 
 

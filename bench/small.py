@@ -10,7 +10,6 @@ C function for that (prepared once, no checks), more through `Booster.predict`.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import time
 from collections.abc import Callable
@@ -20,32 +19,12 @@ import lightgbm
 import numpy as np
 from interleave import processor, progress, results_at
 from models import documents, lambdamart
+from peers.lightgbm import one_row
 
 import gpuqs
 
 SIZES = (1, 2, 5, 10, 35, 100, 256)
 OTHER_WORK = np.zeros(32 << 20, np.uint8)
-#: LightGBM's numbers of a float32 matrix, and of raw scores.
-_FLOAT32, _RAW = 0, 1
-
-
-def fast_lightgbm(booster: lightgbm.Booster, n_features: int) -> Callable[[np.ndarray], np.ndarray]:
-    """LightGBM's shortest way to the raw score of one float32 row."""
-    library = lightgbm.basic._LIB
-    config, length, score = ctypes.c_void_p(), ctypes.c_int64(), np.empty(1)
-    to = score.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
-    status = library.LGBM_BoosterPredictForMatSingleRowFastInit(
-        booster._handle, _RAW, 0, -1, _FLOAT32, n_features, b"num_threads=1", ctypes.byref(config)
-    )
-    assert status == 0, lightgbm.basic._LIB.LGBM_GetLastError()
-
-    def predict(x: np.ndarray) -> np.ndarray:
-        library.LGBM_BoosterPredictForMatSingleRowFast(
-            config, ctypes.c_void_p(x.ctypes.data), ctypes.byref(length), to
-        )
-        return score
-
-    return predict
 
 
 def measure(calls: dict[str, Callable[[np.ndarray], np.ndarray]], batches: list[np.ndarray], cold: bool) -> dict:
@@ -95,7 +74,7 @@ def main() -> None:
     report: dict = {"processor": processor(), "model": f"LightGBM {n_trees:,} x 64", "calls": {}}
     report["overhead"] = overhead(20 if args.quick else 200)
     print("one document of one tree, us:", *(f"{name} {us:.2f}" for name, us in report["overhead"].items()), sep="\n  ")
-    fast = fast_lightgbm(booster, X.shape[1])
+    fast = one_row(booster, X.shape[1])
     for n in progress(SIZES, "documents"):
         rng = np.random.default_rng(n)
         batches = [np.ascontiguousarray(X[rng.integers(0, len(X), n)]) for _ in range(n_calls)]

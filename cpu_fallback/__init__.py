@@ -19,6 +19,7 @@ from gpuqs.cpu_fallback.scorer import (
     available_isas,
     compiles,
     forced_isa,
+    latency,
     table_part,
 )
 from gpuqs.errors import DeviceError
@@ -40,6 +41,7 @@ __all__ = [
     "effective_threads",
     "instruction_set",
     "isa",
+    "latency",
     "table_part",
 ]
 

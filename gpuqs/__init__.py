@@ -7,16 +7,19 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
+    from gpuqs.forest import Forest
     from gpuqs.model import Model
+    from gpuqs.tuning.plan import Plan
 
     Categories = Mapping[str | int, Sequence[Any]] | Sequence[str | int]
 
@@ -89,8 +92,24 @@ def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
 
     if isinstance(source, Model) and categories is None:
         return source
-    forest = source.forest if isinstance(source, Model) else read_model(source, mmap=mmap)
-    return Model(forest if categories is None else told(forest, categories))
+    if isinstance(source, Model):
+        forest, plan = source.forest, source.plan
+    else:
+        forest = read_model(source, mmap=mmap)
+        plan = _plan_of(forest, source)
+    return Model(forest if categories is None else told(forest, categories), plan)
+
+
+def _plan_of(forest: Forest, source: Any) -> Plan | None:
+    """The plan in the file that a Forest was read from."""
+    from gpuqs.formats.native import kept_plan
+
+    if (kept := kept_plan(forest)) is None:
+        return None
+    from gpuqs.tuning.plan import from_json
+
+    with errors.naming(str(source) if isinstance(source, (str, os.PathLike)) else "model bytes"):
+        return from_json(kept)
 
 
 def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:
@@ -110,4 +129,9 @@ def __getattr__(name: str) -> Any:
         from gpuqs.model import Model
 
         return Model
+    if name == "cpu_fallback" and find_spec("gpuqs.cpu_fallback") is None:
+        raise ImportError(
+            f"{__path__[0]} holds gpuqs's sources, without what is compiled: Python was started beside them. "
+            "Start it in another folder, or install that checkout with 'pip install -e .'"
+        )
     raise AttributeError(f"module 'gpuqs' has no attribute {name!r}")

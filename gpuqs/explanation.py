@@ -9,8 +9,11 @@ from typing import Any
 from gpuqs import cpu_fallback
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.engines import ENGINES, engines_on
+from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
+from gpuqs.tuning.plan import Plan, Tuned, table
 
 #: Engines' costs for more documents stand in the order of those for so many.
 MOST_ASKED = 4096
@@ -27,21 +30,35 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Way:
+    """How documents are scored: by which engine, with which parameters (`gpuqs.engines.parameters.changed`), and by
+    how many threads (None: as many as the call is worth)."""
+
+    engine: str
+    params: tuple[tuple[str, int], ...] = ()
+    n_threads: int | None = None
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Which engine scores so many documents, and what the others were predicted to cost.
 
     Printing it gives a table. ``choices`` has one row per engine; ``reason`` is set where an engine
     cannot run the model, and ``microseconds`` where it can and its cost was measured. ``isa`` is the instruction
-    set, or the device, that runs the engine.
+    set, or the device, that runs the engine. ``tuned`` is the part of the model's plan that is used: what each of its
+    candidates was predicted, and measured, to cost; ``note`` says why a plan that the model has is not used.
     """
 
     engine: str
     n_documents: int
     isa: str
     choices: tuple[Choice, ...]
+    tuned: Tuned | None = None
+    note: str | None = None
 
     def __str__(self) -> str:
-        lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, predicted for one thread)"]
+        how = "predicted for one thread" if self.tuned is None else f"by its plan: {self.tuned.best.label}"
+        lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "
             if choice.reason is not None:
@@ -52,6 +69,10 @@ class Explanation:
                 each = choice.microseconds / max(self.n_documents, 1)
                 cost = f"{each:12,.3f} us a document   {choice.summary}"
             lines.append(f"{mark} {choice.engine:<10} {cost}")
+        if self.tuned is not None:
+            lines.append(table(self.tuned))
+        if self.note is not None:
+            lines.append(f"The model has a plan that is kept, but not used: {self.note}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -65,11 +86,15 @@ class Chooser:
     forest : Forest
     reasons : mapping of str to (str or None)
         Every engine's name, with None where it can run the forest, else the reason why not.
+    plan : Plan, optional
+        What was tuned, for the host.
     """
 
-    def __init__(self, forest: Forest, reasons: Mapping[str, str | None]) -> None:
-        self._forest, self._reasons = forest, reasons
+    def __init__(self, forest: Forest, reasons: Mapping[str, str | None], plan: Plan | None = None) -> None:
+        self._forest, self._reasons, self.plan = forest, reasons, plan
         self._chosen: dict[tuple[Any, ...], str] = {}
+        self._planned: dict[tuple[Any, ...], Way] = {}
+        self._unused: dict[tuple[str, bool], str | None] = {}  # why the plan is not used on a machine
 
     def reasons_on(self, device: Device) -> dict[str, str | None]:
         """Every engine's name, with None where it can run the forest for a model on the device, else why not."""
@@ -104,13 +129,48 @@ class Chooser:
             )
         return able
 
+    def way(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way:
+        """By the plan, if there is one for this machine, else by predicted costs; ``machine``: as
+        `gpuqs.programs.machine` gives it."""
+        if self.plan is None or device is not HOST:
+            return Way(self.fastest(n_documents, device, machine))
+        key = (n_documents, machine)
+        way = self._planned.get(key)
+        if way is None:
+            tuned = self._tuned(n_documents, device, machine)
+            if tuned is None:
+                way = Way(self.fastest(n_documents, device, machine))
+            else:
+                way = Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads)
+            if n_documents <= MOST_ASKED:
+                self._planned[key] = way
+        return way
+
+    def _tuned(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
+        if self.plan is None or device is not HOST or self._why_unused(self.plan, machine) is not None:
+            return None
+        return self.plan.for_batch(n_documents)
+
+    def _why_unused(self, plan: Plan, machine: tuple[str, bool]) -> str | None:
+        if machine not in self._unused:
+            self._unused[machine] = plan.why_not(machine, self._reasons)
+        return self._unused[machine]
+
+    def cost(self, name: str, n_documents: int) -> float | None:
+        """Microseconds that an engine is predicted to take with one thread."""
+        cost = ENGINES[name].cost(self._forest, n_documents)
+        if cost is None or ENGINES[name].device != HOST.kind:
+            return cost
+        here = cpu_fallback.isa(), cpu_fallback.compiles_programs()
+        return CALL + (cost - CALL) * factor(name, here)
+
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""
         n_documents = min(n_documents, MOST_ASKED)
         key = (n_documents, device.kind, machine)
         name = self._chosen.get(key)
         if name is None:
-            costs = {name: ENGINES[name].cost(self._forest, n_documents) for name in self.able(device)}
+            costs = {name: self.cost(name, n_documents) for name in self.able(device)}
             name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
             self._chosen[key] = name
         return name
@@ -121,10 +181,12 @@ class Chooser:
             Choice(
                 name,
                 ENGINES[name].summary,
-                ENGINES[name].cost(self._forest, n_documents) if reason is None else None,
+                self.cost(name, n_documents) if reason is None else None,
                 reason,
             )
             for name, reason in self.reasons_on(device).items()
         )
         where = cpu_fallback.isa() if device is HOST else repr(device)
-        return Explanation(self.fastest(n_documents, device, machine), n_documents, where, choices)
+        note = None if self.plan is None or device is not HOST else self._why_unused(self.plan, machine)
+        engine = self.way(n_documents, device, machine).engine
+        return Explanation(engine, n_documents, where, choices, self._tuned(n_documents, device, machine), note)

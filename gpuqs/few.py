@@ -25,12 +25,13 @@ class FewDocuments:
     ----------
     forest : Forest
     program_of : callable
-        Gives the program that scores so many documents; it knows no model, which could not be freed then.
+        Gives the program that scores so many documents, or None where several threads do; it knows no model, which
+        could not be freed then.
     most : int
         As many documents are few at most.
     """
 
-    def __init__(self, forest: Forest, program_of: Callable[[int], Program], most: int) -> None:
+    def __init__(self, forest: Forest, program_of: Callable[[int], Program | None], most: int) -> None:
         self._forest, self._program_of = forest, program_of
         bound = partial(_bound, program_of)
         self._sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST)).score
@@ -48,11 +49,14 @@ class FewDocuments:
         sums: np.ndarray | None = self._sums(X)
         if sums is None or (self._raw_are_sums if raw else self._values_are_sums):
             return sums
-        scores = self._program_of(len(sums)).values.finish(sums.reshape(len(sums), -1))
+        program = self._program_of(len(sums))
+        if program is None:
+            return None
+        scores = program.values.finish(sums.reshape(len(sums), -1))
         answer = (to_raw if raw else to_values)(self._forest, scores, self._forest.n_trees)
         return answer.reshape(sums.shape)
 
 
-def _bound(program_of: Callable[[int], Program], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
+def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
     program = program_of(n_documents)
     return (program.scorer, program.bound) if isinstance(program, CpuProgram) else None

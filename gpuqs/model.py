@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -17,7 +17,7 @@ from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError
-from gpuqs.explanation import Chooser, Explanation
+from gpuqs.explanation import Chooser, Explanation, Way
 from gpuqs.few import FewDocuments
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
@@ -26,6 +26,7 @@ from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import check_out, place
 from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
+from gpuqs.tuning.plan import Plan
 
 #: Defaults of `Model.predict`, of which Python keeps one object each.
 VALUE, RAW, AUTO, EXACT, NONE_BEFORE = "value", "raw", "auto", "exact", 0
@@ -41,6 +42,8 @@ class Model:
     Parameters
     ----------
     forest : Forest
+    plan : Plan, optional
+        What `tune` found for it before.
 
     Attributes
     ----------
@@ -49,13 +52,13 @@ class Model:
         Where it scores unless a call says otherwise: the host, or what `to` was given.
     """
 
-    def __init__(self, forest: Forest) -> None:
-        self._bind(Programs(forest), HOST)
+    def __init__(self, forest: Forest, plan: Plan | None = None) -> None:
+        self._bind(Programs(forest), HOST, plan)
 
-    def _bind(self, programs: Programs, device: Device) -> None:
+    def _bind(self, programs: Programs, device: Device, plan: Plan | None) -> None:
         self.forest, self.device = programs.forest, device
         self._programs = programs
-        self._chooser = Chooser(programs.forest, programs.reasons)
+        self._chooser = Chooser(programs.forest, programs.reasons, plan)
         self._elsewhere: dict[Any, Model] = {}
         self._lock = Lock()
 
@@ -98,13 +101,18 @@ class Model:
     def feature_names(self) -> tuple[str, ...]:
         return self.forest.feature_names
 
+    @property
+    def plan(self) -> Plan | None:
+        """What `tune` found, here or before the model was saved; None where it was not tuned."""
+        return self._chooser.plan
+
     def engines(self) -> dict[str, str | None]:
         """Every engine's name, with None where it can run this model here, else the reason why not."""
         return self._chooser.reasons_on(self.device)
 
     def engine_for(self, n_documents: int) -> str:
-        """The engine that ``engine="auto"`` uses for so many documents: the one predicted to be fastest."""
-        return self._chooser.fastest(whole(n_documents, "n_documents", 0), self.device, machine())
+        """The engine that ``engine="auto"`` uses for so many documents: by the plan, or as predicted the fastest."""
+        return self._chooser.way(whole(n_documents, "n_documents", 0), self.device, machine()).engine
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Say which engine would score so many documents, and why: print the result."""
@@ -248,7 +256,7 @@ class Model:
         output: Output,
         n_threads: int | None,
         out: Any,
-        engine: str,
+        engine: str | Way,
         precision: Precision,
         trees: slice | None,
         base_margin: Any,
@@ -258,14 +266,15 @@ class Model:
         documents, where = self._documents(X, runs_on, engine)
         here, encoded = machine(), isinstance(X, EncodedDocuments)
         if engine == "auto":
-            engine = BITSLICE if encoded else self._chooser.fastest(documents.n, runs_on, here)
-        program = self._programs.get(engine, precision, trees, documents.narrow, runs_on, here)
+            engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
+        way = Way(engine) if isinstance(engine, str) else engine
+        program = self._programs.get(way.engine, precision, trees, documents.narrow, runs_on, here, way.params)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
-        n_threads = self._threads(n_threads, documents.n)
-        fill = Scoring(forest, ENGINES[engine], program, runs_on, output, n_threads).fill
+        n_threads = self._threads(n_threads, documents.n, way.n_threads)
+        fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:
             rows = rows_for_gpu(documents, self.forest)
@@ -292,6 +301,9 @@ class Model:
     ) -> Model:
         """Prepare what a call of `predict` with so many documents needs, so that the first is as fast as the next.
 
+        The first time on a machine it also takes a fraction of a second to measure how the engines compare on it;
+        that is kept in ``GPUQS_CACHE_DIR`` or the user's cache folder. ``GPUQS_CALIBRATE=0`` turns it off.
+
         Parameters
         ----------
         n_documents : int
@@ -305,13 +317,75 @@ class Model:
             This one.
         """
         n_documents = whole(n_documents, "n_documents", 1)
-        if engine == "auto" and device in (None, "cpu"):
-            engine = self.engine_for(n_documents)
         # As many as fill the widest words: machine code is made for each width.
         shape = min(n_documents, cpu_fallback.instruction_set().widest_word), self.n_features
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
+        if engine == "auto" and device in (None, "cpu"):
+            if self.device is HOST:
+                from gpuqs.tuning.calibration import ensure
+
+                ensure(machine())
+                way = self._chooser.way(n_documents, HOST, machine())
+                self._answer(rows, "value", None, None, way, precision, trees, None, HOST)
+                return self
+            engine = self.engine_for(n_documents)
         self.predict(rows, engine=engine, precision=precision, trees=trees, device=device)
         return self
+
+    def tune(
+        self,
+        X: Any,
+        budget_s: float = 10.0,
+        *,
+        batch_sizes: Sequence[int] | None = None,
+        n_threads: int | None = None,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Plan:
+        """Find by measurement how batches like ``X`` are scored fastest here, and score them so from then on.
+
+        Engines, their blocks of trees and documents, and numbers of threads are tried in the order of what a cost
+        model predicts (docs/tuning.md); none changes a score, which is checked on ``X``. What scores the model without
+        a plan stays, unless another way is clearly faster. The plan serves calls with ``engine="auto"``, which
+        it gives engine and parameters, and with ``n_threads=None``, on the host. It belongs to this machine; `save`
+        keeps it.
+
+        Parameters
+        ----------
+        X : array-like [D, n_features]
+            Documents of the host as for `predict`, at best such as will be scored; up to 10,000 are used.
+        budget_s : float
+            Seconds that it may take. What is measured last may end a little later; with too few seconds for a size
+            of batches, its default is kept.
+        batch_sizes : sequence of int, optional
+            How many documents calls will bring; by default 1, 10, 100, 1,000 and all of ``X`` that is used. Sizes
+            between those are scored as the nearest of them, by ratio.
+        n_threads : int, optional
+            Most threads that the plan may use, as for `predict`.
+        progress : callable, optional
+            Called with how many milliseconds have passed, and of how many.
+
+        Returns
+        -------
+        Plan
+            Also `plan` from now on; print it for a table of what was predicted and measured.
+
+        Raises
+        ------
+        InputError
+            ``X`` holds no documents, fewer than a size asks for, or lies on a GPU; or the model does.
+        ValueError
+            ``budget_s`` is negative or no number.
+        """
+        from gpuqs.tune import tune
+
+        if self.device is not HOST:
+            raise InputError("plans are for the CPU; use model.to('cpu').tune(X)")
+        threads_of = partial(self._threads, None)
+        plan = tune(self._programs, self._chooser, X, budget_s, batch_sizes, n_threads, threads_of, progress)
+        with self._lock.held():
+            self._chooser = Chooser(self.forest, self._programs.reasons, plan)
+            self.__dict__["_few"] = self._make_few()  # the short way keeps programs of its own
+        return plan
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
         """Code documents once, to score them many times or with several prefixes of the model.
@@ -370,20 +444,22 @@ class Model:
         with self._lock.held():
             if there.key not in self._elsewhere:
                 model = object.__new__(type(self))
-                model._bind(self._programs, there)
+                model._bind(self._programs, there, self.plan)
                 self._elsewhere[there.key] = model
             return self._elsewhere[there.key]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment.
 
-        The file is checksummed, holds arrays and no code, and is replaced as a whole or not at all.
+        The file is checksummed, holds arrays and no code, and is replaced as a whole or not at all. It keeps the
+        `plan`, which is used where the file is loaded on such a machine.
         """
         from gpuqs.formats import native
+        from gpuqs.tuning.plan import to_json
 
-        native.write(self.forest, path)
+        native.write(self.forest, path, None if self.plan is None else to_json(self.plan))
 
-    def _documents(self, X: Any, device: Device, engine: str) -> tuple[Documents, Device]:
+    def _documents(self, X: Any, device: Device, engine: str | Way) -> tuple[Documents, Device]:
         """Documents, and the device where they lie."""
         if isinstance(X, EncodedDocuments):
             if X.model is not self or X.isa != cpu_fallback.isa():
@@ -398,18 +474,26 @@ class Model:
 
     @lazy
     def _few(self) -> FewDocuments | None:
+        return self._make_few()
+
+    def _make_few(self) -> FewDocuments | None:
         if self.device is not HOST or not FewDocuments.takes(self.forest):
             return None
 
         programs, chooser = self._programs, self._chooser
 
-        def program_of(n_documents: int) -> Program:
+        def program_of(n_documents: int) -> Program | None:
             here = machine()
-            return programs.get(chooser.fastest(n_documents, HOST, here), "exact", None, on=here)
+            way = chooser.way(n_documents, HOST, here)
+            if way.n_threads not in (None, 1):
+                return None
+            return programs.get(way.engine, "exact", None, on=here, params=way.params)
 
         return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 
-    def _threads(self, n_threads: int | None, n_documents: int) -> int:
+    def _threads(self, n_threads: int | None, n_documents: int, planned: int | None = None) -> int:
+        if n_threads is None and planned is not None:
+            return min(planned, cpu_fallback.default_threads())
         if n_threads is None and n_documents * self.forest.n_trees < THREAD_WORK:
             return 1
         return cpu_fallback.effective_threads(n_threads)
@@ -428,7 +512,7 @@ class Model:
 
     def __getstate__(self) -> Mapping[str, Any]:
         # Programs and device memory stay behind: unpickling looks for the device, and tells where there is none.
-        return {"forest": self.forest, "device": self.device}
+        return {"forest": self.forest, "device": self.device, "plan": self.plan}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self._bind(Programs(state["forest"]), state["device"])
+        self._bind(Programs(state["forest"]), state["device"], state["plan"])

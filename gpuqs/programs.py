@@ -49,10 +49,12 @@ class Programs:
         narrow: bool = False,
         device: Device = HOST,
         on: tuple[str, bool] | None = None,
+        params: tuple[tuple[str, int], ...] = (),
     ) -> Program:
         """The program of an engine on a device, for what `machine` gives where that is not ``on``.
 
-        ``narrow``: for documents of the columns `Forest.tested` alone.
+        ``narrow``: for documents of the columns `Forest.tested` alone. ``params``: the engine's, as
+        `gpuqs.engines.parameters.changed` gives them.
 
         Raises
         ------
@@ -63,7 +65,7 @@ class Programs:
         """
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
         narrow = narrow and self.forest.narrowed is not self.forest
-        key = (name, precision, on or machine(), narrow, device.key, bounds)
+        key = (name, precision, on or machine(), narrow, params, device.key, bounds)
         program = self._made.get(key)
         if program is not None and bounds is None:
             return program
@@ -77,7 +79,7 @@ class Programs:
             program = self._made.get(key)
             if program is None:
                 # Meanwhile a signal's handler in this thread may have made this one or others.
-                program = self._made.setdefault(key, self._prepare(name, precision, trees, narrow, device))
+                program = self._made.setdefault(key, self._prepare(name, precision, trees, narrow, device, params))
                 self._give_back(device)
             elif bounds is not None:
                 self._made[key] = self._made.pop(key, program)  # the part used last comes last
@@ -95,7 +97,26 @@ class Programs:
             for old in parts[:-PARTS_KEPT]:
                 self._made.pop(old, None)
 
-    def _prepare(self, name: str, precision: str, trees: slice | None, narrow: bool, device: Device) -> Program:
+    def trial(self, name: str, params: tuple[tuple[str, int], ...], narrow: bool) -> Program:
+        """A program of the whole forest on the host that is not kept, unless it is one that is there."""
+        narrow = narrow and self.forest.narrowed is not self.forest
+        made = self._made.get(_of_whole(name, params, narrow))
+        return made or self._prepare(name, "exact", None, narrow, HOST, params)
+
+    def keep(self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, program: Program) -> None:
+        """Keep what `trial` gave."""
+        narrow = narrow and self.forest.narrowed is not self.forest
+        self._made.setdefault(_of_whole(name, params, narrow), program)
+
+    def _prepare(
+        self,
+        name: str,
+        precision: str,
+        trees: slice | None,
+        narrow: bool,
+        device: Device,
+        params: tuple[tuple[str, int], ...],
+    ) -> Program:
         def ranks() -> RankTables:
             # Parts rank documents as the whole does, so that what `encode` made serves them too.
             start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
@@ -104,4 +125,10 @@ class Programs:
                 self._ranks[narrow] = build_ranks(self.part(None, narrow))
             return self._ranks[narrow].part(nodes)
 
-        return ENGINES[name].prepare(self.part(trees, narrow), precision, ranks=ranks, device=device)
+        part = self.part(trees, narrow)
+        return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, params=dict(params))
+
+
+def _of_whole(name: str, params: tuple[tuple[str, int], ...], narrow: bool) -> tuple[Any, ...]:
+    """The key of an exact program of the whole forest, here on the host."""
+    return name, "exact", machine(), narrow, params, HOST.key, None

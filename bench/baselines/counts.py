@@ -9,6 +9,15 @@ from gpuqs.forest import Forest
 from gpuqs.layout import columns as layout_columns
 from gpuqs.layout.reversing import false_trees
 
+#: Which of the visited nodes a system takes one after the other; and what one took in paper 002 (nanoseconds on a
+#: processor of 3.5 GHz, Istella, 1,000 trees x 64 leaves: Table III's time over Table V's count).
+VISITS = {
+    "qs": ("false nodes", 11.2 / 12.52),
+    "VPRED": ("predicated", 54.3 / 45.60),
+    "IF-THEN-ELSE": ("walks", 55.0 / 32.18),
+    "STRUCT+": ("walks", 112.6 / 32.18),
+}
+
 
 def visited_nodes(forest: Forest, X: np.ndarray) -> dict[str, float]:
     """Means over documents and trees.

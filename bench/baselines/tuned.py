@@ -19,7 +19,7 @@ Call = Callable[[], np.ndarray]
 #: A choice of parameters, and the system with it.
 Choice = tuple[dict[str, int], Call]
 #: What is tried for each parameter, trees and documents; larger ones than the forest or batch are cut.
-TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512), "s": (4, 32, 256)}
+TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512, 100_000), "s": (1, 4, 32, 256)}
 #: And for s where scorers are merged trees.
 BLOCKS_TRIED = (1, 4)
 #: So many choices, the fastest of a first call, are timed by turns.

@@ -224,13 +224,17 @@ cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
         CWalk(const Kernels&, const WalkLayout&, int block) except +
 
     cdef cppclass CRankWalk "gpuqs::RankWalk"(ExitLeaves):
-        CRankWalk(const Kernels&, const RankWalkLayout&) except +
+        CRankWalk(const Kernels&, const RankWalkLayout&, int block) except +
 
     cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
-        CBitslice(const Kernels&, const BitsliceLayout&) except +
+        CBitslice(const Kernels&, const BitsliceLayout&, int word, int together) except +
 
     int64_t coded_bytes(const CBitslice&, int64_t n)
     void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +
+
+
+cdef extern from "driver/latency.hpp" namespace "gpuqs" nogil:
+    double c_latency "gpuqs::latency"(int64_t bytes, int64_t steps) except +
 
 
 cdef extern from "driver/time_stages.hpp" namespace "gpuqs" nogil:

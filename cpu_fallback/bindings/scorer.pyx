@@ -124,6 +124,14 @@ def most_threads():
     return gpuqs_most_threads()
 
 
+def latency(int64_t n_bytes, int64_t steps):
+    """Nanoseconds of a read that waits for the one before it, spread over so much memory."""
+    cdef double taken
+    with nogil:
+        taken = c_latency(n_bytes, steps)
+    return taken
+
+
 def table_part(str isa, int n_leaves, int value_bytes):
     """Bytes of the parts into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
 
@@ -389,7 +397,7 @@ cdef class Walk(Scorer):
 cdef class RankWalk(Scorer):
     """`rankwalk` over a RankWalkLayout."""
 
-    def __init__(self, layout, int n_features, *, bint single, str isa):
+    def __init__(self, layout, int n_features, *, bint single, int document_block, str isa):
         self._choose(isa, n_features)
         cdef RankWalkLayout c
         c.columns = columns_of(layout.ranks.columns, self.keep)
@@ -405,7 +413,7 @@ cdef class RankWalk(Scorer):
         c.root = <const uint32_t*>data_of(layout.root, np.uint32, self.keep)
         c.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
         c.items = <const uint32_t*>data_of(layout.items, np.uint32, self.keep)
-        self.engine.reset(new CRankWalk(self.kernels[0], c))
+        self.engine.reset(new CRankWalk(self.kernels[0], c, document_block))
 
 
 cdef RankTables ranks_of(ranks, bint single, list keep) except *:
@@ -432,7 +440,7 @@ cdef RankTables ranks_of(ranks, bint single, list keep) except *:
 cdef class Bitslice(Scorer):
     """`bitslice` over a BitsliceLayout."""
 
-    def __init__(self, layout, int n_features, *, bint single, str isa):
+    def __init__(self, layout, int n_features, *, bint single, int word, int together, str isa):
         self._choose(isa, n_features)
         cdef BitsliceLayout c
         c.ranks = ranks_of(layout.ranks, single, self.keep)
@@ -454,7 +462,7 @@ cdef class Bitslice(Scorer):
             c.nodes = <const TreeNode*>structs_of(programs.nodes, "TreeNode", self.keep)
         else:
             self._interpret(&c, programs)
-        self.engine.reset(new CBitslice(self.kernels[0], c))
+        self.engine.reset(new CBitslice(self.kernels[0], c, word, together))
 
     cdef void _interpret(self, BitsliceLayout* c, programs) except *:
         c.nodes = NULL

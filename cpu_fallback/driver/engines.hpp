@@ -121,8 +121,8 @@ private:
 // load writes the documents' values, then their codes.
 class RankWalk final : public ByValue {
 public:
-    RankWalk(const Kernels& kernels, const RankWalkLayout& layout)
-        : ByValue(kernels, layout.columns, layout.single, kRankWalkDocuments), layout_(layout) {}
+    RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
+        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout) {}
 
     int leaf_bytes() const override { return 1; }
     int n_tree_blocks() const override { return layout_.n_blocks; }
@@ -153,8 +153,11 @@ private:
 // documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:
-    Bitslice(const Kernels& kernels, const BitsliceLayout& layout) : kernels_(kernels), layout_(layout) {
-        for (int w = 0; w < kernels.n_widths; w++)
+    // Words of up to `word` documents (the narrowest at least); up to `together` document blocks share a superblock.
+    Bitslice(const Kernels& kernels, const BitsliceLayout& layout, int word, int together)
+        : kernels_(kernels), layout_(layout), together_(together) {
+        while (n_widths_ < kernels.n_widths && 8 * kernels.widths[n_widths_].word_bytes <= word) n_widths_++;
+        for (int w = 0; w < n_widths_; w++)
             for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
                 // spread writes document 8 i + r at byte r * word_bytes + i.
                 order_[w].push_back(static_cast<uint16_t>(d % 8 * kernels.widths[w].word_bytes + d / 8));
@@ -177,7 +180,7 @@ public:
     bool begins_superblock(int block) const override { return layout_.block_segments[block] != layout_.block_segments[block + 1]; }
     int blocks_together() const override {
         const size_t fitting = kLoadedTogether / std::max<size_t>(loaded_bytes(document_block()), 1);
-        return static_cast<int>(std::clamp<size_t>(fitting, 1, 32));
+        return static_cast<int>(std::clamp<size_t>(fitting, 1, together_));
     }
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
     // Coded documents are stored as load writes them, one document block after another.
@@ -220,7 +223,7 @@ public:
 private:
     static constexpr size_t kLoadedTogether = 2 << 20;  // bytes of documents that pass a superblock together: they fit the L3 cache
 
-    int widest() const { return kernels_.widths[kernels_.n_widths - 1].word_bytes; }
+    int widest() const { return kernels_.widths[n_widths_ - 1].word_bytes; }
     int width(int stride) const {
         int w = 0;
         while (8 * kernels_.widths[w].word_bytes != stride) w++;
@@ -234,6 +237,8 @@ private:
 
     const Kernels& kernels_;
     const BitsliceLayout layout_;
+    const int together_;
+    int n_widths_ = 1;
     std::vector<uint16_t> order_[kMostWidths];
     mutable std::atomic<const MachineCode*> code_[kMostWidths] = {};
 };

@@ -1,10 +1,9 @@
 // qs: QuickScorer (paper 002, Algorithm 2), one or two documents at a time, thresholds tested in strides of four.
 //
 //   bits[tree][document] = ones
-//   for each column:
-//       for each test, thresholds ascending, while x > threshold: bits[tree of test] &= mask of test
-//           as long as it is false for both documents, one AND serves both
-//       for each test of reversed trees, thresholds descending, while x <= threshold: the same
+//   for each column, for each test, thresholds ascending, while x > threshold:
+//       bits[tree of test] &= mask of test; as long as it is false for both documents, one AND serves both
+//   the same for reversed trees, thresholds descending, while x <= threshold
 //   for each tree: leaf[tree][document] = leftmost set bit of bits[tree][document]
 //
 // qs takes one document; bwqs (section 6) takes two, and reversed trees; qs_oblivious (Algorithm 3) reads leaves as the
@@ -36,13 +35,14 @@ struct Inverted {
     template <class Mask> static Mask leaf(Mask bits) { return static_cast<Mask>(~bits); }
 };
 
-// Tests [i, end) for one document, whose bits are `pitch` apart.
-template <class Test, class Value, class Mask>
-void rule_out(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end, Value value, int pitch, Mask* bits) {
+// Tests [i, end) for one document of some that go together.
+template <class Test, int together, class Value, class Mask>
+void rule_out(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end, Value value, Mask* bits) {
+    const auto clear = [&](int64_t at) { bits[static_cast<int64_t>(tests.tree[at]) * together] &= tests.mask[at]; };
     // If the last of four tests is false, so are those before it.
     for (; i + 4 <= end && Test::is_false(value, tests.threshold[i + 3]); i += 4)
-        for (int k = 0; k < 4; k++) bits[static_cast<int64_t>(tests.tree[i + k]) * pitch] &= tests.mask[i + k];
-    for (; i < end && Test::is_false(value, tests.threshold[i]); i++) bits[static_cast<int64_t>(tests.tree[i]) * pitch] &= tests.mask[i];
+        for (int k = 0; k < 4; k++) clear(i + k);
+    for (; i < end && Test::is_false(value, tests.threshold[i]); i++) clear(i);
 }
 
 // The tests that are false for both of two documents, with one AND for both; returns the first that is not.
@@ -73,17 +73,22 @@ void qs_column(const TestsOf<Value, Mask>& tests, int c, const Value* values, Ma
         if (values[0] == values[0] && values[1] == values[1]) {
             const int64_t i = rule_out_for_both<Test>(tests, begin, end, values, bits);
             const int other = i < end && Test::is_false(values[1], tests.threshold[i]);
-            return rule_out<Test>(tests, i, end, values[other], 2, bits + other);
+            return rule_out<Test, 2>(tests, i, end, values[other], bits + other);
         }
     }
     for (int r = 0; r < together; r++) {
         if (values[r] == values[r]) {
-            rule_out<Test>(tests, begin, end, values[r], together, bits + r);
+            rule_out<Test, together>(tests, begin, end, values[r], bits + r);
             continue;
         }
         for (int64_t m = tests.missing_offsets[c]; m < tests.missing_offsets[c + 1]; m++)
             bits[static_cast<int64_t>(tests.missing_tree[m]) * together + r] &= tests.missing_mask[m];
     }
+}
+
+template <class Test, int together, class Value, class Mask>
+void qs_columns(const TestsOf<Value, Mask>& tests, const Value* x, int stride, Mask* bits) {
+    for (int c = 0; c < tests.n_columns; c++) qs_column<Test, together>(tests, c, x + static_cast<int64_t>(c) * stride, bits);
 }
 
 template <class Exit, int together, class Value, class Mask>
@@ -94,11 +99,8 @@ void qs_block(const QuickScorerLayout& layout, int block, const Value* x, int n,
     int d = 0;
     for (; d + together <= n; d += together) {
         std::fill_n(bits, static_cast<int64_t>(straight.n_trees) * together, static_cast<Mask>(~Mask(0)));
-        for (int c = 0; c < straight.n_columns; c++) {
-            const Value* values = x + static_cast<int64_t>(c) * stride + d;
-            qs_column<Above, together>(straight, c, values, bits);
-            if (layout.has_reversed) qs_column<NotAbove, together>(reversed, c, values, bits);
-        }
+        qs_columns<Above, together>(straight, x + d, stride, bits);
+        if (layout.has_reversed) qs_columns<NotAbove, together>(reversed, x + d, stride, bits);
         for (int64_t t = 0; t < straight.n_trees; t++)
             for (int r = 0; r < together; r++) to[t * stride + d + r] = Exit::leaf(bits[t * together + r]);
     }

@@ -15,8 +15,7 @@ struct RankEntry { int32_t column, first, nan_left; };
 constexpr uint32_t kEntryMask = 0xffff;
 constexpr int kPositionShift = 16, kDistanceShift = 24;
 
-constexpr int kRankWalks = 16;      // trees walked side by side
-constexpr int kRankWalkDocuments = 16;  // of a document block
+constexpr int kRankWalks = 16;  // trees walked side by side
 
 struct RankWalkLayout {
     Columns columns;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -195,6 +196,70 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
     _not_input(_STDOUT, model, data)
     if not verify_file(model, data, n_threads=threads, **options):
         ctx.exit(FAILED)
+
+
+@cli.command(epilog=EXIT_STATUS)
+@click.argument("model", type=_FILE)
+@click.argument("data", type=_FILE)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=str),
+    callback=_named,
+    help="Where the tuned model goes.  [default: beside MODEL, with the ending .tuned.gpuqs, if no such file is there]",
+)
+@click.option(
+    "--budget", type=click.FloatRange(0, 1e6), default=10.0, show_default=True, help="Seconds that it may measure."
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(1, 10**7),
+    multiple=True,
+    help="Documents that a call will bring; may be given several times.  [default: 1, 10, 100, 1000, 10000]",
+)
+@_takes_threads("Most threads to score with")
+@_reads_documents
+def tune(
+    model: Path,
+    data: Path,
+    out: Path | None,
+    budget: float,
+    batches: tuple[int, ...],
+    threads: int | None,
+    **reading: Any,
+) -> None:
+    """Find how MODEL scores documents like DATA's fastest here, and save it with that plan.
+
+    Engines, their blocks of trees and documents and numbers of threads are measured on DATA's first documents, in the
+    order of what a cost model predicts. No plan changes a score. It is used wherever the written file is scored on
+    this machine: by gpuqs.load, gpuqs score and the rest. MODEL or DATA may be -, standard input.
+
+    The table of what was predicted and measured goes to standard output. A file is replaced as a whole or not at all.
+    """
+    from gpuqs.cli.tune import output_of, tune_file
+
+    _one_input(model, data)
+    _not_input(_STDOUT, model, data)
+    if out == _STDOUT:
+        raise click.BadParameter("a model does not go where its plan is printed; name a file", param_hint="--out")
+    out = output_of(model) if out is None else out
+    _not_input(out, model, data)
+    if math.isnan(budget):
+        raise click.BadParameter("nan is no number of seconds", param_hint="--budget")
+    tune_file(model, data, out=out, budget=budget, batches=batches, n_threads=threads, **reading)
+
+
+@cli.command()
+def calibrate() -> None:
+    """Measure how the engines compare on this machine, for gpuqs to choose among them.
+
+    Model.warm_up, Model.tune and gpuqs tune do so once; the factors are kept in GPUQS_CACHE_DIR or the user's cache
+    folder.
+    """
+    from gpuqs.cli.calibrate import print_factors
+
+    print_factors()
 
 
 @cli.command()

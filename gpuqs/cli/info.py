@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import gpuqs
 from gpuqs import cpu_fallback
 from gpuqs.cli.console import Output
 from gpuqs.cli.models import load_model
@@ -27,6 +28,8 @@ def print_info(path: Path, console: Console | None = None) -> None:
     table.add_column(overflow="fold")
     for name, value in describe(model.forest):
         table.add_row(name, escape(value))
+    if model.plan is not None:
+        table.add_row("plan", escape(_plan(model)))
     console.print(table)
 
     engines = Table("engine", "runs here?", title=f"Engines ({cpu_fallback.isa()})", title_justify="left")
@@ -35,6 +38,13 @@ def print_info(path: Path, console: Console | None = None) -> None:
         runs = "yes, the default for batches" if engine == default else "yes"
         engines.add_row(engine, runs if reason is None else escape(f"no: {reason}"))
     console.print(engines)
+
+
+def _plan(model: gpuqs.Model) -> str:
+    """Of which sizes of batches `gpuqs tune` has made a plan, and whether it is used here."""
+    sizes = ", ".join(f"{tuned.n_documents:,}" for tuned in model.plan.sizes) if model.plan else "no"
+    note = model.explain().note
+    return f"tuned for {sizes} documents a call" + ("" if note is None else f"; not used here: {note}")
 
 
 def describe(forest: Forest) -> list[tuple[str, str]]:

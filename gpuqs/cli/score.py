@@ -82,9 +82,10 @@ def score_file(
         known, why = ", ".join(model.engines()), LEFT_OUT.get(engine, "")
         raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
-    options = {"n_threads": threads, "precision": precision}
+    # A plan has threads of its own.
+    options = {"n_threads": n_threads if model.plan else threads, "precision": precision}
     reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
-    n_documents, scoring = 0, 0.0
+    n_documents, scoring, ran = 0, 0.0, engine
     ndcg = _Ndcg()
     loading = time.perf_counter() - began
     reading_began = time.perf_counter()
@@ -96,7 +97,9 @@ def score_file(
             arrived = time.perf_counter()
             if n_documents == 0:
                 # One engine for the whole file, prepared before the clock starts.
-                engine = model.engine_for(len(chunk.values)) if engine == "auto" else engine
+                ran = model.engine_for(len(chunk.values)) if engine == "auto" else engine
+                if engine == "auto" and model.plan is None:
+                    engine = ran
                 model.warm_up(len(chunk.values), engine=engine, precision=precision)
                 loading += time.perf_counter() - arrived
             start = time.perf_counter()
@@ -111,7 +114,7 @@ def score_file(
         if n_documents == 0:
             raise InputError(f"{reader.path}: holds no documents")
         quality = ndcg.line()  # whatever may fail does so before the scores are put in place
-    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(engine, threads)})")
+    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, threads)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if quality:
         _say(quality)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs.devices.base import Device
+from gpuqs.engines.parameters import NONE_GIVEN, Parameter, Params, settings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.ranks import RankTables
@@ -46,11 +47,14 @@ class Engine(ABC):
         The kind of `gpuqs.devices.base.Device` that it runs on.
     summary : str
         One line for people.
+    parameters : tuple of Parameter
+        What may be tuned; no value changes a score.
     """
 
     name: ClassVar[str]
     device: ClassVar[str] = "cpu"
     summary: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
 
     @abstractmethod
     def supports(self, forest: Forest) -> str | None:
@@ -72,6 +76,7 @@ class Engine(ABC):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        params: Params = NONE_GIVEN,
     ) -> Program:
         """Lay the forest out.
 
@@ -83,7 +88,17 @@ class Engine(ABC):
             Gives the tables by which documents are ranked; by default the engine makes them of the forest.
         device : Device, optional
             Where the program will run; engines of the CPU know without.
+        params : mapping of str to int, optional
+            Values of `parameters`; those left out have their defaults.
+
+        Raises
+        ------
+        ValueError, TypeError
+            There is no such parameter, or its value is out of range.
         """
+
+    def _values(self, params: Params) -> dict[str, int]:
+        return settings(self.name, self.parameters, params)
 
     @abstractmethod
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
+from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import MAX_COLUMNS, BitsliceLayout, build_bitslice, gray_values, value_tables
+from gpuqs.layout.bitslice import MAX_COLUMNS, MAX_PREDICATES, BitsliceLayout, build_bitslice, gray_values, value_tables
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import LeafValues
@@ -25,13 +26,17 @@ class Bitslice(CpuEngine):
     name: ClassVar[str] = "bitslice"
     summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
 
-    #: Predicates of a superblock: their words fit an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
-    max_predicates: ClassVar[int] = 12_000
-    #: So few distinct tests make one superblock: decoding some of them twice would cost more than what overflows.
-    one_superblock: ClassVar[int] = 20_000
-
-    #: Nodes of a superblock: programs and leaf values of so many stay in the L3 cache while other documents run.
-    max_nodes: ClassVar[int] = 65_000
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        # Their words fit an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
+        Parameter("max_predicates", "distinct tests of a superblock", 12_000, 1, MAX_PREDICATES),
+        # Decoding some of them twice would cost more than what overflows.
+        Parameter("one_superblock", "so few distinct tests make one superblock", 20_000, 0, MAX_PREDICATES),
+        # Programs and leaf values of so many stay in the L3 cache while other documents run.
+        Parameter("max_nodes", "nodes of a superblock", 65_000, 1, 1 << 30),
+        Parameter("word", "documents of a word, as far as the instruction set has such words", 512, 128, 512),
+        Parameter("together", "words of documents that pass a superblock together, as far as they fit", 32, 1, 1024),
+        Parameter("compiled", "1: tree programs become machine code, where they can; 0: not", 1, 0, 1),
+    )
 
     #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
@@ -61,14 +66,18 @@ class Bitslice(CpuEngine):
         words = (whole + (rest > 0)) * kilonodes(forest) * of_words[word]
         return CALL + words + category_cost(forest, n_documents, self.category_set)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> BitsliceLayout:
-        tables = ranks()
-        few = len(tables.threshold) <= self.one_superblock
-        max_predicates = self.one_superblock if few else self.max_predicates
-        return build_bitslice(forest, tables, max_predicates, self.max_nodes, cpu_fallback.compiles_programs())
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+    ) -> BitsliceLayout:
+        tables, one, most = ranks(), settings["one_superblock"], settings["max_predicates"]
+        max_predicates = max(one, most) if len(tables.threshold) <= one else most
+        compiled = bool(settings["compiled"]) and cpu_fallback.compiles_programs()
+        return build_bitslice(forest, tables, max_predicates, settings["max_nodes"], compiled)
 
-    def _bind(self, forest: Forest, layout: BitsliceLayout, **common: Any) -> cpu_fallback.Bitslice:
-        return cpu_fallback.Bitslice(layout, **common)
+    def _bind(
+        self, forest: Forest, layout: BitsliceLayout, settings: dict[str, int], **common: Any
+    ) -> cpu_fallback.Bitslice:
+        return cpu_fallback.Bitslice(layout, word=settings["word"], together=settings["together"], **common)
 
     def _bind_values(
         self, forest: Forest, layout: BitsliceLayout, values: LeafValues

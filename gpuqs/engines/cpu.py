@@ -13,12 +13,15 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.devices.base import Device
 from gpuqs.engines.base import Engine, Program
+from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.layout.leaves import LeafValues, leaf_values
 from gpuqs.layout.ranks import RankTables, build_ranks
 
 #: Nanoseconds per category set and document, where sets are laid out by column.
 CATEGORY_SET = 5.0
+#: Most values of documents that a thread holds (16 MiB of float64).
+MAX_VALUES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,14 @@ class CpuEngine(Engine):
     """An engine whose program is a `CpuProgram`."""
 
     @abstractmethod
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> Any:
-        """The forest as the engine's kernels read it; has `LeafRanges` as ``ranges``."""
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]) -> Any:
+        """The forest as the engine's kernels read it; has `LeafRanges` as ``ranges``.
+
+        ``settings`` has a value for each of the engine's parameters.
+        """
 
     @abstractmethod
-    def _bind(self, forest: Forest, layout: Any, **common: Any) -> Any:
+    def _bind(self, forest: Forest, layout: Any, settings: dict[str, int], **common: Any) -> Any:
         """The layout bound to C++; ``common`` is for every scorer."""
 
     def _bind_values(
@@ -53,14 +59,16 @@ class CpuEngine(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        params: Params = NONE_GIVEN,
     ) -> CpuProgram:
-        layout = self._lay_out(forest, ranks or partial(build_ranks, forest))
+        settings = self._values(params)
+        layout = self._lay_out(forest, ranks or partial(build_ranks, forest), settings)
         common = {
             "n_features": forest.n_features,
             "single": forest.input_dtype == "float32",
             "isa": cpu_fallback.isa(),
         }
-        scorer = self._bind(forest, layout, **common)
+        scorer = self._bind(forest, layout, settings, **common)
         values, bound = self._bind_values(forest, layout, leaf_values(forest, layout.ranges, precision))
         return CpuProgram(values, scorer, bound)
 
@@ -71,6 +79,14 @@ class CpuEngine(Engine):
     def leaves(self, program: Program, documents: Any, out: Any, n_threads: int = 1) -> None:
         assert isinstance(program, CpuProgram)
         program.scorer.leaves(program.bound, documents, out, n_threads)
+
+
+def fitting(wanted: int, default: int, values_each: int) -> int:
+    """Documents of a block: so many as wanted, as far as what a thread holds of them is of a bounded size.
+
+    ``values_each``: numbers that each document takes; as many documents as by default are always held.
+    """
+    return min(wanted, max(default, MAX_VALUES // max(values_each, 1)))
 
 
 def kilonodes(forest: Forest) -> float:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
+from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, kilonodes
+from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.oblivious import MAX_LEVELS, build_oblivious, level_nodes, n_levels
@@ -22,11 +25,18 @@ MAX_LEAVES = 64
 NARROW = {"portable": 3.5, "sse4.2": 1.9, "neon": 1.9}
 
 
+def _tree_block(default: int) -> Parameter:
+    return Parameter("tree_block", "τ: trees of a block", default, 1, 1 << 20)
+
+
+def _document_block(default: int) -> Parameter:
+    meaning = "δ: documents that are turned feature-major, and pass a tree block, together"
+    return Parameter("document_block", meaning, default, 1, 4096)
+
+
 class _OnQuickScorerLayout(CpuEngine):
     """One layout, in tree blocks and masks of each engine's own sizes, and one scorer."""
 
-    #: Documents that are turned feature-major, and pass a tree block, together.
-    document_block: ClassVar[int]
     #: Documents with which `qs`'s kernel goes through a column's tests before the next column; 0: `vqs`'s kernel.
     together: ClassVar[int]
 
@@ -35,10 +45,13 @@ class _OnQuickScorerLayout(CpuEngine):
             return f"a tree has {forest.n_leaves} leaves; bitvectors hold {MAX_LEAVES}"
         return None
 
-    def _bind(self, forest: Forest, layout: QuickScorerLayout, **common: Any) -> cpu_fallback.QuickScorer:
-        return cpu_fallback.QuickScorer(
-            layout, together=self.together, document_block=self.document_block, **common
-        )
+    def _bind(
+        self, forest: Forest, layout: QuickScorerLayout, settings: dict[str, int], **common: Any
+    ) -> cpu_fallback.QuickScorer:
+        default = next(parameter.default for parameter in self.parameters if parameter.name == "document_block")
+        each = len(layout.columns) + int(np.diff(layout.block_offsets).max(initial=0)) // 4
+        document_block = fitting(settings["document_block"], default, each)
+        return cpu_fallback.QuickScorer(layout, together=self.together, document_block=document_block, **common)
 
 
 class QuickScorer(_OnQuickScorerLayout):
@@ -47,7 +60,7 @@ class QuickScorer(_OnQuickScorerLayout):
     name: ClassVar[str] = "qs"
     summary: ClassVar[str] = "QuickScorer, one document at a time"
 
-    document_block: ClassVar[int] = 16
+    parameters: ClassVar[tuple[Parameter, ...]] = (_document_block(16),)
     together: ClassVar[int] = 1
     #: Nanoseconds per node and document.
     node: ClassVar[float] = 0.23
@@ -55,7 +68,9 @@ class QuickScorer(_OnQuickScorerLayout):
     def cost(self, forest: Forest, n_documents: int) -> float:
         return CALL + n_documents * kilonodes(forest) * self.node + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+    ) -> QuickScorerLayout:
         return build_quickscorer(forest, max(forest.n_trees, 1), _fewest_mask_bits(forest))
 
 
@@ -65,11 +80,9 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     name: ClassVar[str] = "bwqs"
     summary: ClassVar[str] = "blockwise QuickScorer, in blocks of trees and documents"
 
-    #: τ: the bitvectors of two documents (16 KiB) stay in the L1 cache, and of the block's tests (1 MiB at 64 leaves)
-    #: the part that is asked, up to about a half, in the L2 cache.
-    tree_block: ClassVar[int] = 1000
-    #: δ: so many documents take a block's tests from the L2 cache; they and their leaves (35 and 64 KiB) fit beside.
-    document_block: ClassVar[int] = 64
+    #: τ: the bitvectors of two documents (24 KiB) stay in the L1 cache; smaller blocks would go through more columns.
+    #: δ: a block's tests (1.4 MiB at 64 leaves) come from memory once for so many documents.
+    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1500), _document_block(256))
     together: ClassVar[int] = 2
     #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.77 times as
     #: long at 1,000 trees x 64 leaves, and as long at 1,000 x 8. At 20,000 x 64 it is 0.6.
@@ -84,9 +97,11 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
         columns = n_documents * len(forest.tested) * 1e-3 * self.column
         return CALL + nodes + columns + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+    ) -> QuickScorerLayout:
         reverse = false_trees(forest, find_columns(forest))
-        return build_quickscorer(forest, self.tree_block, _fewest_mask_bits(forest), reverse)
+        return build_quickscorer(forest, settings["tree_block"], _fewest_mask_bits(forest), reverse)
 
 
 class ObliviousQuickScorer(_OnQuickScorerLayout):
@@ -95,7 +110,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
     name: ClassVar[str] = "qs_oblivious"
     summary: ClassVar[str] = "QuickScorer for oblivious trees, one test a level"
 
-    document_block: ClassVar[int] = 64
+    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1 << 20), _document_block(64))
     together: ClassVar[int] = 2
     #: Nanoseconds per level and document: 1.7 times `qs`'s per node, as measured by turns at 1,000 trees x 64 leaves
     #: on a Zen 3.
@@ -112,8 +127,10 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
         levels = max(int(n_levels(forest).sum()), 1) * 1e-3
         return CALL + n_documents * levels * self.level + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
-        return build_oblivious(forest, max(forest.n_trees, 1))
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+    ) -> QuickScorerLayout:
+        return build_oblivious(forest, settings["tree_block"])
 
 
 class VQuickScorer(_OnQuickScorerLayout):
@@ -123,8 +140,7 @@ class VQuickScorer(_OnQuickScorerLayout):
     summary: ClassVar[str] = "V-QuickScorer, 8 or 16 documents at a time"
 
     #: τ: the bitvectors of a block stay in the L1 and L2 caches next to its tests.
-    tree_block: ClassVar[int] = 1024
-    document_block: ClassVar[int] = 64
+    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1024), _document_block(64))
     together: ClassVar[int] = 0
     #: Nanoseconds per node and document: up to 32 leaves, more.
     node: ClassVar[dict[bool, float]] = {True: 0.08, False: 0.105}
@@ -135,8 +151,10 @@ class VQuickScorer(_OnQuickScorerLayout):
         nodes = rows * kilonodes(forest) * self.node[forest.n_leaves <= 32] * NARROW.get(isa.name, 1.0)
         return CALL + nodes + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> QuickScorerLayout:
-        return build_quickscorer(forest, self.tree_block, mask_bits=32 if forest.n_leaves <= 32 else 64)
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+    ) -> QuickScorerLayout:
+        return build_quickscorer(forest, settings["tree_block"], mask_bits=32 if forest.n_leaves <= 32 else 64)
 
 
 def _fewest_mask_bits(forest: Forest) -> int:

@@ -9,11 +9,20 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost
+from gpuqs.engines.cpu import CpuEngine, category_cost, fitting
+from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
-from gpuqs.layout.rankwalk import MAX_ENTRIES, MAX_LEAVES, RankWalkLayout, build_rankwalk, most_entries
+from gpuqs.layout.rankwalk import (
+    MAX_ENTRIES,
+    MAX_LEAVES,
+    TREE_BLOCK,
+    WALKS,
+    RankWalkLayout,
+    build_rankwalk,
+    most_entries,
+)
 
 
 class RankWalk(CpuEngine):
@@ -22,6 +31,10 @@ class RankWalk(CpuEngine):
     name: ClassVar[str] = "rankwalk"
     summary: ClassVar[str] = "branch-free walks over ranks of one byte, for few documents"
 
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("tree_block", f"τ: trees of a block, in whole groups of {WALKS}", TREE_BLOCK, 1, 1 << 20),
+        Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 16, 1, 4096),
+    )
     #: Nanoseconds per step of a walk, and per column to code a document.
     step: ClassVar[float] = 0.57
     column: ClassVar[float] = 8.0
@@ -43,8 +56,13 @@ class RankWalk(CpuEngine):
         walks = n_documents * (steps * self.step + columns * self.column)
         return CALL + walks + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> RankWalkLayout:
-        return build_rankwalk(forest, ranks())
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+    ) -> RankWalkLayout:
+        return build_rankwalk(forest, ranks(), -(-settings["tree_block"] // WALKS) * WALKS)
 
-    def _bind(self, forest: Forest, layout: RankWalkLayout, **common: Any) -> cpu_fallback.RankWalk:
-        return cpu_fallback.RankWalk(layout, **common)
+    def _bind(
+        self, forest: Forest, layout: RankWalkLayout, settings: dict[str, int], **common: Any
+    ) -> cpu_fallback.RankWalk:
+        each = len(layout.ranks.columns) + len(layout.entries) + int(np.diff(layout.block_offsets).max(initial=0))
+        return cpu_fallback.RankWalk(layout, document_block=fitting(settings["document_block"], 16, each), **common)

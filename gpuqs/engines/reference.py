@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuqs.devices.base import Device
 from gpuqs.engines.base import CALL, Engine, Program
+from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import (
     CATEGORICAL,
     NAN_LEFT,
@@ -100,7 +101,9 @@ class Reference(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        params: Params = NONE_GIVEN,
     ) -> ReferenceProgram:
+        self._values(params)
         ranges = number_leaves(forest)
         return ReferenceProgram(leaf_values(forest, ranges, precision), forest, ranges)
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost
+from gpuqs.engines.cpu import CpuEngine, category_cost, fitting
+from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.walk import WalkLayout, build_walk, fits_walk
@@ -22,11 +23,13 @@ class Walk(CpuEngine):
 
     #: Nanoseconds per node that a walk visits; twice that where too few documents keep the walks apart.
     visit: ClassVar[float] = 1.4
-    tree_block: ClassVar[int] = 16
-    #: Fewest and most documents that go through a tree while it is in the cache.
+    #: Fewest and most documents that go through a tree while it is in the cache, where nobody says how many.
     document_blocks: ClassVar[tuple[int, int]] = (256, 4096)
-    #: Most values of documents that a thread holds (16 MiB of float64).
-    max_values: ClassVar[int] = 1 << 21
+
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("tree_block", "τ: trees of a block", 16, 1, 1 << 12),
+        Parameter("document_block", "δ: documents that pass a tree together; 0: by the largest tree", 0, 0, 1 << 14),
+    )
 
     def supports(self, forest: Forest) -> str | None:
         return None if fits_walk(forest) else "its trees and columns are too many for the links of a walk"
@@ -36,15 +39,21 @@ class Walk(CpuEngine):
         walks = n_documents * visits * self.visit * (2 if n_documents < 16 else 1)
         return CALL + walks + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables]) -> WalkLayout:
-        return build_walk(forest, self.tree_block)
+    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]) -> WalkLayout:
+        return build_walk(forest, settings["tree_block"])
 
-    def _bind(self, forest: Forest, layout: WalkLayout, **common: Any) -> cpu_fallback.Walk:
-        document_block = self._document_block(forest, len(layout.columns))
+    def _bind(
+        self, forest: Forest, layout: WalkLayout, settings: dict[str, int], **common: Any
+    ) -> cpu_fallback.Walk:
+        each = len(layout.columns) + min(settings["tree_block"], forest.n_trees) // 2
+        if document_block := settings["document_block"]:
+            document_block = fitting(document_block, 16, each)
+        else:
+            document_block = fitting(_by_largest_tree(forest, self.document_blocks), 16, each) // 16 * 16
         return cpu_fallback.Walk(layout, document_block=document_block, **common)
 
-    def _document_block(self, forest: Forest, n_columns: int) -> int:
-        """Enough documents for what it takes to bring the largest tree into the cache."""
-        fewest, most = self.document_blocks
-        wanted = min(max(forest.n_leaves // 8, fewest), most)
-        return max(min(wanted, self.max_values // max(n_columns, 1)) // 16 * 16, 16)
+
+def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
+    """Enough documents for what it takes to bring the largest tree into the cache."""
+    fewest, most = document_blocks
+    return min(max(forest.n_leaves // 8, fewest), most)

@@ -11,8 +11,9 @@ A file is, all little-endian::
     32            the header: JSON, ASCII; then, each at a multiple of 64 bytes, the arrays
 
 The header is ``{"fields": {name: value}, "arrays": {name: {"dtype", "shape", "offset"}}}``; offsets count
-from the first multiple of 64 behind it. Names that a reader does not know are passed over; what
-changes a model's scores raises the version. Nothing in a file is ever executed.
+from the first multiple of 64 behind it. ``"plan"`` may be a third entry, which is handed on as it is: `kept_plan`.
+Names that a reader does not know are passed over; what changes a model's scores raises the version. Nothing in a file
+is ever executed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from io import BufferedReader
 from itertools import pairwise
 from math import isfinite, prod
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -74,6 +76,15 @@ _MAPPED: Final = ("leaf_value",)
 _INT32_MAX: Final = 2**31 - 1
 
 
+#: The plan in the file that a Forest was read from.
+_PLANS: WeakKeyDictionary[Forest, Any] = WeakKeyDictionary()
+
+
+def kept_plan(forest: Forest) -> Any:
+    """The plan in the file that a Forest was read from, as JSON's values, not checked yet; None: there is none."""
+    return _PLANS.get(forest)
+
+
 def recognises(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is in gpuqs's own format."""
     return head.startswith(MAGIC)
@@ -87,10 +98,10 @@ def from_object(obj: Any) -> Forest | None:
 # -- writing ------------------------------------------------------------------------------
 
 
-def write(forest: Forest, path: str | os.PathLike[str]) -> None:
+def write(forest: Forest, path: str | os.PathLike[str], plan: dict[str, Any] | None = None) -> None:
     """Write a Forest to a file, whole or not at all: see `gpuqs.files.replacing`.
 
-    Whoever has the old file mapped keeps it as it was.
+    Whoever has the old file mapped keeps it as it was. ``plan``: JSON's values that `kept_plan` gives back.
 
     Raises
     ------
@@ -100,7 +111,7 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
         The file cannot be written.
     """
     arrays = {name: np.ascontiguousarray(getattr(forest, name), dtype) for name, dtype in _DTYPES.items()}
-    header = _header(forest, arrays)
+    header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
     start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
     crc = zlib.crc32(start[: _CRC.start])
@@ -111,7 +122,7 @@ def write(forest: Forest, path: str | os.PathLike[str]) -> None:
         file.writelines(_parts(header, arrays))
 
 
-def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
+def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] | None) -> bytes:
     fields: dict[str, Any] = {name: kind(getattr(forest, name)) for name, kind in _FIELDS.items()}
     fields["best_iteration"] = forest.best_iteration
     schema = forest.schema
@@ -126,7 +137,8 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray]) -> bytes:
     for name, values in arrays.items():
         table[name] = {"dtype": _DTYPES[name], "shape": values.shape, "offset": offset}
         offset += _aligned(values.nbytes)
-    return json.dumps({"fields": fields, "arrays": table}, separators=(",", ":")).encode("ascii")
+    header = {"fields": fields, "arrays": table} | ({} if plan is None else {"plan": plan})
+    return json.dumps(header, separators=(",", ":")).encode("ascii")
 
 
 def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]:
@@ -236,13 +248,16 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
         name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
     }
     _check_lengths(arrays, values["n_features"], values["n_outputs"])
-    return Forest(
+    forest = Forest(
         **arrays,
         **values,
         best_iteration=_field(fields, "best_iteration", int) if fields.get("best_iteration") is not None else None,
         schema=_schema(fields, values["source"], version),
         classes=_values(get(fields, "classes", list), "classes"),
     )
+    if header.get("plan") is not None:
+        _PLANS[forest] = header["plan"]
+    return forest
 
 
 def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) -> dict[str, np.ndarray]:

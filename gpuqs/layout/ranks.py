@@ -13,6 +13,7 @@ instruction adds an answer, and the answers of level l are bit ``n_bits - 1 - l`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -125,10 +126,17 @@ def search_levels(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArra
     levels = []
     for level in range(n_bits):
         path = np.arange(1 << level)
-        answers = np.zeros_like(path)  # the path's bits in the order in which they were answered
-        for bit in range(level):
-            answers |= (path >> bit & 1) << (level - 1 - bit)
         table = np.zeros(max(1 << level, REGISTER_FLOATS), np.float32)
-        table[answers] = padded[(2 * path + 1) * (1 << (n_bits - 1 - level)) - 1]
+        table[_answers(level)] = padded[(2 * path + 1) * (1 << (n_bits - 1 - level)) - 1]
         levels.append(table)
     return np.concatenate(levels)
+
+
+@cache
+def _answers(level: int) -> npt.NDArray[np.int64]:
+    """The bits of each path to a level in the order in which they were answered."""
+    path = np.arange(1 << level)
+    answers = np.zeros_like(path)
+    for bit in range(level):
+        answers |= (path >> bit & 1) << (level - 1 - bit)
+    return answers

@@ -75,8 +75,11 @@ class RankWalkLayout:
     steps: npt.NDArray[np.uint8]
 
 
-def build_rankwalk(forest: Forest, ranks: RankTables) -> RankWalkLayout:
-    """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `most_entries` are at most `MAX_ENTRIES`."""
+def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK) -> RankWalkLayout:
+    """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `most_entries` are at most `MAX_ENTRIES`.
+
+    ``tree_block`` trees, a multiple of `WALKS`, make a block.
+    """
     ranges = number_leaves(forest)
     place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges.n_left))
 
@@ -95,11 +98,11 @@ def build_rankwalk(forest: Forest, ranks: RankTables) -> RankWalkLayout:
     n_trees = forest.n_trees
     depth = np.zeros(n_trees, np.int64)
     np.maximum.at(depth, forest.node_tree, forest.depth + 1)
-    block = np.arange(n_trees) // TREE_BLOCK
+    block = np.arange(n_trees) // tree_block
     order = np.lexsort((depth, block))
     n_groups = -(-n_trees // WALKS)
     tree = np.full(n_groups * WALKS, -1, np.int32)
-    tree[:n_trees] = order - block * TREE_BLOCK
+    tree[:n_trees] = order - block * tree_block
     root, steps = np.zeros(n_groups * WALKS, np.uint32), np.zeros(n_groups * WALKS, np.uint8)
     root[:n_trees], steps[:n_trees] = tree_offsets[order], depth[order]
     return RankWalkLayout(
@@ -108,7 +111,7 @@ def build_rankwalk(forest: Forest, ranks: RankTables) -> RankWalkLayout:
         threshold32=round_down(ranks.threshold),
         entries=entries,
         items=items,
-        block_offsets=np.append(np.arange(0, n_trees, TREE_BLOCK), n_trees).astype(np.int32),
+        block_offsets=np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32),
         tree=tree,
         root=root,
         steps=steps.reshape(n_groups, WALKS).max(axis=1, initial=0),

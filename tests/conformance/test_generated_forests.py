@@ -153,8 +153,9 @@ def test_forests_beyond_every_small_size(isa: str, name: str) -> None:
 @pytest.mark.parametrize("n", [511, 4096, 9000])
 def test_documents_pass_superblocks_together(isa: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several document blocks and several superblocks; the last of each may be partial."""
-    monkeypatch.setattr("gpuqs.engines.bitslice.Bitslice.max_predicates", 300)
-    monkeypatch.setattr("gpuqs.engines.bitslice.Bitslice.one_superblock", 0)
+    small = {"max_predicates": 300, "one_superblock": 0}
+    parameters = [replace(p, default=small.get(p.name, p.default)) for p in ENGINES["bitslice"].parameters]
+    monkeypatch.setattr("gpuqs.engines.bitslice.Bitslice.parameters", tuple(parameters))
     forest = random_forest(np.random.default_rng(4), n_trees=300, max_leaves=17, n_thresholds=400, n_outputs=2)
     model = Model(forest)
     X = probing_documents(np.random.default_rng(n), forest, n, np.float32)

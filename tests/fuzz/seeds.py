@@ -291,7 +291,9 @@ def _native() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gpuqs"
         for model in models:
-            gpuqs.load(model).save(path)
+            loaded = gpuqs.load(model)
+            loaded.tune(np.zeros((20, loaded.n_features), np.int64), 0)
+            loaded.save(path)
             seeds.append(path.read_bytes())
     return seeds
 

@@ -129,8 +129,8 @@ public:
 
     std::unique_ptr<ExitLeaves> engine(const Kernels& kernels) const {
         if (name == "walk") return std::make_unique<Walk>(kernels, walk_, document_block_);
-        if (name == "rankwalk") return std::make_unique<RankWalk>(kernels, rankwalk_);
-        if (name == "bitslice") return std::make_unique<Bitslice>(kernels, bitslice_);
+        if (name == "rankwalk") return std::make_unique<RankWalk>(kernels, rankwalk_, document_block_);
+        if (name == "bitslice") return std::make_unique<Bitslice>(kernels, bitslice_, word_, together_);
         return std::make_unique<QuickScorer>(kernels, quick_scorer_, together_, document_block_);
     }
 
@@ -171,6 +171,7 @@ private:
     }
 
     void read_rankwalk(Reader& from) {
+        document_block_ = from.small();
         rankwalk_.single = from.number();
         rankwalk_.columns = read_columns(from);
         rankwalk_.offsets = from.items<int64_t>();
@@ -190,6 +191,8 @@ private:
 
     void read_bitslice(Reader& from) {
         RankTables& ranks = bitslice_.ranks;
+        word_ = from.small();
+        together_ = from.small();
         ranks.single = from.number();
         const int n_numeric = from.small();
         ranks.columns = read_columns(from);
@@ -250,7 +253,7 @@ private:
         values_.table_leaves = from.small();
     }
 
-    int document_block_ = 0, together_ = 0;
+    int document_block_ = 0, together_ = 0, word_ = 0;
     QuickScorerLayout quick_scorer_ = {};
     WalkLayout walk_ = {};
     RankWalkLayout rankwalk_ = {};

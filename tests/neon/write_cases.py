@@ -120,18 +120,18 @@ class Recorder:
         to.columns(layout.columns)
         to.arrays(layout.block_offsets, layout.tree_offsets, layout.item32, layout.item64)
 
-    def rankwalk(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
+    def rankwalk(self, layout: Any, n_features: int, *, single: bool, document_block: int, isa: str) -> None:
         to, ranks = self._to, layout.ranks
         to.text("rankwalk")
-        to.numbers(single)
+        to.numbers(document_block, single)
         to.columns(ranks.columns)
         to.arrays(ranks.offsets, layout.threshold32, ranks.threshold, layout.entries)
         to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.items)
 
-    def bitslice(self, layout: Any, n_features: int, *, single: bool, isa: str) -> None:
+    def bitslice(self, layout: Any, n_features: int, *, single: bool, word: int, together: int, isa: str) -> None:
         to, ranks, programs = self._to, layout.ranks, layout.programs
         to.text("bitslice")
-        to.numbers(single, ranks.columns.n_numeric)
+        to.numbers(word, together, single, ranks.columns.n_numeric)
         to.columns(ranks.columns)
         to.arrays(ranks.n_bits, ranks.marks_missing, ranks.plane_offsets, ranks.level_offsets, ranks.levels)
         to.arrays(ranks.offsets, ranks.threshold)

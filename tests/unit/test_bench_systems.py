@@ -23,7 +23,8 @@ from baselines.oblivious_forest import oblivious_like  # noqa: E402
 from baselines.orderings import Ordering  # noqa: E402
 from baselines.program import Program  # noqa: E402
 from baselines.registry import SYSTEMS  # noqa: E402
-from baselines.report import markdown, systems_page  # noqa: E402
+from baselines.report import markdown, nanoseconds_a_node, systems_page  # noqa: E402
+from made_up import chained  # noqa: E402
 
 from gpuqs.forest import Forest  # noqa: E402
 
@@ -59,6 +60,23 @@ def test_pages_name_every_system_once(result: dict[str, Any]) -> None:
         assert page.count(f"\n| {name} |") == 1
     assert "| 2 | 1,234 | 0 | NA: a tree is not oblivious |" in page
     assert markdown(report).count("us/document") == 1
+
+
+def test_time_a_node_is_time_over_visited_nodes(result: dict[str, Any]) -> None:
+    rows = {"qs": {"us_per_document": 20.0}, "STRUCT+": {"us_per_document": 9.0}}
+    counted = {"visited_nodes": {"false nodes": 10.0, "walks": 3.0}, "trees": 1_000, "rows": rows}
+    assert nanoseconds_a_node(counted)[2:] == ["| qs | 10.0 | 2.00 | 0.89 |", "| STRUCT+ | 3.0 | 3.00 | 3.50 |"]
+    assert len(nanoseconds_a_node(result)) == 6
+
+
+def test_chains_are_shaped_as_in_the_paper() -> None:
+    X = np.random.default_rng(0).lognormal(size=(500, 30)).astype(np.float32)
+    counted = visited_nodes(chained(50, 64, X), X)
+    assert (counted["predicated"], counted["nodes"]) == (47, 63)  # 45.6 and 63 in paper 002, Table V
+    assert abs(counted["walks"] - 32.18) < 3
+    assert abs(counted["false nodes"] - 12.52) < 3
+    tiny = chained(3, 2, X)
+    assert (tiny.n_leaves, tiny.n_nodes) == (2, 3)
 
 
 def test_a_wrong_score_ends_the_run(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]) -> None:

@@ -1,7 +1,9 @@
-"""A build without QuickScorer: what is listed, and what is said of what is not there."""
+"""A build without QuickScorer, or none at all: what is listed, and what is said of what is not there."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +73,18 @@ def test_commands_name_the_option(command: str, tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.zeros((1, 136)))
     said = CliRunner().invoke(cli, [command, f"{tmp_path}/model", f"{tmp_path}/X.npy", "--engine", "qs"])
     assert said.exit_code == 2 and "GPUQS_QUICKSCORER=OFF" in said.output
+
+
+def test_sources_without_what_is_compiled_say_so(tmp_path: Path) -> None:
+    (tmp_path / "gpuqs").mkdir()
+    for name in ("__init__.py", "errors.py"):
+        shutil.copy(Path(gpuqs.__file__).with_name(name), tmp_path / "gpuqs")
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", "from gpuqs import cpu_fallback"],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 1
+    assert "holds gpuqs's sources, without what is compiled" in told.stderr.splitlines()[-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "bench" / "README.md"]
 ROOMS = ("gpuqs", "cpu_fallback", "cuda", "tests", "bench", "docs", ".ci")
 SUFFIXES = "py|pyi|pyx|pxd|c?pp|hpp|inl|cuh?|md|svg|toml|json"
 
@@ -19,7 +19,7 @@ THERE += [
     f"/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room, *(ROOT / room).rglob("*")) if path.exists()
 ]
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def text_of(page: Path) -> str:

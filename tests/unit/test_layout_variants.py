@@ -9,7 +9,8 @@ import pytest
 from agreement import needs_quickscorer
 from forests import exit_leaf_by_walk, probing_documents, random_forest
 
-from gpuqs.engines.quickscorer import BlockwiseQuickScorer, ObliviousQuickScorer
+from gpuqs.engines import ENGINES
+from gpuqs.engines.quickscorer import ObliviousQuickScorer
 from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import number_leaves
@@ -89,10 +90,10 @@ def test_reversing_changes_no_leaf(reverse: int, fields: dict[str, object], monk
     forest = forest_of(**fields)
     chosen = np.arange(forest.n_trees) % 3 < [0, 2, 3][reverse]
     monkeypatch.setattr("gpuqs.engines.quickscorer.false_trees", lambda *_: chosen)
-    monkeypatch.setattr(BlockwiseQuickScorer, "tree_block", 7)
     X = probing_documents(np.random.default_rng(1), forest, 133)
-    model = Model(forest)
-    np.testing.assert_array_equal(model.predict(X, "leaf", engine="bwqs"), model.predict(X, "leaf", engine="reference"))
+    engine, leaves = ENGINES["bwqs"], np.empty((len(X), forest.n_trees), np.int32)
+    engine.leaves(engine.prepare(forest, "exact", params={"tree_block": 7}), X, leaves)
+    np.testing.assert_array_equal(leaves, Model(forest).predict(X, "leaf", engine="reference"))
 
 
 def exit_leaf(layout: QuickScorerLayout, tree: int, x: np.ndarray) -> int:

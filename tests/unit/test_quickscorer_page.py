@@ -50,7 +50,9 @@ def test_the_documents_of_the_page_are_scored_as_it_says(engine: str) -> None:
 
 def test_limits_are_those_of_the_code() -> None:
     said = re.findall(r"`(document_block|tree_block|MAX_LEAVES)` \(([\d,]+)\)", PAGE)
-    numbers = (QuickScorer.document_block, VQuickScorer.tree_block, VQuickScorer.document_block, MAX_LEAVES)
+    defaults = {(e.name, p.name): p.default for e in (QuickScorer, VQuickScorer) for p in e.parameters}
+    of_blocks = [("qs", "document_block"), ("vqs", "tree_block"), ("vqs", "document_block")]
+    numbers = (*(defaults[each] for each in of_blocks), MAX_LEAVES)
     assert [int(number.replace(",", "")) for _, number in said] == list(numbers)
 
 

@@ -32,7 +32,7 @@ SHELL = [line for language, text in BLOCKS if language == "sh" for line in text.
 
 def test_every_block_is_python_or_shell() -> None:
     assert {language for language, _ in BLOCKS} == {"python", "sh"}
-    assert len(ON_CPU) == 3 and len(ON_GPU) == 1 and len(SHELL) >= 6
+    assert len(ON_CPU) == 4 and len(ON_GPU) == 1 and len(SHELL) >= 6
 
 
 # -- code --------------------------------------------------------------------------------------

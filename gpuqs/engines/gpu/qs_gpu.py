@@ -13,6 +13,7 @@ from gpuqs.devices.base import Device, GpuDevice
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.gpu.forest import GpuForest, Settings
 from gpuqs.engines.gpu.links import apply_link, find_classes
+from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.layout.leaves import leaf_values, number_leaves
@@ -84,8 +85,10 @@ class QsGpu(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        params: Params = NONE_GIVEN,
     ) -> GpuProgram:
         """Lay the forest out for a device, copy it there, and wait for the copy."""
+        self._values(params)
         assert device is not None and device.kind == self.device
         ranges = number_leaves(forest)
         values = leaf_values(forest, ranges, precision)

@@ -1,0 +1,49 @@
+"""Energy of the processor's packages, from the counters that Linux shows of RAPL (`/sys/class/powercap`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+POWERCAP = Path("/sys/class/powercap")
+
+
+class NoEnergy(Exception):
+    """The counters cannot be read here, and why."""
+
+
+@dataclass(frozen=True)
+class Zone:
+    """The counter of one package: microjoules, starting again at zero beyond ``most``."""
+
+    file: Path
+    most: int
+
+    def read(self) -> int:
+        return int(self.file.read_text())
+
+
+def packages(powercap: Path = POWERCAP) -> list[Zone]:
+    """The counters of all packages; those of their parts are in them, and are left out."""
+    folders = sorted(folder for folder in powercap.glob("*-rapl:*") if folder.name.count(":") == 1)
+    if not folders:
+        raise NoEnergy(f"{powercap} has no RAPL counters: virtual machines show none")
+    try:
+        zones = [Zone(f / "energy_uj", int((f / "max_energy_range_uj").read_text())) for f in folders]
+        for zone in zones:
+            zone.read()
+    except OSError as problem:
+        raise NoEnergy(f"{problem.filename} cannot be read: {problem.strerror}") from None
+    return zones
+
+
+def microjoules(call: Callable[[], object], zones: list[Zone], seconds: float = 0.3) -> float:
+    """What one call takes, of all packages and everything that runs there; repeated for so long."""
+    began, before, calls = time.perf_counter(), [zone.read() for zone in zones], 0
+    while not calls or time.perf_counter() - began < seconds:
+        call()
+        calls += 1
+    used = [(zone.read() - start) % (zone.most + 1) for zone, start in zip(zones, before, strict=True)]
+    return sum(used) / calls

@@ -1,0 +1,64 @@
+"""How figures are written, and how to find them in a text."""
+
+from __future__ import annotations
+
+import re
+
+Table = list[list[str]]
+
+
+def figure(value: float) -> str:
+    """A measured number with about three digits."""
+    if value >= 1_000:
+        return f"{value:,.0f}"
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def share(part: float) -> str:
+    return f"{part * 100:.0f} %"
+
+
+def table(head: list[str], rows: Table) -> list[str]:
+    """Lines of Markdown."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def listed(words: list[str]) -> str:
+    """"a, b and c"."""
+    return ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
+
+
+_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_UNIT = r"(?:us|µs|μs|ns|ms|s|seconds?|(?:nano|micro|milli)seconds?|minutes?|GHz|uJ|µJ)"
+_WORD = (
+    r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|seventy|"
+    r"eighty|ninety|hundred|thousand)"
+)
+#: What tells of speed: times and units of time, ratios, shares, rates; in digits or in words.
+SPEED = re.compile(
+    rf"(?<![\w.])(?:{_NUMBER}, )*(?:{_NUMBER} (?:and|or|to) )?{_NUMBER}[ -]?{_UNIT}\b"
+    rf"|(?<![\w.]){_NUMBER}[ -]?(?:times\b|fold\b|x\b(?! ?\d)|×(?! ?\d))"
+    rf"|(?<![\w.]){_NUMBER} ?(?:%|percent\b)"
+    rf"|(?<![\w.]){_NUMBER} (?:documents|rows) (?:a|per) second\b"
+    rf"|\b{_WORD} times\b|\b{_WORD}fold\b|\b(?:twice|thrice) as\b|\bhalf the time\b",
+    re.IGNORECASE,
+)
+#: A cell of a table that is a number and nothing else, as times stand in tables.
+_CELL = re.compile(rf"^(?:\*\*)?{_NUMBER}(?:\*\*)?(?: \([^)]*\)| : {_NUMBER})?$")
+
+
+def speeds(text: str) -> list[str]:
+    """Every figure of speed in a Markdown text; first lines and columns of tables say what their figures are of."""
+    found = SPEED.findall(text)
+    lines = text.splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=False):
+        if line.startswith("|") and not below.startswith(("| ---", "|---")):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            found += [cell for cell in cells[1:] if _CELL.match(cell)]
+    return found

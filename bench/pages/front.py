@@ -1,0 +1,246 @@
+"""bench/README.md: for each processor what was measured there, and what was not and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pages.figures import figure, share, table, times
+from pages.plots import curves
+from pages.results import FOLDER, Report, Results, time_in
+
+#: What there is to run: the kind of its reports, the command, what it tells.
+BENCHES = {
+    "engines": ("engines.py --large", "every engine on every instruction set, and each stage of `bitslice`"),
+    "libraries": ("libraries.py --large", "other libraries (`pip install '.[peers]'`) by documents a call and threads"),
+    "small": ("small.py", "calls with few documents, warm and cold"),
+    "growth": ("growth.py", "time against trees, leaves, batch and features"),
+    "sparse": ("sparse.py", "sparse input"),
+    "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
+    "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
+}
+
+
+def page(results: Results, folder: Path = FOLDER) -> str:
+    lines = ["# What was measured", ""]
+    lines += [
+        "Written by `python bench/readme.py` from the JSON files in `bench/results/`, as are README's figures; a test",
+        "fails where they differ. Times are medians of rounds in which contenders take turns, in microseconds a",
+        "document where nothing else is said. Runs differ as their machines' load did: compare within a table.",
+        "",
+    ]
+    commands = [[f"`python bench/{command}`", told] for command, told in BENCHES.values()]
+    lines += table(["command", "what it measures"], [*commands, ["`python bench/readme.py`", "writes this page"]])
+    lines += ["", "All but the last take `--quick` for a smoke run, except `loading.py` (`--trees 100`).", ""]
+    for processor in results.processors():
+        lines += [f"## {results.name(processor)}", ""]
+        for kind, section in SECTIONS.items():
+            report = results.get(kind, processor)
+            if report is not None:
+                lines += [*section(report, processor), ""]
+        lines += [*others(results, processor, folder), *missing(results, processor)]
+    lines += ["## GPUs", "", "No figures: `python bench/gpu.py` has not run on a GPU yet. [What `qs_gpu` does"]
+    lines[-1] += ", counted](results/gpu-counts.md)."
+    return "\n".join(lines) + "\n"
+
+
+def picture(kind: str, processor: str, says: str) -> list[str]:
+    return ["", f"![{says}](results/{kind}-{processor}.png)"]
+
+
+def engines(report: Report, processor: str) -> list[str]:
+    """All contenders of all models."""
+    models = report["results"]
+    labels = list(dict.fromkeys(label for model in models for label in model["rows"]))
+
+    def cell(model: Report, label: str) -> str:
+        row = model["rows"].get(label)
+        return f"{figure(row['us_per_document'])} ({times(row['times_library'])})" if row else ""
+
+    head = ["", *(f"{m['model']}, {m['documents']:,} documents" for m in models)]
+    calls = [
+        [n, each["engine"], figure(each["gpuqs"]), figure(each["LightGBM"])] for n, each in report["latencies"].items()
+    ]
+    return [
+        "### Engines and instruction sets",
+        "",
+        f"{report['versions']}. In parentheses: times as fast as the model's library. [Stages, minima, ratios]"
+        f"(results/engines-{processor}.md).",
+        "",
+        *table(head, [[label, *(cell(model, label) for model in models)] for label in labels]),
+        *picture("engines", processor, "Engines and instruction sets"),
+        "",
+        f"Microseconds a call with few documents of {models[0]['model']}, other ones in each call:",
+        "",
+        *table(["documents", "engine", "gpuqs", "LightGBM"], calls),
+    ]
+
+
+def libraries(report: Report, processor: str) -> list[str]:
+    """Other libraries, a table for each model and number of threads."""
+    lines = ["### Other libraries", "", f"{report['versions']}. Load as the run began: {report['load']}. (of n): with"]
+    lines += ["n documents a call, where a call with more would take too long.", ""]
+    known = [[name, p["version"] or "", p["rows"], p["threads"]] for name, p in report["peers"].items() if "rows" in p]
+    if known:
+        lines += [*table(["library", "version", "rows are handed over as", "threads are set by"], known), ""]
+    for result in report["results"]:
+        for n_threads in sorted({cell["threads"] for cell in result["cells"]}):
+            cells = [cell for cell in result["cells"] if cell["threads"] == n_threads]
+            lines += [f"**{result['model']}**, {n_threads} thread{'s'[: n_threads - 1]}, by documents a call:", ""]
+            lines += [*of_library(result, cells), ""]
+        lines += [f"- {reason}: {', '.join(names)}" for reason, names in by_reason(left_out(result)).items()]
+        lines += [""] if left_out(result) else []
+    if curves(report):
+        lines += picture("libraries", processor, "Other libraries by documents a call")[1:]
+    return lines if lines[-1] else lines[:-1]
+
+
+def of_library(result: Report, cells: list[dict[str, Any]]) -> list[str]:
+    """A model's table with one number of threads: contenders, sizes, differences, energy."""
+    labels = list(dict.fromkeys(label for cell in cells for label in cell["us_per_document"]))
+    with_energy = [cell for cell in cells if "uj_per_document" in cell]
+
+    def difference(label: str) -> str:
+        found = result["agreement"].get(label)
+        return "not kept" if found is None else "none" if found["same_bits"] else f"{found['largest_difference']:.1g}"
+
+    head = ["", *(f"{cell['documents']:,}" for cell in cells), "largest difference of scores"]
+    head += [f"µJ, {cell['documents']:,}" for cell in with_energy]
+    rows = []
+    for label in labels:
+        energy = [cell["uj_per_document"].get(label) for cell in with_energy]
+        row = [label, *(time_in(cell, label) for cell in cells), difference(label)]
+        rows.append(row + ["" if uj is None else figure(uj) for uj in energy])
+    return table(head, rows)
+
+
+def left_out(result: Report) -> dict[str, str]:
+    """Why contenders have no times for a model."""
+    differ = {
+        label: f"scores differ by up to {found['largest_difference']:.2g}, so it is not timed"
+        for label, found in result["agreement"].items()
+        if not found["agrees"]
+    }
+    return result["not_held"] | differ
+
+
+def by_reason(reasons: dict[str, str]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        grouped.setdefault(reason, []).append(name)
+    return grouped
+
+
+def small(report: Report, processor: str) -> list[str]:
+    rows = []
+    for n, row in report["calls"].items():
+        for kind in ("warm", "cold"):
+            ours, theirs = row[kind]["gpuqs"], row[kind]["LightGBM"]
+            of_each = [f"{us['median']:.1f} ({us['p99']:.1f})" for us in (ours, theirs)]
+            rows.append([n, kind, row["engine"], *of_each, times(theirs["median"] / ours["median"])])
+    head = ["documents", "", "engine", "gpuqs", "LightGBM", "times as fast"]
+    return [
+        "### Small calls",
+        "",
+        f"Microseconds a call of {report['model']}: median, and 99th percentile in parentheses.",
+        "",
+        *table(head, rows),
+    ]
+
+
+def growth(report: Report, processor: str) -> list[str]:
+    return ["### Growth", *picture("growth", processor, "Time per document and tree")]
+
+
+def sparse(report: Report, processor: str) -> list[str]:
+    labels = list(report["results"][0]["us_per_document"])
+    rows = [
+        [share(r["density"]), *(figure(r["us_per_document"][label]) for label in labels)] for r in report["results"]
+    ]
+    wide = report["wide"]
+    return [
+        "### Sparse input",
+        "",
+        f"{report['versions']}. One thread, models of {report['results'][0]['model']}.",
+        "",
+        *table(["density", *labels], rows),
+        "",
+        f"{wide['columns']:,} columns of which {wide['tested']:,} are tested, {wide['rows']:,} rows: "
+        f"{figure(wide['us_per_document'])} us a document, {figure(wide['peak_mib_of_predict'])} MiB beyond model and "
+        "matrix.",
+    ]
+
+
+def loading(report: Report, processor: str) -> list[str]:
+    rows = [
+        [name, f"{row['file_bytes'] / 1e6:.1f}", f"{row['seconds']:.2f}", f"{row['peak_over_file']:.1f}"]
+        for name, row in report["loading"].items()
+    ]
+    imports = (f"{report[f'import_{name}seconds'] * 1e3:.0f}" for name in ("", "model_", "numpy_"))
+    return [
+        "### Loading and importing",
+        "",
+        f"Trees of {report['leaves']} leaves. Importing takes, in ms of processor time: `gpuqs` {next(imports)}, "
+        f"`gpuqs.model` {next(imports)}, NumPy alone {next(imports)}.",
+        "",
+        *table(["", "MB", "seconds", "peak of memory, times the file"], rows),
+    ]
+
+
+def systems(report: Report, processor: str) -> list[str]:
+    models = report["results"]
+    first = models[0]["rows"]
+    names = list(dict.fromkeys(name for model in models for name in model["rows"]))
+    names.sort(key=lambda name: first[name]["us_per_document"] if name in first else float("inf"))
+
+    def cell(model: Report, name: str) -> str:
+        if name in model["rows"]:
+            return figure(model["rows"][name]["us_per_document"])
+        return f"NA: {model['not_timed'].get(name, 'not timed')}"
+
+    lines = [
+        "### The papers' systems",
+        "",
+        f"{report['versions']}. Load as the run began: {report['load']}. One thread, the fastest first. "
+        "[What they are, and how each was checked](systems.md).",
+        "",
+        *table(["", *(m["model"] for m in models)], [[n, *(cell(m, n) for m in models)] for n in names]),
+    ]
+    for model in models:
+        lines += ["", f"The papers' orderings on {model['model']}:", "", *(f"- {told}" for told in model["orderings"])]
+    return lines
+
+
+SECTIONS: dict[str, Callable[[Report, str], list[str]]] = {
+    "engines": engines,
+    "libraries": libraries,
+    "small": small,
+    "growth": growth,
+    "sparse": sparse,
+    "loading": loading,
+    "systems": systems,
+}
+
+
+def others(results: Results, processor: str, folder: Path) -> list[str]:
+    """Files that this page has no section for: the papers' tables, and what later benches keep."""
+    tables = sorted((folder / "tables" / processor).glob("*.md"))
+    links = [f"[{path.stem}]({path.relative_to(folder.parent)})" for path in tables]
+    kinds = [kind for kind, of in results.reports if of == processor and kind not in SECTIONS]
+    kept = [f"[{kind}](results/{kind}-{processor}.json)" for kind in kinds]
+    lines = ["### The papers' tables", "", ", ".join(links), ""] if links else []
+    return lines + (["### More", "", ", ".join(kept), ""] if kept else [])
+
+
+def missing(results: Results, processor: str) -> list[str]:
+    """What there are no figures of, and why."""
+    lines = ["### Not measured", ""]
+    for kind, (command, told) in BENCHES.items():
+        if results.get(kind, processor) is None:
+            lines.append(f"- {told}: no run of `{command}` is kept")
+    report = results.get("libraries", processor)
+    if report is not None:
+        lines += [f"- {name}: {peer['absent']}" for name, peer in report["peers"].items() if peer["absent"]]
+        lines += [f"- energy: {report['no_energy']}"] if report["no_energy"] else []
+    return [*lines, ""] if len(lines) > 2 else []

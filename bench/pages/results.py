@@ -1,0 +1,73 @@
+"""The JSON files of bench/results/, by what they tell of and where they were measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pages.figures import figure
+
+FOLDER = Path(__file__).parents[1] / "results"
+#: The processor of README's first table, as file names spell it.
+HEADLINE = "amd-epyc-zen-4"
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Reports by kind ("engines", "libraries", ...) and processor, as the names of their files have them."""
+
+    reports: dict[tuple[str, str], Report]
+
+    @classmethod
+    def read(cls, folder: Path = FOLDER) -> Results:
+        found = {}
+        for path in sorted(folder.glob("*-*.json")):
+            kind, _, processor = path.stem.partition("-")
+            report = json.loads(path.read_text(encoding="utf-8"))
+            if "processor" in report:  # others tell of no machine
+                found[kind, processor] = report
+        return cls(found)
+
+    def get(self, kind: str, processor: str) -> Report | None:
+        return self.reports.get((kind, processor))
+
+    def processors(self) -> list[str]:
+        """The headline's first."""
+        return sorted({processor for _, processor in self.reports}, key=lambda name: (name != HEADLINE, name))
+
+    def name(self, processor: str) -> str:
+        """As the reports call it."""
+        return next(report["processor"] for (_, of), report in self.reports.items() if of == processor)
+
+
+def result_for(report: Report, words: str) -> Report:
+    """A report's result for the model whose name has these words."""
+    (found,) = (result for result in report["results"] if words in result["model"])
+    return found
+
+
+def short_version(versions: str, package: str) -> str:
+    """"4.7" of "gpuqs 0.1.0, LightGBM 4.7.0"."""
+    found = re.search(rf"{package} (\d+\.\d+)", versions)
+    return found[1] if found else ""
+
+
+def ours_for(contender: str) -> str:
+    """Which of gpuqs's ways does as much as a contender does."""
+    return "gpuqs, encoded" if contender.endswith("Pool") else "gpuqs"
+
+
+def is_ours(contender: str) -> bool:
+    return contender.startswith("gpuqs")
+
+
+def time_in(cell: Report, contender: str) -> str:
+    """A contender's time in a cell of bench/libraries.py, and of how many documents where they were made fewer."""
+    if contender not in cell["us_per_document"]:
+        return ""
+    fewer = cell["fewer_documents"].get(contender)
+    return figure(cell["us_per_document"][contender]) + (f" (of {fewer:,})" if fewer else "")

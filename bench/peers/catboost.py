@@ -1,0 +1,28 @@
+"""CatBoost: rows, and a `Pool` that is made before."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from peers.base import OfThreads, Peer, Source, Way, own_models_only
+
+
+def build(source: Source) -> OfThreads:
+    import catboost
+
+    def with_threads(n: int) -> dict[str, Way]:
+        score = partial(source.live.predict, prediction_type="RawFormulaVal", thread_count=n)
+        return {"CatBoost": Way(score), "CatBoost, Pool": Way(score, catboost.Pool)}
+
+    return with_threads
+
+
+PEER = Peer(
+    name="CatBoost",
+    package="catboost",
+    distribution="catboost",
+    rows="float32 NumPy rows, or a Pool made before",
+    threads="thread_count of each call",
+    refuses=own_models_only("CatBoost"),
+    build=build,
+)

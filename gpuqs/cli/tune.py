@@ -1,0 +1,74 @@
+"""`gpuqs tune`: a model and documents to the model with a plan of how it is scored fastest here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from gpuqs.arrays import Documents
+from gpuqs.cli.documents import open_data
+from gpuqs.cli.models import load_model
+from gpuqs.cli.progress import progress
+from gpuqs.errors import InputError
+from gpuqs.forest import Forest
+from gpuqs.readers.source import STDIN
+from gpuqs.tune import MOST_ROWS
+
+#: What a tuned model's file is called after the model's.
+_SUFFIX = ".tuned.gpuqs"
+
+
+def output_of(model: Path) -> Path:
+    """Where the tuned model goes if nobody says where: a new file beside the model.
+
+    Raises
+    ------
+    UsageError
+        There is such a file, or the model is standard input.
+    """
+    if str(model) == STDIN:
+        raise click.UsageError("MODEL is standard input; say where the tuned model goes by -o")
+    out = model.with_name(model.name.removesuffix(model.suffix).removesuffix(".tuned") + _SUFFIX)
+    if out.exists():
+        raise click.UsageError(f"{out} is there already; say by -o where the tuned model goes")
+    return out
+
+
+def tune_file(
+    model_path: Path,
+    data: Path,
+    *,
+    out: Path,
+    budget: float,
+    batches: tuple[int, ...],
+    n_threads: int | None,
+    **reading: Any,
+) -> None:
+    """Tune the model on ``data``, print the plan, and write the model with it.
+
+    Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
+    """
+    model = load_model(model_path)
+    rows = _rows(data, model.forest, max((MOST_ROWS, *batches)), **reading)
+    with progress("tuning") as advance:
+        plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
+    model.save(out)
+    click.echo(str(plan))
+    click.echo(f"{out}: the model with its plan", err=True)
+
+
+def _rows(data: Path, forest: Forest, most: int, **reading: Any) -> np.ndarray | Documents:
+    """The first documents of a file."""
+    reader, values, n, coded = open_data(data, forest, n_threads=1, **reading), [], 0, False
+    for chunk in reader:
+        values.append(chunk.values[: most - n])
+        n, coded = n + len(values[-1]), chunk.table is not None
+        if n >= most:
+            break
+    if not values:
+        raise InputError(f"{reader.path}: holds no documents")
+    rows = np.concatenate(values)
+    return Documents(len(rows), lambda a, b: rows[a:b]) if coded else rows

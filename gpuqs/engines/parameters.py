@@ -1,0 +1,72 @@
+"""The parameters of engines: what may be tuned, within which limits. No value changes a score."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+#: Values of an engine's parameters, by name; those left out have their defaults.
+Params: TypeAlias = Mapping[str, int]
+NONE_GIVEN: Params = {}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of an engine.
+
+    Parameters
+    ----------
+    name : str
+    meaning : str
+        One line for people.
+    default, lowest, highest : int
+        Its value unless another is given, and the legal range, both ends included.
+    """
+
+    name: str
+    meaning: str
+    default: int
+    lowest: int
+    highest: int
+
+
+def settings(engine: str, parameters: tuple[Parameter, ...], params: Params) -> dict[str, int]:
+    """A value for each parameter of an engine.
+
+    Raises
+    ------
+    ValueError
+        It has no such parameter, or the value is out of range.
+    TypeError
+        The value is no whole number.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    values = {parameter.name: parameter.default for parameter in parameters}
+    for name, value in params.items():
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"engine {engine!r} has no parameter {name!r}; {has}")
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{name} of engine {engine!r} must be a whole number, not {value!r}")
+        parameter, number = known[name], operator.index(value)
+        if not parameter.lowest <= number <= parameter.highest:
+            shown = number if abs(number) < 10**12 else "a number of that size"
+            raise ValueError(
+                f"{name} of engine {engine!r} must be in [{parameter.lowest:,}, {parameter.highest:,}], not {shown}"
+            )
+        values[name] = number
+    return values
+
+
+def changed(engine: str, parameters: tuple[Parameter, ...], params: Params) -> tuple[tuple[str, int], ...]:
+    """The parameters that do not have their defaults, in order: the same for all ways to say the same.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `settings`.
+    """
+    values = settings(engine, parameters, params)
+    return tuple((p.name, values[p.name]) for p in parameters if values[p.name] != p.default)

@@ -1,0 +1,91 @@
+"""What `Model.tune` does: the user's rows, the sizes of batches, and a search among the model's programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpuqs import cpu_fallback
+from gpuqs.arrays import as_documents
+from gpuqs.chunks import rows_for_cpu
+from gpuqs.devices import HOST
+from gpuqs.devices.foreign import is_on_device
+from gpuqs.encoded import EncodedDocuments
+from gpuqs.errors import InputError
+from gpuqs.explanation import Chooser
+from gpuqs.keywords import whole
+from gpuqs.programs import Programs, machine
+from gpuqs.tuning.calibration import LIMIT, ensure
+from gpuqs.tuning.machine import processor, version
+from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan
+from gpuqs.tuning.search import Asked, Clock
+from gpuqs.tuning.search import tune as search
+
+#: Rows that are used where nobody asks for larger batches: those of larger ones are scored at the same speed.
+MOST_ROWS = 10_000
+#: Batches of such sizes are tuned by default, and of all rows that are used.
+SIZES = (1, 10, 100, 1000)
+
+
+def tune(
+    programs: Programs,
+    chooser: Chooser,
+    X: Any,
+    budget_s: float,
+    batch_sizes: Sequence[int] | None,
+    n_threads: int | None,
+    threads_of: Callable[[int], int],
+    progress: Callable[[int, int | None], object] | None,
+) -> Plan:
+    """A plan for the model of these programs; parameters are those of `Model.tune`.
+
+    ``threads_of``: threads of a call with so many documents, where nobody says how many.
+    """
+    clock = Clock(_budget(budget_s))
+    if isinstance(X, EncodedDocuments) or is_on_device(X):
+        raise InputError("tune takes documents of the host that are not encoded, as every engine can score them")
+    documents = as_documents(X, programs.forest)
+    if documents.n == 0:
+        raise InputError("X holds no documents; give some of those that will be scored")
+    most = min(documents.n, MOST_ROWS, rows_for_cpu(documents, programs.forest))
+    sizes = sorted({n for n in SIZES if n < most} | {most}) if batch_sizes is None else _sizes(batch_sizes, documents.n)
+    most_threads = cpu_fallback.effective_threads(n_threads)
+    if clock.budget_s >= 2 * LIMIT:
+        ensure(machine())
+
+    def default(n_documents: int) -> Candidate:
+        here = machine()
+        return Candidate(
+            chooser.fastest(n_documents, HOST, here), (), min(threads_of(n_documents), most_threads)
+        )
+
+    asked = Asked(
+        programs.forest.narrowed if documents.narrow else programs.forest,
+        documents.chunk(0, max(most, sizes[-1])),
+        most_threads,
+        chooser.cost,
+        default,
+        lambda name, params: programs.trial(name, params, documents.narrow),
+        chooser.able(HOST),
+        progress or (lambda done, total: None),
+    )
+    found, made = search(asked, sizes, clock)
+    for (name, params), program in made.items():
+        programs.keep(name, params, documents.narrow, program)
+    isa, compiled = machine()
+    return Plan(version(), processor(), isa, compiled, found)
+
+
+def _budget(budget_s: float) -> float:
+    if isinstance(budget_s, bool) or not isinstance(budget_s, (int, float)) or not 0 <= budget_s <= 1e9:
+        raise ValueError(f"budget_s must be a number of seconds, 0 or more, not {budget_s!r}")
+    return float(budget_s)
+
+
+def _sizes(batch_sizes: Sequence[int], n_documents: int) -> list[int]:
+    sizes = sorted({whole(n, "batch_sizes", 1) for n in batch_sizes})
+    if not 1 <= len(sizes) <= MOST_SIZES:
+        raise ValueError(f"batch_sizes must name 1 to {MOST_SIZES} sizes, not {len(sizes)}")
+    if sizes[-1] > n_documents:
+        raise InputError(f"X holds {n_documents:,} documents; batches of {sizes[-1]:,} need as many")
+    return sizes

@@ -1,0 +1,186 @@
+"""A short calibration of the engines' costs for this machine: one small forest, a factor for each engine, kept on disk.
+
+The constants in `Engine.cost` were measured on one processor. Others scale them much alike, but not quite: a factor
+says how much longer an engine's kernels take than predicted, in units of what the middle one of the engines does.
+
+`Model.warm_up`, `Model.tune` and ``gpuqs calibrate`` take it, once for a machine. A call that chooses an engine only
+reads it: preparing a forest for six engines takes up to a tenth of a second in a new process, which no call may spend.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from gpuqs.devices.kernel_cache import folder
+from gpuqs.engines import ENGINES, Program
+from gpuqs.engines.base import CALL
+from gpuqs.files import replacing
+from gpuqs.forest import Forest
+from gpuqs.forks import Lock
+from gpuqs.layout.ranks import build_ranks
+from gpuqs.tuning.machine import processor, version
+
+#: Seconds that a calibration may take, all preparing included: then it stops, and no factor is used. A quiet machine
+#: takes a tenth of that.
+LIMIT = 0.5
+#: A factor beyond these is a busy machine's.
+LEAST, MOST = 0.4, 2.5
+#: The engines that are measured; `qs_oblivious` runs on bwqs's kernel.
+MEASURED = ("bitslice", "rankwalk", "vqs", "qs", "bwqs", "walk")
+_ALIKE = {"qs_oblivious": "bwqs"}
+#: Documents of calls, and rounds of these. Engines are measured for so many as they may be chosen for: where they are
+#: predicted to take at most so many times as long as the best.
+SIZES, _ROUNDS, _TOO_SLOW = (2, 24), 12, 3.0
+_TREES, _LEAVES, _FEATURES, _THRESHOLDS = 100, 64, 136, 100
+#: Bytes of a file of ours at most.
+_MOST_BYTES = 4096
+#: Raised when factors come to mean something else.
+_FORMAT = 1
+
+_lock = Lock()
+_known: dict[tuple[str, bool], dict[str, float]] = {}
+
+
+def factor(engine: str, machine: tuple[str, bool]) -> float:
+    """What an engine's predicted cost, less what every call takes, is to be multiplied by here.
+
+    As it was kept: nothing is measured. ``machine``: as `gpuqs.programs.machine` gives it.
+    """
+    factors = _known.get(machine)
+    if factors is None:
+        factors = _known.setdefault(machine, _read(_path(machine)) or {})
+    return factors.get(_ALIKE.get(engine, engine), 1.0)
+
+
+def ensure(machine: tuple[str, bool]) -> None:
+    """Calibrate, unless that was done before on this machine, is turned off, or could not be kept."""
+    path = _path(machine)
+    if path is not None and not path.exists():
+        keep(machine, path)
+
+
+def anew(machine: tuple[str, bool]) -> tuple[dict[str, float], Path | None]:
+    """Calibrate, whatever was kept: the factors, and where they are kept; None where they are not."""
+    path = _path(machine)
+    return keep(machine, path), path
+
+
+def keep(machine: tuple[str, bool], path: Path | None) -> dict[str, float]:
+    """Calibrate, and keep the factors; nothing is measured where they cannot be kept."""
+    with suppress(OSError), _lock.held():
+        if path is None:
+            return {}
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            return {}
+        measured = calibrate()
+        with replacing(path) as file:  # a machine that is too slow says so by none
+            file.write(json.dumps(measured).encode())
+        _known[machine] = measured
+        return measured
+    return {}
+
+
+def _path(machine: tuple[str, bool]) -> Path | None:
+    """Where factors are kept; None: there is no such place, or ``GPUQS_CALIBRATE=0`` says that none are used."""
+    home = folder()
+    if os.environ.get("GPUQS_CALIBRATE") == "0" or home is None:
+        return None
+    key = repr((processor(), machine, version(), _FORMAT))
+    return home / "calibration" / sha256(key.encode()).hexdigest()
+
+
+def _read(path: Path | None) -> dict[str, float] | None:
+    """Factors that were kept; a file that is damaged, or not ours, is as good as none."""
+    try:
+        if path is None or not stat.S_ISREG(path.stat().st_mode):
+            return None
+        with open(path, "rb") as file:
+            kept = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    sound = isinstance(kept, dict) and all(
+        name in MEASURED and type(value) in (int, float) and LEAST <= value <= MOST for name, value in kept.items()
+    )
+    return {name: float(value) for name, value in kept.items()} if sound else None
+
+
+def calibrate(now: Callable[[], float] = time.perf_counter, limit: float = LIMIT) -> dict[str, float]:
+    """A factor for each engine, around 1; none where the time does not suffice."""
+    ratios = measure(now, limit)
+    if not ratios:
+        return {}
+    # The middle engine keeps its cost: how fast a processor is changes no choice.
+    middle = float(np.exp(np.median(np.log(list(ratios.values())))))
+    return {name: float(np.clip(ratio / middle, LEAST, MOST)) for name, ratio in ratios.items()}
+
+
+def measure(now: Callable[[], float], limit: float) -> Mapping[str, float]:
+    """Of each engine the shortest call in units of its cost; as many engines as the time sufficed for."""
+    began, forest = now(), small_forest()
+    X, ranks = _numbers((max(SIZES), _FEATURES)).astype(np.float32), build_ranks(forest)
+    costs = {(name, n): _kernels(name, forest, n) for name in MEASURED if name in ENGINES for n in SIZES}
+    best = {n: min(cost for (_, size), cost in costs.items() if size == n) for n in SIZES}
+    programs: dict[str, Program] = {}
+    for name in dict.fromkeys(name for name, _ in costs):
+        if now() - began > limit / 2:
+            return {}
+        programs[name] = ENGINES[name].prepare(forest, "exact", ranks=lambda: ranks)
+    least: dict[tuple[str, int], float] = {}
+    sums = np.empty((max(SIZES), 1))
+    for turn in range(1 + _ROUNDS):  # the first makes machine code, and takes scratch
+        for (name, n), cost in costs.items():
+            if cost > _TOO_SLOW * best[n]:
+                continue  # it will not be chosen for so many
+            if now() - began > limit:
+                return {}
+            start = now()
+            ENGINES[name].score(programs[name], X[:n], sums[:n])
+            taken = now() - start
+            if turn:
+                least[name, n] = min(least.get((name, n), taken), taken)
+    ratios: dict[str, list[float]] = {}
+    for (name, n), seconds in least.items():
+        ratios.setdefault(name, []).append(math.log(seconds * 1e6 / costs[name, n]))
+    return {name: math.exp(sum(logs) / len(logs)) for name, logs in ratios.items()}
+
+
+def _kernels(name: str, forest: Forest, n_documents: int) -> float:
+    """The part of an engine's cost that is not the same for all."""
+    cost = ENGINES[name].cost(forest, n_documents)
+    assert cost is not None
+    return cost - CALL
+
+
+def small_forest() -> Forest:
+    """Balanced trees over a grid of thresholds."""
+    inner = _LEAVES - 1
+    n_nodes = _TREES * inner
+    child = 2 * np.arange(inner)[:, None] + np.array([1, 2])
+    child = np.where(child < inner, child, inner - 1 - child).astype(np.int32)  # beyond the nodes are leaves: ~i
+    return Forest(
+        n_features=_FEATURES,
+        node_offsets=np.arange(_TREES + 1, dtype=np.int64) * inner,
+        leaf_offsets=np.arange(_TREES + 1, dtype=np.int64) * _LEAVES,
+        feature=(_numbers((n_nodes,)) * _FEATURES).astype(np.int32),
+        threshold=np.ceil(_numbers((n_nodes,), 1) * _THRESHOLDS) / _THRESHOLDS,
+        left=np.tile(child[:, 0], _TREES),
+        right=np.tile(child[:, 1], _TREES),
+        routing=np.zeros(n_nodes, np.uint8),
+        leaf_value=_numbers((_TREES * _LEAVES, 1)),
+    )
+
+
+def _numbers(shape: tuple[int, ...], skipped: int = 0) -> np.ndarray:
+    """Numbers in [0, 1) that look random; NumPy's generators take as long to import as all else here."""
+    return (np.arange(skipped, skipped + math.prod(shape)) * 0.6180339887498949 % 1.0 * 997.13 % 1.0).reshape(shape)

@@ -1,0 +1,97 @@
+"""What the cost model asks of a machine: its name, its caches, and how much longer each level takes to answer."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gpuqs.cpu_fallback import latency
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CPUINFO = Path("/proc/cpuinfo")
+#: Bytes of the first, second and third level where the system tells none: those of common processors.
+COMMON = (32 << 10, 512 << 10, 8 << 20)
+#: Largest memory that is chased through, and steps of a chase: each takes some milliseconds.
+_MOST_CHASED, _STEPS = 64 << 20, 20_000
+#: A reading beyond this is a machine that slept.
+_MOST_RATIO = 1000.0
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """The levels of memory of one core.
+
+    Parameters
+    ----------
+    sizes : (int, int, int)
+        Bytes of the caches L1, L2 and L3.
+    ratios : (float, float, float)
+        c2, c3 and c4: the cost of an access to L2, L3 and memory, in accesses to L1.
+    """
+
+    sizes: tuple[int, int, int]
+    ratios: tuple[float, float, float]
+
+    def level(self, n_bytes: float, share: float = 1.0) -> int:
+        """The level that holds so many bytes in a ``share`` of it: 1, 2 or 3; 4: memory."""
+        return next((i for i, size in enumerate(self.sizes, 1) if n_bytes <= share * size), 4)
+
+    def __getitem__(self, level: int) -> float:
+        """The cost of an access to a level, in accesses to L1."""
+        return (1.0, *self.ratios)[level - 1]
+
+
+@cache
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        text = _CPUINFO.read_text(errors="replace").partition("\n\n")[0]
+    except OSError:
+        text = ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+    name = named[1] if named else platform.processor() or platform.machine()
+    model = re.findall(r"^(?:cpu family|model|stepping)\s*:\s*(\d+)$", text, re.M)  # virtual machines hide the name
+    return " ".join([name.strip(), *model])[:200] or "unknown processor"
+
+
+def version() -> str:
+    """This gpuqs's. Its package lies above this room, and is loaded whenever this is."""
+    return str(sys.modules["gpuqs"].__version__)
+
+
+@cache
+def hierarchy() -> Hierarchy:
+    """This machine's, measured when it is first asked for, in some ten milliseconds."""
+    sizes = read_sizes(_CACHES)
+    return Hierarchy(sizes, measured_ratios(sizes, latency))
+
+
+def read_sizes(folder: Path) -> tuple[int, int, int]:
+    """Bytes of the data caches that the system tells of, `COMMON` of those that it does not."""
+    sizes = dict(enumerate(COMMON, 1))
+    for index in sorted(folder.glob("index*")):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        told = re.fullmatch(r"(\d{1,9})([KM]?)", size)
+        if kind != "Instruction" and level in "123" and told and int(told[1]):
+            sizes[int(level)] = int(told[1]) << {"": 0, "K": 10, "M": 20}[told[2]]
+    first, second = sizes[1], max(sizes[2], sizes[1])
+    return first, second, max(sizes[3], second)
+
+
+def measured_ratios(sizes: tuple[int, int, int], chase: Callable[[int, int], float]) -> tuple[float, float, float]:
+    """c2, c3 and c4: by a chase through half of each cache, and through more than the last one holds."""
+    places = [min(size // 2, _MOST_CHASED) for size in sizes] + [min(2 * sizes[2], _MOST_CHASED)]
+    readings = [chase(place, _STEPS) for place in places]
+    first, ratios, least = max(readings[0], 1e-3), [], 1.0
+    for reading in readings[1:]:
+        least = min(max(least, reading / first), _MOST_RATIO)  # no level answers sooner than the one before it
+        ratios.append(least)
+    return ratios[0], ratios[1], ratios[2]

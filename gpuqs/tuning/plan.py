@@ -1,0 +1,252 @@
+"""A Plan: which engine, parameters and threads score batches of some sizes, and what was predicted and measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuqs.engines import ENGINES, LEFT_OUT
+from gpuqs.engines.parameters import changed
+from gpuqs.errors import ModelFormatError
+from gpuqs.tuning.machine import processor
+
+#: What a plan of a file may hold at most: more is no plan of ours.
+MOST_SIZES, MOST_CANDIDATES, MOST_PARAMS, MOST_TEXT, MOST_NUMBER = 64, 64, 16, 200, 1 << 40
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to score a batch.
+
+    Parameters
+    ----------
+    engine : str
+    params : tuple of (str, int)
+        The engine's parameters that do not have their defaults.
+    n_threads : int
+    predicted, measured : float or None
+        Microseconds of a call; None where nobody predicted, or measured.
+    """
+
+    engine: str
+    params: tuple[tuple[str, int], ...]
+    n_threads: int
+    predicted: float | None = None
+    measured: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The way, for people."""
+        threads = f"{self.n_threads} thread" + ("" if self.n_threads == 1 else "s")
+        return ", ".join([self.engine, *(f"{name} {value:,}" for name, value in self.params), threads])
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for batches of one size.
+
+    Parameters
+    ----------
+    n_documents : int
+    chosen, default : int
+        Which of the candidates is used, and which one would be without a plan.
+    candidates : tuple of Candidate
+        Those measured come first, the fastest of them before the others.
+    """
+
+    n_documents: int
+    chosen: int
+    default: int
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Candidate:
+        return self.candidates[self.chosen]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `Model.tune` found: print it for a table.
+
+    It changes how fast a model scores, never a score. It is used on the machine that it was made on alone.
+
+    Parameters
+    ----------
+    gpuqs : str
+        The version that made it.
+    processor, isa : str
+    compiled : bool
+        Whether tree programs became machine code.
+    sizes : tuple of Tuned
+        In ascending order of documents.
+    """
+
+    gpuqs: str
+    processor: str
+    isa: str
+    compiled: bool
+    sizes: tuple[Tuned, ...]
+
+    def for_batch(self, n_documents: int) -> Tuned:
+        """The size nearest to so many documents by ratio; of two as near, the smaller."""
+        at = math.log(max(n_documents, 1))
+        return min(self.sizes, key=lambda tuned: abs(math.log(tuned.n_documents) - at))
+
+    def why_not(self, machine: tuple[str, bool], reasons: Mapping[str, str | None]) -> str | None:
+        """None where the plan is to be used, else the reason why not.
+
+        Parameters
+        ----------
+        machine : (str, bool)
+            As `gpuqs.programs.machine` gives it.
+        reasons : mapping of str to (str or None)
+            Every engine's name, with None where it can run the forest, else the reason why not.
+        """
+        isa, compiled = machine
+        if self.processor != processor():
+            return f"it was made on another machine ({self.processor})"
+        if (self.isa, self.compiled) != (isa, compiled):
+            made = f"{self.isa}, {'machine code' if self.compiled else 'programs interpreted'}"
+            return f"it was made for {made}"
+        for tuned in self.sizes:
+            engine, params = tuned.best.engine, dict(tuned.best.params)
+            if engine not in ENGINES or ENGINES[engine].device != "cpu":
+                return f"it names engine {engine!r}, which is not here{LEFT_OUT.get(engine, '')}"
+            if reasons.get(engine) is not None:
+                return f"it names engine {engine!r}, which cannot run this model: {reasons[engine]}"
+            try:
+                changed(engine, ENGINES[engine].parameters, params)
+            except (ValueError, TypeError) as error:
+                return str(error)
+        return None
+
+    def __str__(self) -> str:
+        made = "machine code" if self.compiled else "programs interpreted"
+        head = f"Plan for {self.processor} ({self.isa}, {made})"
+        return "\n".join([head, *(table(tuned, measured_alone=True) for tuned in self.sizes)])
+
+    __repr__ = __str__
+
+
+def table(tuned: Tuned, measured_alone: bool = False) -> str:
+    """The candidates of one size, with what each was predicted, and measured, to cost, or of those measured."""
+    lines = [f"{tuned.n_documents:,} documents a call: us predicted, measured"]
+    for at, candidate in enumerate(tuned.candidates):
+        if measured_alone and candidate.measured is None and at not in (tuned.chosen, tuned.default):
+            continue
+        mark = "->" if at == tuned.chosen else "  "
+        costs = (f"{'-' if cost is None else f'{cost:,.1f}':>12}" for cost in (candidate.predicted, candidate.measured))
+        default = "  (the default)" if at == tuned.default else ""
+        lines.append(f"{mark}{''.join(costs)}   {candidate.label}{default}")
+    if left_out := 1 + len(tuned.candidates) - len(lines):
+        lines.append(f"{'':26}   and {left_out} not measured: explain({tuned.n_documents}) lists them")
+    return "\n".join(lines)
+
+
+# -- to a file and back ---------------------------------------------------------------------------
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON's values."""
+    sizes = [
+        {
+            "n_documents": tuned.n_documents,
+            "chosen": tuned.chosen,
+            "default": tuned.default,
+            "candidates": [
+                {
+                    "engine": c.engine,
+                    "params": dict(c.params),
+                    "n_threads": c.n_threads,
+                    "predicted": c.predicted,
+                    "measured": c.measured,
+                }
+                for c in tuned.candidates
+            ],
+        }
+        for tuned in plan.sizes
+    ]
+    head = {"gpuqs": plan.gpuqs, "processor": plan.processor, "isa": plan.isa, "compiled": plan.compiled}
+    return {**head, "sizes": sizes}
+
+
+def from_json(kept: Any) -> Plan:
+    """The plan of a file, which is not trusted: engines and values that are not known here are `Plan.why_not`'s.
+
+    Raises
+    ------
+    ModelFormatError
+        It is no plan.
+    """
+    plan = _object(kept, "plan")
+    sizes = tuple(_tuned(entry) for entry in _list(plan.get("sizes"), "sizes", MOST_SIZES))
+    counts = [tuned.n_documents for tuned in sizes]
+    if not counts or counts != sorted(set(counts)):
+        raise _bad("sizes", "are not in ascending order")
+    compiled = plan.get("compiled")
+    if not isinstance(compiled, bool):
+        raise _bad("compiled", "is not true or false")
+    made, on, isa = (_text(plan.get(name), name) for name in ("gpuqs", "processor", "isa"))
+    return Plan(made, on, isa, compiled, sizes)
+
+
+def _tuned(entry: Any) -> Tuned:
+    entry = _object(entry, "sizes")
+    listed = _list(entry.get("candidates"), "candidates", MOST_CANDIDATES)
+    candidates = tuple(_candidate(candidate) for candidate in listed)
+    last = len(candidates) - 1
+    chosen, default = (_whole(entry.get(name), name, 0, last) for name in ("chosen", "default"))
+    return Tuned(_whole(entry.get("n_documents"), "n_documents", 1, MOST_NUMBER), chosen, default, candidates)
+
+
+def _candidate(entry: Any) -> Candidate:
+    entry = _object(entry, "candidates")
+    params = _object(entry.get("params"), "params")
+    if len(params) > MOST_PARAMS:
+        raise _bad("params", "are too many")
+    values = tuple((_text(name, "params"), _whole(value, "params", -MOST_NUMBER)) for name, value in params.items())
+    return Candidate(
+        _text(entry.get("engine"), "engine"),
+        values,
+        _whole(entry.get("n_threads"), "n_threads", 1),
+        _microseconds(entry.get("predicted"), "predicted"),
+        _microseconds(entry.get("measured"), "measured"),
+    )
+
+
+def _bad(field: str, problem: str) -> ModelFormatError:
+    return ModelFormatError(f"{problem}; tune the model anew, or save it without its plan", field=f"plan: {field}")
+
+
+def _object(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _bad(field, "is not an object")
+    return value
+
+
+def _list(value: Any, field: str, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise _bad(field, f"is not an array of up to {most}")
+    return value
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str) or len(value) > MOST_TEXT or not value.isprintable():
+        raise _bad(field, "is not a short text")
+    return value
+
+
+def _whole(value: Any, field: str, low: int, high: int = MOST_NUMBER) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise _bad(field, f"is not a whole number in [{low}, {high}]")
+    return value
+
+
+def _microseconds(value: Any, field: str) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= MOST_NUMBER:  # NaN is not
+        raise _bad(field, "is not a number of microseconds")
+    return float(value)

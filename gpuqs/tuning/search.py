@@ -1,0 +1,288 @@
+"""Measuring the guided few on the user's rows, within a budget: warm up, screen, take turns, duel with the default."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from gpuqs.engines import ENGINES, Program
+from gpuqs.errors import GpuqsError
+from gpuqs.forest import Forest
+from gpuqs.tuning.loops import candidates
+from gpuqs.tuning.machine import hierarchy
+from gpuqs.tuning.plan import Candidate, Tuned
+
+#: The default is kept unless another takes less than this share of its time.
+CLEARLY = 0.98
+#: Parameters are tried of engines that take with their own at most so many times as long as the best; after the
+#: first readings only those within the second factor of the best go on, so many at most.
+_WORTH_TUNING, _SCREENED, _FINALISTS = 1.6, 1.3, 4
+#: Shares of a size's time after which no further candidate is screened, and no further round of all begins.
+_SCREENING, _TURNS = 0.6, 0.85
+#: Rounds, and turns of a duel, after which more would tell nothing new.
+_MOST_ROUNDS = 40
+#: Seconds of one reading at least: a clock is no finer, and an interrupt shorter. First readings are repeated, so many
+#: times or for so many seconds, and the least counts.
+_READING, _FIRST_READINGS, _FIRST_SECONDS = 2e-4, 3, 5e-3
+#: Programs that are held at a time.
+_MOST_PROGRAMS = 8
+#: Different batches that calls go through, so that no branch is learned by heart.
+_MOST_BATCHES = 64
+
+Key: TypeAlias = tuple[str, tuple[tuple[str, int], ...]]
+
+
+def typical(readings: list[float]) -> float:
+    """The lower quartile: others' work on the machine lengthens readings, and a single short one may be luck."""
+    return float(np.quantile(readings, 0.25))
+
+
+class Clock:
+    """Seconds, and how many there are: a budget."""
+
+    def __init__(self, budget_s: float, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now, self._began, self.budget_s = now, now(), budget_s
+
+    @property
+    def used(self) -> float:
+        return self.now() - self._began
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is tuned.
+
+    Parameters
+    ----------
+    forest : Forest
+    rows : array [R, n_features]
+        Of the user's: batches are cut from them.
+    most_threads : int
+    predict : callable
+        Microseconds that an engine with its defaults takes for so many documents, or None.
+    default : callable
+        How so many documents are scored without a plan.
+    prepare : callable
+        Makes the program of an engine with parameters.
+    engines : list of str
+        Those that can run the forest.
+    progress : callable
+        Given how many milliseconds have passed, and of how many.
+    """
+
+    forest: Forest
+    rows: np.ndarray
+    most_threads: int
+    predict: Callable[[str, int], float | None]
+    default: Callable[[int], Candidate]
+    prepare: Callable[[str, tuple[tuple[str, int], ...]], Program]
+    engines: list[str]
+    progress: Callable[[int, int | None], object]
+
+
+class Search:
+    """The search for one model; `run` is called for each size of a batch."""
+
+    def __init__(self, asked: Asked, clock: Clock) -> None:
+        self._asked, self._clock = asked, clock
+        self.programs: dict[Key, Program] = {}
+        self._longest = 0.0  # that a program took to be made
+
+    def run(self, n_documents: int, until: float) -> Tuned:
+        """The best way to score batches of so many documents, found till so many seconds of the budget are used."""
+        asked, began = self._asked, self._clock.used
+        share = max(until - began, 0.0)
+        batches = _Batches(asked.rows, n_documents, asked.forest.n_outputs)
+        default = asked.default(n_documents)
+        if share == 0.0:
+            predicted = replace(default, predicted=asked.predict(default.engine, n_documents))
+            return Tuned(n_documents, 0, 0, (predicted,))
+        listed = candidates(
+            asked.forest, n_documents, asked.most_threads, hierarchy(), asked.predict, default, asked.engines
+        )
+        default = next(c for c in listed if _way(c) == _way(default))
+        times = {_way(default): [self._first(default, batches)]}
+        # Engines as they are first: of those far behind no parameters are tried.
+        for candidate in sorted(listed, key=lambda c: c.params != ()):
+            if _way(candidate) in times or not self._affordable(candidate, began + _SCREENING * share):
+                continue
+            as_it_is = times.get((candidate.engine, (), candidate.n_threads))
+            if candidate.params and as_it_is and as_it_is[0] > _WORTH_TUNING * min(map(min, times.values())):
+                continue
+            times[_way(candidate)] = [self._first(candidate, batches)]
+        ways = {_way(c): c for c in listed}
+        final = self._turns([ways[way] for way in times], default, batches, times, began + _TURNS * share)
+        best = min(final, key=lambda c: typical(times[_way(c)]))
+        if _way(best) != _way(default):
+            best = self._duel(best, default, batches, times, until)
+        return _tuned(n_documents, listed, times, best, default)
+
+    def _affordable(self, candidate: Candidate, until: float) -> bool:
+        """Whether its program, if it is still to be made, will be there in time."""
+        return self._clock.used + (0.0 if _key(candidate) in self.programs else self._longest) <= until
+
+    def _first(self, candidate: Candidate, batches: _Batches) -> float:
+        """One measured call, after those that warm up; its answer is compared with the others'."""
+        self._report()
+        program = self._program(candidate)
+        batches.check(candidate, program)
+        began, least = self._clock.used, float("inf")
+        for _ in range(_FIRST_READINGS):
+            least = min(least, self._reading(candidate, program, batches))
+            if self._clock.used - began > _FIRST_SECONDS:
+                break
+        return least
+
+    def _program(self, candidate: Candidate) -> Program:
+        key = _key(candidate)
+        program = self.programs.pop(key, None)
+        if program is None:
+            began = self._clock.used
+            program = self._asked.prepare(*key)
+            self._longest = max(self._longest, self._clock.used - began)
+        self.programs[key] = program  # the one used last comes last
+        for oldest in list(self.programs)[:-_MOST_PROGRAMS]:
+            del self.programs[oldest]
+        return program
+
+    def _reading(self, candidate: Candidate, program: Program, batches: _Batches) -> float:
+        """Seconds of a call."""
+        now, calls, began = self._clock.now, 0, self._clock.now()
+        while True:
+            batches.score(candidate, program)
+            calls += 1
+            taken = now() - began
+            if taken >= _READING or calls >= _MOST_BATCHES:
+                return taken / calls
+
+    def _turns(
+        self,
+        measured: list[Candidate],
+        default: Candidate,
+        batches: _Batches,
+        times: dict[Way, list[float]],
+        until: float,
+    ) -> list[Candidate]:
+        """The finalists, measured by turns: noise that comes and goes hits each alike."""
+        measured.sort(key=lambda c: times[_way(c)][0])
+        best = times[_way(measured[0])][0]
+        final = [c for c in measured[:_FINALISTS] if times[_way(c)][0] <= _SCREENED * best]
+        if default not in final:
+            final.append(default)
+        if len(final) > 1:
+            programs = {_key(c): self._program(c) for c in final}
+            for turn in range(_MOST_ROUNDS):
+                if self._clock.used > until:
+                    break
+                self._report()
+                for candidate in final[turn % len(final) :] + final[: turn % len(final)]:
+                    times[_way(candidate)].append(self._reading(candidate, programs[_key(candidate)], batches))
+        return final
+
+    def _duel(
+        self,
+        best: Candidate,
+        default: Candidate,
+        batches: _Batches,
+        times: dict[Way, list[float]],
+        until: float,
+    ) -> Candidate:
+        """The best against the default by turns; the default is kept unless the other is clearly faster."""
+        programs, ratios = {_key(c): self._program(c) for c in (best, default)}, []
+        for turn in range(_MOST_ROUNDS):
+            if turn and self._clock.used > until:
+                break
+            self._report()
+            taken = {}
+            for candidate in (best, default) if turn % 2 else (default, best):
+                taken[_way(candidate)] = self._reading(candidate, programs[_key(candidate)], batches)
+                times[_way(candidate)].append(taken[_way(candidate)])
+            ratios.append(taken[_way(best)] / max(taken[_way(default)], 1e-12))
+        least = min(times[_way(best)]) / max(min(times[_way(default)]), 1e-12)
+        return best if max(statistics.median(ratios), least) < CLEARLY else default
+
+    def _report(self) -> None:
+        total = int(self._clock.budget_s * 1000)
+        self._asked.progress(min(int(self._clock.used * 1000), total), total)
+
+
+class _Batches:
+    """Batches of one size, cut from the rows, and the scores that all ways must give."""
+
+    def __init__(self, rows: np.ndarray, n_documents: int, n_outputs: int) -> None:
+        last = len(rows) - n_documents
+        step = max(last // (_MOST_BATCHES - 1), 1)
+        self._batches = [rows[at : at + n_documents] for at in range(0, last + 1, step)][:_MOST_BATCHES]
+        self._shape = n_documents, n_outputs
+        self._sums: np.ndarray | None = None
+        self._want: bytes | None = None
+        self._next = 0
+
+    def score(self, candidate: Candidate, program: Program) -> None:
+        batch = self._batches[self._next % len(self._batches)]
+        self._next += 1
+        ENGINES[candidate.engine].score(program, batch, self._memory(program), candidate.n_threads)
+
+    def check(self, candidate: Candidate, program: Program) -> None:
+        """Compare a way's scores with those of the first that was measured, the default."""
+        sums = self._memory(program)
+        sums[...] = 0
+        ENGINES[candidate.engine].score(program, self._batches[0], sums, candidate.n_threads)
+        if self._want is None:
+            self._want = sums.tobytes()
+        elif sums.tobytes() != self._want:
+            raise GpuqsError(
+                f"{candidate.label} gives other scores than the default: nothing was tuned; please report it"
+            )
+
+    def _memory(self, program: Program) -> np.ndarray:
+        if self._sums is None:
+            self._sums = np.zeros(self._shape, program.values.sum_dtype)
+        return self._sums
+
+
+Way: TypeAlias = tuple[str, tuple[tuple[str, int], ...], int]
+
+
+def _way(candidate: Candidate) -> Way:
+    return candidate.engine, candidate.params, candidate.n_threads
+
+
+def _key(candidate: Candidate) -> Key:
+    return candidate.engine, candidate.params
+
+
+def _tuned(
+    n_documents: int, listed: list[Candidate], times: dict[Way, list[float]], best: Candidate, default: Candidate
+) -> Tuned:
+    """The candidates with their costs: the chosen one first, then by time; those not measured last."""
+
+    def rank(candidate: Candidate) -> tuple[bool, bool, float]:
+        way = _way(candidate)
+        return way != _way(best), way not in times, typical(times[way]) if way in times else 0.0
+
+    ordered = sorted(listed, key=rank)
+    measured = tuple(
+        replace(c, measured=typical(times[_way(c)]) * 1e6) if _way(c) in times else c for c in ordered
+    )
+    return Tuned(n_documents, 0, next(i for i, c in enumerate(measured) if _way(c) == _way(default)), measured)
+
+
+def tune(asked: Asked, sizes: list[int], clock: Clock) -> tuple[tuple[Tuned, ...], dict[Key, Program]]:
+    """What is best for batches of each size, within the clock's budget; and the programs that were chosen.
+
+    Time that a size leaves goes to those after it; a budget that is used up leaves the default, not measured.
+    """
+    search, found = Search(asked, clock), []
+    for done, n_documents in enumerate(sizes):
+        left = max(clock.budget_s - clock.used, 0.0)
+        found.append(search.run(n_documents, clock.used + left / (len(sizes) - done)))
+    chosen = {_key(tuned.best) for tuned in found}
+    total = int(clock.budget_s * 1000)
+    asked.progress(total, total)
+    return tuple(found), {key: program for key, program in search.programs.items() if key in chosen}

@@ -1,0 +1,184 @@
+"""The calibration of engines' costs: bounded, kept once, read by calls, harmless where it is damaged or turned off."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from forests import random_forest
+
+from gpuqs.engines import ENGINES
+from gpuqs.engines.base import CALL
+from gpuqs.model import Model
+from gpuqs.programs import machine
+from gpuqs.tuning import calibration
+from gpuqs.tuning.calibration import LEAST, MEASURED, MOST, anew, calibrate, ensure, factor
+
+FOREST = random_forest(np.random.default_rng(0), n_trees=30, max_leaves=16)
+HERE = [name for name in MEASURED if name in ENGINES]
+
+
+@pytest.fixture(autouse=True)
+def _turned_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUQS_CALIBRATE", "1")
+    monkeypatch.setenv("GPUQS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "_known", {})
+
+
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process."""
+    monkeypatch.setattr(calibration, "_known", {})
+
+
+def kept(tmp_path: Path) -> list[Path]:
+    return [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def made_up(monkeypatch: pytest.MonkeyPatch, **factors: float) -> list[int]:
+    """A calibration that gives these; the list grows with each."""
+    made: list[int] = []
+    monkeypatch.setattr(calibration, "calibrate", lambda: made.append(1) or dict(factors))
+    return made
+
+
+class Clock:
+    """Each look at it takes so many seconds."""
+
+    def __init__(self, tick: float) -> None:
+        self.time, self.tick = 0.0, tick
+
+    def __call__(self) -> float:
+        self.time += self.tick
+        return self.time
+
+
+def test_factors_are_around_one_and_clamped() -> None:
+    factors = calibrate(limit=60.0)
+    assert list(factors) == HERE
+    assert all(LEAST <= value <= MOST for value in factors.values())
+    assert min(factors.values()) <= 1.0 <= max(factors.values())
+
+
+def test_a_busy_machine_is_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two engines one reading in three takes fifty times as long: the least of them counts."""
+    calls: dict[str, int] = {}
+
+    def now() -> float:
+        return time[0]
+
+    time = [0.0]
+    for name in HERE:
+        engine = ENGINES[name]
+
+        def score(
+            program: object, X: np.ndarray, sums: np.ndarray, n_threads: int = 1, started: bool = False,
+            name: str = name, cost: Callable[..., float | None] = engine.cost,
+        ) -> None:
+            calls[name] = calls.get(name, 0) + 1
+            quiet = ((cost(calibration.small_forest(), len(X)) or 0) - CALL) * 1e-6
+            time[0] += quiet * (100 if calls[name] % 3 == 0 and name in ("vqs", "walk") else 2)
+
+        monkeypatch.setattr(engine, "score", score)
+    assert calibrate(now, 1e9) == pytest.approx(dict.fromkeys(HERE, 1.0))
+
+
+def test_it_stops_at_its_limit() -> None:
+    clock = Clock(1e-4)
+    assert calibrate(clock, 0.005) == {}
+    assert clock.time < 0.007
+    clock = Clock(0.01)  # every preparation takes long: no call is measured
+    assert calibrate(clock, 0.05) == {}
+    assert clock.time < 0.07
+
+
+def test_warm_up_takes_it_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = made_up(monkeypatch, walk=2.0)
+    Model(FOREST).warm_up(5)
+    Model(FOREST).warm_up(5)
+    forgotten(monkeypatch)
+    Model(FOREST).warm_up(5)
+    assert made == [1] and len(kept(tmp_path)) == 1 and factor("walk", machine()) == 2.0
+
+
+def test_calls_only_read_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = made_up(monkeypatch, walk=2.0)
+    Model(FOREST).predict(np.zeros((3, FOREST.n_features)))
+    Model(FOREST).explain(3)
+    assert not made and not kept(tmp_path) and factor("walk", machine()) == 1.0
+
+
+def test_factors_scale_what_is_not_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {c.engine: c.microseconds for c in Model(FOREST).explain(100).choices if c.microseconds}
+    made_up(monkeypatch, bitslice=MOST, bwqs=0.5, rankwalk=MOST, qs=MOST, vqs=0.4)
+    ensure(machine())
+    after = {c.engine: c.microseconds for c in Model(FOREST).explain(100).choices if c.microseconds}
+    for name, us in after.items():
+        scale = {"bwqs": 0.5, "qs_oblivious": 0.5, "vqs": 0.4, "walk": 1.0, "reference": 1.0}.get(name, MOST)
+        assert us == pytest.approx(CALL + scale * (before[name] - CALL))
+    assert Model(FOREST).engine_for(40) == "vqs"
+
+
+def test_another_machine_measures_for_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = made_up(monkeypatch, walk=2.0)
+    isa, compiled = machine()
+    for where in ((isa, compiled), (isa, not compiled), ("avx9", compiled)):
+        ensure(where)
+    for name, value in (("processor", "another"), ("version", "9.9")):
+        forgotten(monkeypatch)
+        monkeypatch.setattr(calibration, name, lambda value=value: value)
+        assert factor("walk", machine()) == 1.0
+        ensure(machine())
+    assert len(made) == len(kept(tmp_path)) == 5
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"walk": 9}', b'{"walk": 0.1}', b'{"walk": NaN}', b'{"walk": "1"}', b'{"walk": true}',
+     b'{"nope": 1.0}', b'{"walk": 1' + b"0" * 100_000 + b"}", b"[" * 4000, b"\xff\xfe", b'{"walk": 1.5}' + b" " * 9000],
+    ids=range(13),
+)
+def test_a_damaged_file_is_as_good_as_none(content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made_up(monkeypatch, walk=2.0)
+    ensure(machine())
+    (path,) = kept(tmp_path)
+    path.write_bytes(content)
+    forgotten(monkeypatch)
+    assert factor("walk", machine()) == (1.5 if content.endswith(b" ") else 1.0)
+
+
+def test_what_is_no_file_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made_up(monkeypatch, walk=2.0)
+    path = calibration._path(machine())
+    assert path is not None
+    path.parent.mkdir()
+    os.mkfifo(path)  # which would wait for a writer
+    assert factor("walk", machine()) == 1.0
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "read only", "nowhere", "turned off"])
+def test_where_it_cannot_be_kept_nothing_is_measured(
+    obstacle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = made_up(monkeypatch, walk=2.0)
+    if obstacle == "a file":
+        (tmp_path / "calibration").write_text("")
+    elif obstacle == "read only":
+        monkeypatch.setattr(calibration.os, "access", lambda *_: False)  # root may write anywhere
+    elif obstacle == "nowhere":
+        monkeypatch.setattr(calibration, "folder", lambda: None)
+    else:
+        monkeypatch.setenv("GPUQS_CALIBRATE", "0")
+    Model(FOREST).warm_up(3)
+    assert anew(machine())[0] == {} and not made and factor("walk", machine()) == 1.0
+
+
+def test_a_machine_that_is_too_slow_is_not_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = made_up(monkeypatch)
+    ensure(machine())
+    forgotten(monkeypatch)
+    ensure(machine())
+    assert made == [1] and json.loads(kept(tmp_path)[0].read_text()) == {} and factor("walk", machine()) == 1.0
