@@ -229,8 +229,11 @@ SECTIONS: dict[str, Callable[[Report, str], list[str]]] = {
 
 def others(results: Results, processor: str, folder: Path) -> list[str]:
     """Files that this page has no section for: the papers' tables, and what later benches keep."""
-    tables = sorted((folder / "tables" / processor).glob("*.md"))
-    links = [f"[{path.stem}]({path.relative_to(folder.parent)})" for path in tables]
+    links = [
+        f"[{path.stem}{of_data}]({path.relative_to(folder.parent)})"
+        for at, of_data in ((processor, ""), (f"{processor}-real", ", real data"))
+        for path in sorted((folder / "tables" / at).glob("*.md"))
+    ]
     kinds = [kind for kind, of in results.reports if of == processor and kind not in SECTIONS]
     kept = [f"[{kind}](results/{kind}-{processor}.json)" for kind in kinds]
     lines = ["### The papers' tables", "", ", ".join(links), ""] if links else []

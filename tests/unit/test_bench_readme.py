@@ -191,9 +191,12 @@ def test_papers_tables_and_later_benches_are_linked(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     (folder / "tables" / HEADLINE).mkdir(parents=True)
     (folder / "tables" / HEADLINE / "002-III.md").touch()
+    (folder / "tables" / f"{HEADLINE}-real").mkdir()
+    (folder / "tables" / f"{HEADLINE}-real" / "002-III.md").touch()
     results = Results(RESULTS.reports | {("tuning", HEADLINE): {"processor": RESULTS.name(HEADLINE)}})
     text = page(results, folder)
     assert f"[002-III](results/tables/{HEADLINE}/002-III.md)" in text
+    assert f"[002-III, real data](results/tables/{HEADLINE}-real/002-III.md)" in text
     assert f"[tuning](results/tuning-{HEADLINE}.json)" in text
 
 
