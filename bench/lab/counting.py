@@ -113,8 +113,10 @@ def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mappi
     """Put a row's counts into the panels of the counters."""
     for counter in counted.counters:
         panel = f"{counter}, {point.panel}" if counted.by_panel else counter
-        if counter in values or reason:
-            put(cells, panel, label, point.x, Cell(values.get(counter), reason=reason))
+        if counter in values:
+            put(cells, panel, label, point.x, Cell(values[counter]))
+        elif reason:
+            put(cells, panel, label, point.x, Cell(reason=reason))
 
 
 def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:

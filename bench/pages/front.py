@@ -19,7 +19,10 @@ BENCHES = {
     "sparse": ("sparse.py", "sparse input"),
     "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
+    "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
 }
+#: Its results have a folder of their own.
+TABLES = ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them")
 
 
 def page(results: Results, folder: Path = FOLDER) -> str:
@@ -31,8 +34,9 @@ def page(results: Results, folder: Path = FOLDER) -> str:
         "",
     ]
     commands = [[f"`python bench/{command}`", told] for command, told in BENCHES.values()]
-    lines += table(["command", "what it measures"], [*commands, ["`python bench/readme.py`", "writes this page"]])
-    lines += ["", "All but the last take `--quick` for a smoke run, except `loading.py` (`--trees 100`).", ""]
+    commands += [[f"`python bench/{command}`", told] for command, told in (TABLES, ("readme.py", "writes this page"))]
+    lines += [*table(["command", "what it measures"], commands), ""]
+    lines += ["All but the last take `--quick` for a smoke run, except `loading.py` (`--trees 100`).", ""]
     for processor in results.processors():
         lines += [f"## {results.name(processor)}", ""]
         for kind, section in SECTIONS.items():

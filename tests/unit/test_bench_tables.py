@@ -222,6 +222,16 @@ def test_counts_are_read_as_the_tools_write_them() -> None:
     assert counting.read_perf(told) == {"instructions": 4000 / counting.REPEATS}
 
 
+def test_a_count_that_is_there_needs_no_reason() -> None:
+    cells: timing.Cells = {}
+    point = plan.Point("a panel", 1_000, plan.Spec("MSN", 1_000, 8), 10)
+    counted = plan.Counted(("instructions", "visited nodes"), (point,), ())
+    counting.fill(cells, counted, "IF-THEN-ELSE", point, {"visited nodes": 3.5}, "too large to compile")
+    told = {panel: rows["IF-THEN-ELSE"]["1000"] for panel, rows in cells.items()}
+    assert (told["instructions"].value, told["instructions"].reason) == (None, "too large to compile")
+    assert (told["visited nodes"].value, told["visited nodes"].reason) == (3.5, "")
+
+
 def test_reversing_a_chain_of_false_tests_leaves_none() -> None:
     n = 10
     chain = Forest(
