@@ -80,8 +80,8 @@ def test_every_time_of_these_tables_has_a_speed_up(table: str) -> None:
                 assert told == set(PRINTED[table][panel][label])
 
 
-@pytest.mark.parametrize("table", ["001-1", "002-III", "002-IV", "002-VI"])
-@pytest.mark.parametrize("factor", [0.5, 1.5])
+@pytest.mark.parametrize("table", sorted({*PRINTED} - {"000-4"}))  # in which one digit is printed of small times
+@pytest.mark.parametrize("factor", [0.8, 1.2])
 def test_a_changed_number_is_seen(table: str, factor: float) -> None:
     for panel, rows in PRINTED[table].items():
         for label, row in rows.items():
