@@ -8,6 +8,8 @@ Real files are LETOR text as distributed, found by name in a folder and below it
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,8 @@ from gpuqs.readers import open_documents
 DOCUMENTS_SEED, TRAINING_SEED = 12, 1_000
 #: Documents of a real file that are read.
 MOST_REAL = 200_000
+#: Bytes of a real file that, with its size, tell it from others.
+HEAD = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,16 +47,25 @@ class Shape:
     train: str
     test: str
 
-    @property
-    def key(self) -> str:
-        """Its name in file names."""
-        return self.name.lower()
-
 
 MSN = Shape("MSN", 136, "Fold1/train.txt", "Fold1/test.txt")
 YAHOO = Shape("Yahoo", 700, "set1.train.txt", "set1.test.txt")
 ISTELLA = Shape("Istella", 220, "*stella*/train.txt", "*stella*/test.txt")
 SHAPES = {shape.name: shape for shape in (MSN, YAHOO, ISTELLA)}
+
+
+def key(shape: Shape, data: Path | None = None) -> str:
+    """A shape's name in names of files; that of real files says which, too."""
+    if data is None:
+        return shape.name.lower()
+    return f"{shape.name.lower()}-real-{_digest(_found(shape, shape.train, data))}"
+
+
+def check(shapes: Iterable[Shape], data: Path) -> None:
+    """Raise `InputError` where a folder lacks a file that one of the shapes needs."""
+    for shape in shapes:
+        for pattern in (shape.train, shape.test):
+            _found(shape, pattern, data)
 
 
 def documents(shape: Shape, n: int, data: Path | None = None) -> np.ndarray:
@@ -127,10 +140,19 @@ def _ranks(X: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def _found(shape: Shape, pattern: str, data: Path) -> Path:
+    if not data.is_dir():
+        raise InputError(f"{data}: no such folder; without one, documents are made up")
     paths = sorted(data.rglob(pattern))
     if not paths:
         raise InputError(f"{data}: no {pattern}, which {shape.name} needs; without a folder, documents are made up")
     return paths[0]
+
+
+@cache
+def _digest(path: Path) -> str:
+    """Eight digits of a file's size and beginning: it may be gigabytes long."""
+    with path.open("rb") as file:
+        return hashlib.sha256(b"%d " % path.stat().st_size + file.read(HEAD)).hexdigest()[:8]
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from datasets import Shape, training
+from datasets import Shape, key, training
 from interleave import progress
 
 import gpuqs
@@ -32,7 +32,7 @@ def lambdamart(n_trees: int, n_leaves: int) -> Path:
     """A LightGBM LambdaMART model of so many trees and leaves, as a text file."""
     path = CACHE / f"lambdamart-{n_trees}x{n_leaves}.txt"
     if not path.exists():
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         X, y, qid = mslr_like(200, TRAINING_SEED)
         parameters = {
             "objective": "lambdarank",
@@ -53,7 +53,7 @@ def xgboost_ranker(n_trees: int, n_leaves: int) -> Path:
 
     path = CACHE / f"xgboost-{n_trees}x{n_leaves}.ubj"
     if not path.exists():
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         X, y, qid = mslr_like(200, TRAINING_SEED)
         parameters = {
             "objective": "rank:ndcg",
@@ -115,7 +115,7 @@ def ranker(shape: Shape, n_trees: int, n_leaves: int, data: Path | None = None) 
     its documents by heart and late trees still have all their leaves. Training that is interrupted goes on from the
     last part.
     """
-    folder = CACHE / f"{shape.key}{'-real' if data else ''}-{n_leaves}"
+    folder = CACHE / f"{key(shape, data)}-{n_leaves}"
     path = folder / f"{n_trees}.txt"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ def _joined(parts: list[Path], n_trees: int) -> str:
 
 def oblivious(shape: Shape, n_trees: int, n_leaves: int, data: Path | None = None) -> Forest:
     """The first trees of a CatBoost model of a shape: oblivious, of log2(n_leaves) levels; trained as far as needed."""
-    name = f"{shape.key}{'-real' if data else ''}-oblivious-{n_leaves}"
+    name = f"{key(shape, data)}-oblivious-{n_leaves}"
     known = sorted(int(path.stem) for path in (CACHE / name).glob("[0-9]*.json"))
     enough = [size for size in known if size >= n_trees]
     path = CACHE / name / f"{enough[0] if enough else n_trees}.json"

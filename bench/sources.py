@@ -39,7 +39,7 @@ def of_catboost(n_trees: int, depth: int, X: np.ndarray) -> Source:
     if path.exists():
         booster.load_model(str(path))
     else:
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         rows, y, _ = mslr_like(80, TRAINING_SEED)
         booster.fit(np.ascontiguousarray(rows, np.float32), y).save_model(str(path))
     name = f"CatBoost {n_trees:,} oblivious trees of depth {depth}"

@@ -7,7 +7,8 @@
     python bench/tables.py 002-III --data FOLDER   # of the real data sets, LETOR text as distributed
 
 Each gives Markdown, JSON and a chart in bench/results/tables/, in a folder of this processor; a quick run's are in
-bench/.cache/tables-quick. Models are trained when a table first needs them, and kept (GPUQS_BENCH_CACHE says where).
+bench/.cache/tables-quick; those of real data sets are in a folder beside it that ends in -real. Models are trained
+when a table first needs them, and kept (GPUQS_BENCH_CACHE says where), apart for each real file.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the checks use the tests' forests
 
 from baselines.compiler import compiler
+from datasets import SHAPES, Shape, check
 from interleave import RESULTS, processor, processor_key
 from lab import counting, selection, timing
 from lab.chart import draw
@@ -36,8 +38,10 @@ from lab.tables import TABLES
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.errors import InputError
 
 BY_NAME = {table.name: table for table in TABLES}
+MADE_UP, REAL = "made-up documents, like the papers' in shape alone", "documents of the real data sets"
 LIBRARIES = ("lightgbm", "catboost", "numpy")
 
 
@@ -64,7 +68,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
         "processor": processor(),
         "versions": versions(),
         "load": load,
-        "data": "made-up documents" if data is None else "the real data sets' documents",
+        "data": MADE_UP if data is None else REAL,
         "notes": notes,
         "models": models,
         "cells": {
@@ -73,6 +77,18 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
         },
         "paper": paper_of(table.name),
     }
+
+
+def shapes_of(table: Table) -> list[Shape]:
+    """The data sets of a table's points."""
+    points = (*table.points, *(table.counted.points if table.counted else ()))
+    return [SHAPES[name] for name in dict.fromkeys(point.model.shape for point in points)]
+
+
+def usual_folder(quick: bool, real: bool) -> Path:
+    """Where results go; those of real data apart from those of made-up documents."""
+    folder = Path(__file__).parent / ".cache" / "tables-quick" if quick else RESULTS / "tables" / processor_key()
+    return folder.with_name(f"{folder.name}-real") if real else folder
 
 
 def versions() -> str:
@@ -92,23 +108,28 @@ def write(report: dict[str, Any], folder: Path) -> Path:
     return page
 
 
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help='names as listed, or "all"')
     parser.add_argument("--quick", action="store_true", help="small models and batches; all tables where none is named")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where MSLR-WEB30K, Yahoo's set 1, Istella lie")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go")
-    args = parser.parse_args()
+    args = parser.parse_args(given)
     names = list(BY_NAME) if "all" in args.tables or (args.quick and not args.tables) else args.tables
     if unknown := [name for name in names if name not in BY_NAME]:
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
     if not names:
         print(*(f"{table.name:<8} {table.title}" for table in TABLES), sep="\n")
-    usual = Path(__file__).parent / ".cache" / "tables-quick" if args.quick else RESULTS / "tables" / processor_key()
-    for name in names:
-        start = time.perf_counter()
-        page = write(report_of(BY_NAME[name], QUICK if args.quick else Scale(), args.data), args.out or usual)
-        print(f"{name}: {page} ({time.perf_counter() - start:.0f} s)", flush=True)
+    out = args.out or usual_folder(args.quick, args.data is not None)
+    try:
+        if args.data is not None:  # before hours of other tables
+            check((shape for name in names for shape in shapes_of(BY_NAME[name])), args.data)
+        for name in names:
+            start = time.perf_counter()
+            page = write(report_of(BY_NAME[name], QUICK if args.quick else Scale(), args.data), out)
+            print(f"{name}: {page} ({time.perf_counter() - start:.0f} s)", flush=True)
+    except InputError as problem:
+        raise SystemExit(f"{Path(__file__).name}: {problem}") from None
 
 
 if __name__ == "__main__":

@@ -112,6 +112,13 @@ def search(forest: Forest, X: np.ndarray, n: int, most_threads: int, quick: bool
     return sorted(taken, key=taken.__getitem__)[:FINALISTS], len(grid)
 
 
+def check(label: str, call: Callable[[], np.ndarray], want: np.ndarray, n: int) -> None:
+    """End the run where a way gives any batch other scores than the reference."""
+    for at in range(0, len(want) - n + 1, n):
+        if not np.array_equal(call(), want[at : at + n]):
+            raise SystemExit(f"{label} gives other scores than the reference for {n:,} documents from {at:,} on")
+
+
 def compare(forest: Forest, X: np.ndarray, n: int, budget: float, quick: bool) -> dict[str, Any]:
     """The plan's time against the best of the grid and the default's, in one run."""
     model, most_threads = Model(forest), cpu_fallback.default_threads()
@@ -124,10 +131,9 @@ def compare(forest: Forest, X: np.ndarray, n: int, budget: float, quick: bool) -
     ways = {"plan": tuned.best, "default": default} | {f"grid {i}": way for i, way in enumerate(best)}
     # One program for each way, whoever chose it: where its memory lies makes a difference of some percent.
     calls = {way.label: caller(forest, way, X, n) for way in ways.values()}
-    want = np.array(calls[default.label]())
+    want = model.predict(X, "raw", engine="reference").reshape(len(X), -1)
     for label, call in calls.items():
-        if label != default.label and not np.array_equal(call(), want):
-            raise SystemExit(f"{label} gives other scores than the default")
+        check(label, call, want, n)
     times = by_turns(calls, 15 if quick else 200, 2.0 if quick else 20.0)
     us = {name: times[way.label].median * 1e6 for name, way in ways.items()}
     of_grid = min((name for name in ways if name.startswith("grid")), key=us.__getitem__)

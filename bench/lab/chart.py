@@ -36,7 +36,7 @@ def _numbers(values: Values, panel: str) -> bool:
 def _plots(n: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     columns = min(columns, n)
     rows = math.ceil(n / columns)
-    figure = Figure(figsize=(max(width * columns, 7), height * rows + 1), layout="constrained")
+    figure = Figure(figsize=(max(width * columns, 10), height * rows + 1), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes[n:]:
         ax.remove()

@@ -80,7 +80,7 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
     for (spec, _), points in progress(list(groups(scale.reduced(counted.points, ends=1))), "counting"):
         forest = forest_of(spec, data)
         X = datasets.documents(datasets.SHAPES[spec.shape], OF_ENGINES, data)
-        contenders = Contenders(Job(f"counting, {spec}", forest, X), scale)
+        contenders = Contenders(Job(f"counting, {spec.called(data is not None)}", forest, X), scale)
         visits = visited(forest, X) if "visited nodes" in counted.counters else {}
         entered = [(row, point, contenders.enter(row, point)) for row in counted.rows for point in points]
         asked = {
@@ -113,8 +113,10 @@ def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mappi
     """Put a row's counts into the panels of the counters."""
     for counter in counted.counters:
         panel = f"{counter}, {point.panel}" if counted.by_panel else counter
-        if counter in values or reason:
-            put(cells, panel, label, point.x, Cell(values.get(counter), reason=reason))
+        if counter in values:
+            put(cells, panel, label, point.x, Cell(values[counter]))
+        elif reason:
+            put(cells, panel, label, point.x, Cell(reason=reason))
 
 
 def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:

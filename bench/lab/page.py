@@ -41,6 +41,7 @@ def markdown(report: dict[str, Any]) -> str:
     lines = [f"# {report['name']}: {report['title']}", ""]
     lines += [f"Paper {report['name'][:3]}, {paper['paper']}: {paper['processor']}.", ""]
     lines += [f"Here: {report['processor']}; {report['versions']}. {report['load']}.", ""]
+    lines += [f"Models are trained on, and score, {report['data']}.", ""]
     if report["quick"]:
         lines += ["**A quick run: small models and batches; its numbers say nothing beside the paper's.**", ""]
     if report["base"]:

@@ -19,9 +19,10 @@ class Spec:
     leaves: int
     oblivious: bool = False
 
-    def __str__(self) -> str:
+    def called(self, real: bool) -> str:
+        """Its name, which says whether it was trained on real documents or on made-up ones of that shape."""
         kind = "CatBoost, oblivious" if self.oblivious else "LightGBM lambdarank"
-        return f"{self.shape}-like, {kind}, {self.trees:,} x {self.leaves}"
+        return f"{self.shape}{', real' if real else '-like'}, {kind}, {self.trees:,} x {self.leaves}"
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,9 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
     for point in progress(scale.reduced(table.points), table.name):
         forest = forest_of(point.model, data)
         X = datasets.documents(datasets.SHAPES[point.model.shape], point.documents, data)
-        models.append(describe(point.model, forest, X))
-        job = Job(str(point.model), forest, X)
+        name = point.model.called(data is not None)
+        models.append(describe(name, forest, X))
+        job = Job(name, forest, X)
         sampled, all_of_them = guided(point), exhaustive(point)
         contenders = Contenders(job, scale)
         calls = {f"{name} {dict(given)}": call_of(contenders, order, given) for name, order, given in sampled}

@@ -146,8 +146,8 @@ def constants(engine: str) -> dict[str, int]:
     """Block sizes that an engine of QuickScorer's has by itself."""
     if engine != "bwqs":
         return {}
-    found = ENGINES[engine]
-    return {"tau": getattr(found, "tree_block", 0), "delta": getattr(found, "document_block", 0)}
+    stated = {parameter.name: parameter.default for parameter in ENGINES[engine].parameters}
+    return {"tau": stated["tree_block"], "delta": stated["document_block"]}
 
 
 def predict(model: gpuqs.Model, X: np.ndarray, engine: str, n_threads: int = 1, isa: str | None = None) -> np.ndarray:
@@ -171,9 +171,10 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
     described: dict[Spec, Any] = {}
     for (spec, n), points in progress(list(groups(scale.reduced(table.points))), table.name):
         forest = forest_of(spec, data)
-        job = Job(f"{table.name}, {spec}", forest, datasets.documents(datasets.SHAPES[spec.shape], n, data))
+        name = spec.called(data is not None)
+        job = Job(f"{table.name}, {name}", forest, datasets.documents(datasets.SHAPES[spec.shape], n, data))
         if spec not in described:
-            described[spec] = describe(spec, forest, job.X)
+            described[spec] = describe(name, forest, job.X)
         contenders = Contenders(job, scale)
         entered = {(row.label, point): contenders.enter(row, point) for row in table.rows for point in points}
         times = contenders.times()
@@ -185,7 +186,7 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
     return cells, list(described.values())
 
 
-def describe(spec: Spec, forest: Forest, X: np.ndarray) -> dict[str, Any]:
+def describe(name: str, forest: Forest, X: np.ndarray) -> dict[str, Any]:
     """A model in numbers: who is faster than whom depends on the nodes that each visits.
 
     Late trees of a training that ran dry would have few leaves.
@@ -193,7 +194,7 @@ def describe(spec: Spec, forest: Forest, X: np.ndarray) -> dict[str, Any]:
     leaves = np.diff(forest.leaf_offsets)[-1_000:]
     visits = visited_nodes(forest, X[:16])
     return {
-        "model": str(spec),
+        "model": name,
         "leaves of the last 1,000 trees": float(leaves.mean()),
         "nodes on a walk": visits["walks"],
         "on the longest": visits["predicated"],

@@ -35,18 +35,24 @@ def listed(words: list[str]) -> str:
 
 
 _NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
-_UNIT = r"(?:us|µs|μs|ns|ms|s|seconds?|(?:nano|micro|milli)seconds?|minutes?|GHz|uJ|µJ)"
+_UNIT = r"(?:us|µs|μs|ns|ms|s|(?:nano|micro|milli)?sec(?:ond)?s?|min(?:ute)?s?|GHz|uJ|µJ)"
 _WORD = (
     r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|seventy|"
     r"eighty|ninety|hundred|thousand)"
 )
+_PART = r"(?:half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth|twentieth|hundredth|thousandth)"
 #: What tells of speed: times and units of time, ratios, shares, rates; in digits or in words.
 SPEED = re.compile(
     rf"(?<![\w.])(?:{_NUMBER}, )*(?:{_NUMBER} (?:and|or|to) )?{_NUMBER}[ -]?{_UNIT}\b"
     rf"|(?<![\w.]){_NUMBER}[ -]?(?:times\b|fold\b|x\b(?! ?\d)|×(?! ?\d))"
     rf"|(?<![\w.]){_NUMBER} ?(?:%|percent\b)"
-    rf"|(?<![\w.]){_NUMBER} (?:documents|rows) (?:a|per) second\b"
-    rf"|\b{_WORD} times\b|\b{_WORD}fold\b|\b(?:twice|thrice) as\b|\bhalf the time\b",
+    rf"|(?<![\w.]){_NUMBER}(?: (?:thousand|million|billion)|[kMG])? ?(?:documents|docs|rows|queries|scores)"
+    r" ?(?:an?|per|each|every|/) ?(?:s|sec|second|minute|hour)\b"
+    rf"|\b(?:documents|docs|rows|queries|scores) ?(?:/|per) ?(?:s|sec|second|minute|hour)\b"
+    rf"|\b(?:by|of) a factor of (?:{_NUMBER}|{_WORD})|\bfactors? (?:of )?{_NUMBER}"
+    rf"|\bspeed-?ups? (?:of|by|is|was) (?:{_NUMBER}|{_WORD})"
+    rf"|\b{_WORD} times\b|\b{_WORD}[ -]?fold\b|\b(?:twice|thrice) (?:as|the)\b|\bhalf the time\b"
+    rf"|\b(?:an?|one|two|three)[ -]{_PART}s? (?:of|as)\b",
     re.IGNORECASE,
 )
 #: A cell of a table that is a number and nothing else, as times stand in tables.

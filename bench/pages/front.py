@@ -19,7 +19,10 @@ BENCHES = {
     "sparse": ("sparse.py", "sparse input"),
     "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
+    "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
 }
+#: Its results have a folder of their own.
+TABLES = ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them")
 
 
 def page(results: Results, folder: Path = FOLDER) -> str:
@@ -31,8 +34,9 @@ def page(results: Results, folder: Path = FOLDER) -> str:
         "",
     ]
     commands = [[f"`python bench/{command}`", told] for command, told in BENCHES.values()]
-    lines += table(["command", "what it measures"], [*commands, ["`python bench/readme.py`", "writes this page"]])
-    lines += ["", "All but the last take `--quick` for a smoke run, except `loading.py` (`--trees 100`).", ""]
+    commands += [[f"`python bench/{command}`", told] for command, told in (TABLES, ("readme.py", "writes this page"))]
+    lines += [*table(["command", "what it measures"], commands), ""]
+    lines += ["All but the last take `--quick` for a smoke run, except `loading.py` (`--trees 100`).", ""]
     for processor in results.processors():
         lines += [f"## {results.name(processor)}", ""]
         for kind, section in SECTIONS.items():
@@ -122,6 +126,10 @@ def left_out(result: Report) -> dict[str, str]:
         for label, found in result["agreement"].items()
         if not found["agrees"]
     }
+    for cell in result["cells"]:
+        for label, difference in cell.get("differ", {}).items():  # older runs compared the first documents alone
+            where = f"{cell['documents']:,} documents a call ({cell['threads']} thread{'s'[: cell['threads'] - 1]})"
+            differ[f"{label} with {where}"] = f"scores differ by up to {difference:.2g}, so it is not timed"
     return result["not_held"] | differ
 
 
@@ -225,8 +233,11 @@ SECTIONS: dict[str, Callable[[Report, str], list[str]]] = {
 
 def others(results: Results, processor: str, folder: Path) -> list[str]:
     """Files that this page has no section for: the papers' tables, and what later benches keep."""
-    tables = sorted((folder / "tables" / processor).glob("*.md"))
-    links = [f"[{path.stem}]({path.relative_to(folder.parent)})" for path in tables]
+    links = [
+        f"[{path.stem}{of_data}]({path.relative_to(folder.parent)})"
+        for at, of_data in ((processor, ""), (f"{processor}-real", ", real data"))
+        for path in sorted((folder / "tables" / at).glob("*.md"))
+    ]
     kinds = [kind for kind, of in results.reports if of == processor and kind not in SECTIONS]
     kept = [f"[{kind}](results/{kind}-{processor}.json)" for kind in kinds]
     lines = ["### The papers' tables", "", ", ".join(links), ""] if links else []

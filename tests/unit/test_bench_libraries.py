@@ -22,6 +22,7 @@ if str(BENCH) not in sys.path:
 
 import energy  # noqa: E402
 import libraries  # noqa: E402
+from pages import front  # noqa: E402
 from peers import base, compiled, ydf  # noqa: E402
 from peers.base import OfThreads, Peer, Source, Way  # noqa: E402
 from peers.registry import PEERS  # noqa: E402
@@ -29,6 +30,7 @@ from peers.registry import PEERS  # noqa: E402
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 6)).astype(np.float32)
 Y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2])
+ROW_180 = X[180]
 EFFORT = libraries.Effort(sizes=(1, 30), rounds=3, budget=0.01, longest=1.0)
 
 
@@ -137,8 +139,64 @@ def test_one_wrong_bit_of_ours_ends_the_run(source: Source, label: str) -> None:
     ways = libraries.contenders(source, built, 1)
     expected = libraries.scores_of(ways["LightGBM"], X)
     ways[label] = Way(lambda X: np.nextafter(source.model.predict(X, "raw"), np.inf))
-    with pytest.raises(SystemExit, match=f"{label} differs from LightGBM"):
+    with pytest.raises(SystemExit, match=f"{label} differs from the model's library"):
         libraries.agreement(source, ways, expected)
+
+
+def planted(source: Source, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    """Scores of gpuqs as ``fault`` has them: of the rows, the threads and the scores."""
+    right = source.model.predict
+
+    def predict(X: Any, output: str = "value", **options: Any) -> np.ndarray:
+        return fault(X, options.get("n_threads"), options.get("precision"), right(X, output, **options))
+
+    monkeypatch.setattr(source.model, "predict", predict)
+    monkeypatch.setattr(libraries.cpu_fallback, "effective_threads", lambda n: 2)
+    monkeypatch.setattr(libraries, "PEERS", {"LightGBM": PEERS["LightGBM"]})
+
+
+@pytest.mark.parametrize("source", ["LightGBM"], indirect=True)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda X, n_threads, precision, scores: scores + (len(X) == 1 and precision == "exact") * 1e-12,
+        lambda X, n_threads, precision, scores: scores + (len(X) == 1 and precision == "fast") * 1.0,
+        lambda X, n_threads, precision, scores: scores * (np.nan if len(X) == 1 and precision == "fast" else 1.0),
+        lambda X, n_threads, precision, scores: scores[:-1] if len(X) == 30 else scores,
+        lambda X, n_threads, precision, scores: scores + (len(X) == 30 and n_threads is None) * 1e-12,
+        lambda X, n_threads, precision, scores: scores + (len(X) == 30 and bool((X[0] == ROW_180).all())) * 1e-12,
+    ],
+    ids=["one document", "fast", "NaN", "too few", "all threads", "a later batch"],
+)
+def test_a_fault_in_some_batches_alone_ends_the_run(
+    source: Source, fault: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(source, monkeypatch, fault)
+    monkeypatch.setattr(libraries, "seconds_of", lambda way, X, longest: 1e-5)  # ten calls and more
+    with pytest.raises(SystemExit, match=r"documents a call: gpuqs(, fast)? differs"):
+        libraries.measure(source, ["LightGBM"], EFFORT, None)
+
+
+@pytest.mark.parametrize("source", ["LightGBM"], indirect=True)
+def test_of_large_batches_the_last_is_compared(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = X[240:]
+    planted(source, monkeypatch, lambda rows, n, p, scores: scores + (np.array_equal(rows, last) and p == "exact"))
+    monkeypatch.setattr(libraries, "FEW", 10)
+    monkeypatch.setattr(libraries, "seconds_of", lambda way, X, longest: 1e-5)
+    with pytest.raises(SystemExit, match="60 documents a call: gpuqs differs"):
+        libraries.measure(source, ["LightGBM"], replace(EFFORT, sizes=(60,)), None)
+
+
+@pytest.mark.parametrize("source", ["LightGBM"], indirect=True)
+def test_a_peer_is_not_timed_where_its_scores_are_wrong(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = fake("wrong", lambda scores: scores + (len(scores) == 30))
+    monkeypatch.setattr(libraries, "PEERS", {"LightGBM": PEERS["LightGBM"], "wrong": wrong})
+    monkeypatch.setattr(libraries.cpu_fallback, "effective_threads", lambda n: 1)
+    result = libraries.measure(source, ["wrong"], EFFORT, None)
+    assert result["agreement"]["wrong"]["agrees"], "300 documents are scored rightly"
+    assert ["wrong" in cell["us_per_document"] for cell in result["cells"]] == [True, False]
+    told = "wrong with 30 documents a call (1 thread)"
+    assert front.left_out(result)[told] == "scores differ by up to 1, so it is not timed"
 
 
 @pytest.mark.parametrize(
@@ -159,9 +217,9 @@ def test_calls_fill_their_time(
     monkeypatch.setattr(libraries, "seconds_of", lambda way, X, longest: once)
     rows = np.arange(2_000.0)[:, None]
     taken: list[np.ndarray] = []
-    call, *told = libraries.calls_of(Way(lambda X: taken.append(X)), rows, n, longest=2.0, together=0.02)
-    call()
-    assert told == [calls, documents]
+    made = libraries.calls_of(Way(lambda X: taken.append(X)), rows, n, longest=2.0, together=0.02)
+    made()
+    assert (len(made.batches), made.documents, made.scored) == (calls, documents, calls * documents)
     np.testing.assert_array_equal(np.concatenate(taken), rows[: calls * documents])
 
 

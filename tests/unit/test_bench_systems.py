@@ -20,7 +20,7 @@ from baselines import compiler  # noqa: E402
 from baselines.check import cases  # noqa: E402
 from baselines.counts import visited_nodes  # noqa: E402
 from baselines.oblivious_forest import oblivious_like  # noqa: E402
-from baselines.orderings import Ordering  # noqa: E402
+from baselines.orderings import ORDERINGS, Ordering  # noqa: E402
 from baselines.program import Program  # noqa: E402
 from baselines.registry import SYSTEMS  # noqa: E402
 from baselines.report import markdown, nanoseconds_a_node, systems_page  # noqa: E402
@@ -125,3 +125,26 @@ def test_orderings_tell_what_figures_say() -> None:
     assert "1.50 times (holds, by less;" in str(ordering.told({"a": 1.0, "b": 1.5}))
     assert "0.50 times (does not hold;" in str(ordering.told({"a": 1.0, "b": 0.5}))
     assert ordering.told({"a": 1.0, "b": 2.5, "OBLIVIOUS": 1.0}) is None
+    up_to = Ordering("a", "b", None, 3.0, "a table")
+    assert up_to.told({"a": 1.0, "b": 1.1}) == "a over b: 1.10 times (holds; up to 3 in a table)"
+    assert "0.90 times (does not hold;" in str(up_to.told({"a": 1.0, "b": 0.9}))
+
+
+@pytest.mark.parametrize(
+    ("faster", "slower", "least", "most"),
+    [
+        ("qs", "VPRED", 1.91, 6.62),  # Yahoo, 1,000 trees of 8 leaves; MSN, 1,000 of 64
+        ("qs", "IF-THEN-ELSE", 2.3, 26.97),  # MSN, 20,000 of 16
+        ("qs", "CONDOP", 2.34, 8.66),
+        ("qs", "STRUCT+", 5.25, 40.7),
+        ("vqs", "qs", 1.3, 3.21),
+        ("bwqs", "qs", 1.26, 1.34),
+        ("DSD", "DS", 4.1, 6.57),
+        ("OBLIVIOUS", "VPRED", 0.34, 1.5),
+        ("qs_oblivious", "OBLIVIOUS", 0.69, 3.56),  # Yahoo, 1,000 of 8, where OBLIVIOUS is the faster one
+        ("SDSD", "VPRED", None, 1.5),  # "up to 50 % faster"
+    ],
+)
+def test_orderings_are_those_of_the_papers(faster: str, slower: str, least: float | None, most: float) -> None:
+    (found,) = (o for o in ORDERINGS if (o.faster, o.slower) == (faster, slower))
+    assert (found.least, found.most) == (least, most)

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from baselines.program import Program  # noqa: E402
 from lab import blocking, counting, page, papers, plan, selection, tables, timing  # noqa: E402
 
 import gpuqs  # noqa: E402
+from gpuqs.engines import ENGINES  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 
 NAMES = [
@@ -164,6 +166,13 @@ def test_every_row_has_a_value_or_a_reason_at_every_point(table: plan.Table) -> 
     assert told[0]["on the longest"] == told[0]["nodes on a walk"] == 4
 
 
+def test_block_sizes_are_those_that_the_engine_states() -> None:
+    stated = {parameter.name: parameter.default for parameter in ENGINES["bwqs"].parameters}
+    assert timing.constants("bwqs") == {"tau": stated["tree_block"], "delta": stated["document_block"]}
+    assert min(timing.constants("bwqs").values()) > 1
+    assert timing.constants("bitslice") == {}
+
+
 @pytest.mark.parametrize("measure", [timing.measure, selection.measure])
 def test_a_wrong_score_ends_the_run(table: plan.Table, measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     score = Program.score
@@ -211,6 +220,16 @@ def test_counts_are_read_as_the_tools_write_them() -> None:
         counting.read_callgrind("events: Ir\n")
     told = "# started\n\n4000,,instructions:u,1,100.00,,\n<not counted>,,cache-misses,0,0.00,,\n"
     assert counting.read_perf(told) == {"instructions": 4000 / counting.REPEATS}
+
+
+def test_a_count_that_is_there_needs_no_reason() -> None:
+    cells: timing.Cells = {}
+    point = plan.Point("a panel", 1_000, plan.Spec("MSN", 1_000, 8), 10)
+    counted = plan.Counted(("instructions", "visited nodes"), (point,), ())
+    counting.fill(cells, counted, "IF-THEN-ELSE", point, {"visited nodes": 3.5}, "too large to compile")
+    told = {panel: rows["IF-THEN-ELSE"]["1000"] for panel, rows in cells.items()}
+    assert (told["instructions"].value, told["instructions"].reason) == (None, "too large to compile")
+    assert (told["visited nodes"].value, told["visited nodes"].reason) == (3.5, "")
 
 
 def test_reversing_a_chain_of_false_tests_leaves_none() -> None:
@@ -272,15 +291,23 @@ def test_a_page_has_both_numbers_and_both_ratios(report: dict[str, Any]) -> None
     assert "- vQS (AVX2): NA, no such set (MSN, Λ = 64 at 10,000)" in text
     assert "- vQS (AVX2): isa = avx2 (MSN, Λ = 64 at 1,000)" in text
     assert "- Model: a model; depth 12.35" in text
+    assert "Models are trained on, and score, made-up." in text
     assert "quick" not in text and "quick run" in page.markdown(report | {"quick": True})
 
 
-def test_a_table_is_written_as_a_page_json_and_a_chart(report: dict[str, Any], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="charts need matplotlib")
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("bench_tables", BENCH / "tables.py")
     assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_table_is_written_as_a_page_json_and_a_chart(
+    report: dict[str, Any], tmp_path: Path, script: ModuleType
+) -> None:
+    pytest.importorskip("matplotlib", reason="charts need matplotlib")
     for name in ("001-1", "004-5"):  # lines, and bars
         made = script.write(report | {"name": name, "paper": papers.paper_of(name)}, tmp_path / "new")
         assert made.read_text().startswith(f"# {name}: a title")
@@ -314,6 +341,65 @@ def test_real_files_take_the_place_of_made_up_documents(tmp_path: Path) -> None:
     assert len(part) == len(y) == sizes.sum() and set(sizes) == {4}
     with pytest.raises(gpuqs.errors.InputError, match=r"no set1.train.txt, which Yahoo needs"):
         datasets.training(datasets.YAHOO, 0, tmp_path)
+
+
+def real_msn(folder: Path, last: str) -> Path:
+    (folder / "Fold1").mkdir(parents=True)
+    for name in ("train.txt", "test.txt"):
+        (folder / "Fold1" / name).write_text(f"0 qid:1 1:0.5\n{last} qid:1 1:0.5\n")
+    return folder
+
+
+def test_models_of_other_real_files_have_other_places(tmp_path: Path) -> None:
+    one, same, other = (real_msn(tmp_path / name, last) for name, last in (("a", "1"), ("b", "1"), ("c", "2")))
+    keys = [datasets.key(datasets.MSN, folder) for folder in (one, same, other)]
+    assert keys[0] == keys[1] != keys[2] and all(key.startswith("msn-real-") for key in keys)
+    assert datasets.key(datasets.MSN) == "msn"
+
+
+def test_models_of_real_files_are_found_where_their_data_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "CACHE", tmp_path)
+    one, other = (real_msn(tmp_path / name, last) for name, last in (("a", "1"), ("b", "2")))
+    made = tmp_path / f"{datasets.key(datasets.MSN, one)}-4" / "5.txt"
+    made.parent.mkdir()
+    made.touch()
+    assert models.ranker(datasets.MSN, 5, 4, one) == made
+    monkeypatch.setattr(models, "training", lambda *_: pytest.fail("trained anew"))
+    with pytest.raises(pytest.fail.Exception, match="trained anew"):
+        models.ranker(datasets.MSN, 5, 4, other)
+
+
+def test_models_are_kept_in_a_folder_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = models.mslr_like
+    monkeypatch.setattr(models, "CACHE", tmp_path / "not" / "there")
+    monkeypatch.setattr(models, "mslr_like", lambda n, seed: full(3, seed))
+    assert models.lambdamart(2, 4).is_file()
+
+
+def test_pages_name_real_documents_and_keep_apart(script: ModuleType) -> None:
+    spec = plan.Spec("MSN", 1_000, 64)
+    assert spec.called(True).startswith("MSN, real,") and spec.called(False).startswith("MSN-like,")
+    for quick in (True, False):
+        made_up, real = (script.usual_folder(quick, real) for real in (False, True))
+        assert real.parent == made_up.parent and real.name == f"{made_up.name}-real"
+    assert "real" in script.REAL and "made-up" in script.MADE_UP
+
+
+@pytest.mark.parametrize(
+    ("make", "table", "told"),
+    [
+        (lambda folder: folder / "nowhere", "001-1", "nowhere: no such folder"),
+        (lambda folder: real_msn(folder, "1"), "001-1", "no set1.train.txt, which Yahoo needs"),
+        (lambda folder: real_msn(folder, "1"), "002-V", r"no \*stella\*/train.txt, which Istella needs"),
+    ],
+)
+def test_what_real_data_lacks_is_told_in_one_line_before_anything_is_measured(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, table: str, told: str
+) -> None:
+    monkeypatch.setattr(script, "report_of", lambda *_: pytest.fail("measured before the folder was looked at"))
+    with pytest.raises(SystemExit, match=told) as ended:
+        script.main([table, "--data", str(make(tmp_path))])
+    assert "\n" not in str(ended.value)
 
 
 @pytest.fixture

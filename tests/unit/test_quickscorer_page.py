@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,20 @@ from bitslice_page import DOCUMENTS, FOREST
 from quickscorer_page import DRAWINGS, DRAWN, OF_GPUS, every_document, one_document
 
 from gpuqs import Model, cpu_fallback
+from gpuqs.demo.mslr import mslr_like
 from gpuqs.engines.quickscorer import MAX_LEAVES, QuickScorer, VQuickScorer
+from gpuqs.layout.reversing import FALSE_SHARE, SIGNIFICANT
 
 ROOT = Path(__file__).parents[2]
+if str(ROOT / "bench") not in sys.path:
+    sys.path.append(str(ROOT / "bench"))
+
+from baselines.oblivious_forest import oblivious_like  # noqa: E402
+from made_up import lambdamart_like  # noqa: E402
+from pages.figures import speeds  # noqa: E402
+
 PAGE, GPU_PAGE = ((ROOT / "docs" / name).read_text() for name in ("quickscorer.md", "gpu.md"))
+README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS)
@@ -54,6 +65,39 @@ def test_limits_are_those_of_the_code() -> None:
     of_blocks = [("qs", "document_block"), ("vqs", "tree_block"), ("vqs", "document_block")]
     numbers = (*(defaults[each] for each in of_blocks), MAX_LEAVES)
     assert [int(number.replace(",", "")) for _, number in said] == list(numbers)
+
+
+def test_trees_are_reversed_from_the_shares_that_the_page_says() -> None:
+    text = " ".join(PAGE.split())
+    assert f"from a share of {FALSE_SHARE:g} on (`FALSE_SHARE`)" in text
+    assert f"{SIGNIFICANT:g} of the forest (`SIGNIFICANT`)" in text
+
+
+def test_the_page_tells_no_speed_beside_its_table() -> None:
+    prose = "\n".join(line for line in PAGE.splitlines() if not line.startswith("|"))
+    assert speeds(prose) == ["10 %"], "of the paper's trees; what was measured here is in a table of a kept run"
+
+
+def taken(engine: str, model: Model) -> list[int]:
+    """Numbers of documents, up to a thousand, for which `auto` takes an engine."""
+    return [n for n in range(1, 1_001) if model.engine_for(n) == engine]
+
+
+@needs_quickscorer
+@pytest.mark.parametrize("isa", ["avx2", "sse4.2", "portable"])
+def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isa not in cpu_fallback.available_isas():
+        pytest.skip(f"the processor has no {isa}")
+    monkeypatch.setenv("GPUQS_ISA", isa)
+    rows = mslr_like(5, 12)[0]
+    middling = Model(lambdamart_like(100, 64, rows))
+    assert "two documents of a middling forest; without AVX2 even numbers, up to some ten |" in README
+    chosen = taken("bwqs", middling)
+    assert chosen == [2] if isa == "avx2" else chosen[:2] == [2, 4] and max(chosen) <= 10
+    assert "a few at 8 leaves a tree, some tens at 64, more beyond |" in README
+    forests = (oblivious_like(50, levels, rows) for levels in (3, 6, 8))
+    few, tens, more = (max(taken("qs_oblivious", Model(forest))) for forest in forests)
+    assert few < 15 < tens < 60 < more
 
 
 def test_lanes_are_those_of_the_instruction_sets_here() -> None:
