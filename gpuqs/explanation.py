@@ -13,7 +13,7 @@ from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
-from gpuqs.tuning.plan import Plan, Tuned, table
+from gpuqs.tuning.plan import NEAR, Plan, Tuned, table
 
 #: Engines' costs for more documents stand in the order of those for so many.
 MOST_ASKED = 4096
@@ -138,10 +138,11 @@ class Chooser:
         way = self._planned.get(key)
         if way is None:
             tuned = self._tuned(n_documents, device, machine)
-            if tuned is None:
+            if tuned is None or tuned.chosen == tuned.default:
                 way = Way(self.fastest(n_documents, device, machine))
             else:
-                way = Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads)
+                near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
+                way = Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None)
             if n_documents <= MOST_ASKED:
                 self._planned[key] = way
         return way
@@ -187,6 +188,9 @@ class Chooser:
             for name, reason in self.reasons_on(device).items()
         )
         where = cpu_fallback.isa() if device is HOST else repr(device)
-        note = None if self.plan is None or device is not HOST else self._why_unused(self.plan, machine)
+        tuned, note = self._tuned(n_documents, device, machine), None
+        if self.plan is not None and device is HOST and tuned is None:
+            sizes = ", ".join(f"{size.n_documents:,}" for size in self.plan.sizes)
+            note = self._why_unused(self.plan, machine) or f"it was tuned for {sizes} documents a call"
         engine = self.way(n_documents, device, machine).engine
-        return Explanation(engine, n_documents, where, choices, self._tuned(n_documents, device, machine), note)
+        return Explanation(engine, n_documents, where, choices, tuned, note)

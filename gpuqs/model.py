@@ -354,11 +354,11 @@ class Model:
         X : array-like [D, n_features]
             Documents of the host as for `predict`, at best such as will be scored; up to 10,000 are used.
         budget_s : float
-            Seconds that it may take. What is measured last may end a little later; with too few seconds for a size
-            of batches, its default is kept.
+            Seconds that it may take. What was begun is ended, as the making of a large model's program; with too few
+            seconds for a size of batches, its default is kept.
         batch_sizes : sequence of int, optional
-            How many documents calls will bring; by default 1, 10, 100, 1,000 and all of ``X`` that is used. Sizes
-            between those are scored as the nearest of them, by ratio.
+            How many documents calls will bring; by default 1, 10, 100, 1,000 and all of ``X`` that is used. A size
+            serves calls with 1.5 times as many, or as few; one of 1,000 or more serves all that are larger.
         n_threads : int, optional
             Most threads that the plan may use, as for `predict`.
         progress : callable, optional
@@ -515,4 +515,4 @@ class Model:
         return {"forest": self.forest, "device": self.device, "plan": self.plan}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self._bind(Programs(state["forest"]), state["device"], state["plan"])
+        self._bind(Programs(state["forest"]), state["device"], state.get("plan"))  # none before models were tuned

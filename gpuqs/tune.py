@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import as_documents
@@ -25,6 +28,8 @@ from gpuqs.tuning.search import tune as search
 MOST_ROWS = 10_000
 #: Batches of such sizes are tuned by default, and of all rows that are used.
 SIZES = (1, 10, 100, 1000)
+#: Seconds: some thirty years.
+MOST_BUDGET = 10**9
 
 
 def tune(
@@ -49,7 +54,7 @@ def tune(
         raise InputError("X holds no documents; give some of those that will be scored")
     most = min(documents.n, MOST_ROWS, rows_for_cpu(documents, programs.forest))
     sizes = sorted({n for n in SIZES if n < most} | {most}) if batch_sizes is None else _sizes(batch_sizes, documents.n)
-    most_threads = cpu_fallback.effective_threads(n_threads)
+    most_threads = min(cpu_fallback.effective_threads(n_threads), cpu_fallback.default_threads())  # as calls will
     if clock.budget_s >= 2 * LIMIT:
         ensure(machine())
 
@@ -77,12 +82,16 @@ def tune(
 
 
 def _budget(budget_s: float) -> float:
-    if isinstance(budget_s, bool) or not isinstance(budget_s, (int, float)) or not 0 <= budget_s <= 1e9:
-        raise ValueError(f"budget_s must be a number of seconds, 0 or more, not {budget_s!r}")
+    if isinstance(budget_s, (bool, np.bool_)) or not isinstance(budget_s, (Real, np.number)):
+        raise ValueError(f"budget_s must be a number of seconds, not {budget_s!r}")
+    if not 0 <= budget_s <= MOST_BUDGET:
+        raise ValueError(f"budget_s must be in [0, {MOST_BUDGET:,}] seconds, not {budget_s!r}")
     return float(budget_s)
 
 
 def _sizes(batch_sizes: Sequence[int], n_documents: int) -> list[int]:
+    if not isinstance(batch_sizes, Iterable):
+        raise ValueError(f"batch_sizes must be a sequence of whole numbers, not {batch_sizes!r}")
     sizes = sorted({whole(n, "batch_sizes", 1) for n in batch_sizes})
     if not 1 <= len(sizes) <= MOST_SIZES:
         raise ValueError(f"batch_sizes must name 1 to {MOST_SIZES} sizes, not {len(sizes)}")

@@ -87,6 +87,14 @@ def _named(ctx: click.Context, option: click.Parameter, value: str | None) -> Pa
     return None if value is None else Path(value)
 
 
+def _sizes(ctx: click.Context, option: click.Parameter, value: tuple[int, ...]) -> tuple[int, ...]:
+    from gpuqs.tuning.plan import MOST_SIZES
+
+    if len(set(value)) > MOST_SIZES:
+        raise click.BadParameter(f"{len(set(value))} sizes are too many; a plan holds {MOST_SIZES}")
+    return value
+
+
 @click.group(
     cls=Commands,
     invoke_without_command=True,
@@ -216,6 +224,7 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
     "batches",
     type=click.IntRange(1, 10**7),
     multiple=True,
+    callback=_sizes,
     help="Documents that a call will bring; may be given several times.  [default: 1, 10, 100, 1000, 10000]",
 )
 @_takes_threads("Most threads to score with")
@@ -241,9 +250,11 @@ def tune(
 
     _one_input(model, data)
     _not_input(_STDOUT, model, data)
-    if out == _STDOUT:
-        raise click.BadParameter("a model does not go where its plan is printed; name a file", param_hint="--out")
     out = output_of(model) if out is None else out
+    if out == _STDOUT or names_own(out) or same("", 1, {"": out}):
+        raise click.BadParameter("a model does not go where its plan is printed; name a file", param_hint="--out")
+    if not out.parent.is_dir():
+        raise click.BadParameter(f"{out.parent} is no folder", param_hint="--out")
     _not_input(out, model, data)
     if math.isnan(budget):
         raise click.BadParameter("nan is no number of seconds", param_hint="--budget")

@@ -55,8 +55,10 @@ def tune_file(
     rows = _rows(data, model.forest, max((MOST_ROWS, *batches)), **reading)
     with progress("tuning") as advance:
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
-    model.save(out)
-    click.echo(str(plan))
+    try:
+        model.save(out)
+    finally:  # the plan is not lost where the file cannot be written
+        click.echo(str(plan))
     click.echo(f"{out}: the model with its plan", err=True)
 
 

@@ -49,6 +49,7 @@ _FORMAT = 1
 
 _lock = Lock()
 _known: dict[tuple[str, bool], dict[str, float]] = {}
+_asked: set[tuple[str, bool]] = set()
 
 
 def factor(engine: str, machine: tuple[str, bool]) -> float:
@@ -65,7 +66,8 @@ def factor(engine: str, machine: tuple[str, bool]) -> float:
 def ensure(machine: tuple[str, bool]) -> None:
     """Calibrate, unless that was done before on this machine, is turned off, or could not be kept."""
     path = _path(machine)
-    if path is not None and not path.exists():
+    if path is not None and machine not in _asked and _read(path) is None:
+        _asked.add(machine)  # one that was too busy is not asked again by this process
         keep(machine, path)
 
 
@@ -76,17 +78,21 @@ def anew(machine: tuple[str, bool]) -> tuple[dict[str, float], Path | None]:
 
 
 def keep(machine: tuple[str, bool], path: Path | None) -> dict[str, float]:
-    """Calibrate, and keep the factors; nothing is measured where they cannot be kept."""
+    """Calibrate, and keep the factors; nothing is measured where they cannot be kept.
+
+    What was kept before stays where the machine is too busy now.
+    """
     with suppress(OSError), _lock.held():
         if path is None:
             return {}
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):
+        if not os.access(path.parent, os.W_OK) or (os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)):
             return {}
         measured = calibrate()
-        with replacing(path) as file:  # a machine that is too slow says so by none
-            file.write(json.dumps(measured).encode())
-        _known[machine] = measured
+        if measured:
+            with replacing(path) as file:
+                file.write(json.dumps(measured).encode())
+            _known[machine] = measured
         return measured
     return {}
 

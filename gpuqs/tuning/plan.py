@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,10 @@ from gpuqs.tuning.machine import processor
 
 #: What a plan of a file may hold at most: more is no plan of ours.
 MOST_SIZES, MOST_CANDIDATES, MOST_PARAMS, MOST_TEXT, MOST_NUMBER = 64, 64, 16, 200, 1 << 40
+#: A size that was tuned tells of calls with at most so many times as many documents, or as few.
+NEAR = 1.5
+#: And of any larger call where it has so many.
+MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,21 @@ class Plan:
     compiled: bool
     sizes: tuple[Tuned, ...]
 
-    def for_batch(self, n_documents: int) -> Tuned:
-        """The size nearest to so many documents by ratio; of two as near, the smaller."""
-        at = math.log(max(n_documents, 1))
-        return min(self.sizes, key=lambda tuned: abs(math.log(tuned.n_documents) - at))
+    def for_batch(self, n_documents: int) -> Tuned | None:
+        """The size by which so many documents are scored; None: they are scored as without a plan.
+
+        It is the nearest, where that is at most `NEAR` times as many or as few; more documents than all sizes go by the
+        largest, if that is `MANY`: as many blocks take as long each.
+        """
+        n_documents, largest = max(n_documents, 1), self.sizes[-1]
+        if n_documents > largest.n_documents >= MANY:
+            return largest
+
+        def ratio(tuned: Tuned) -> float:
+            return max(tuned.n_documents, n_documents) / min(tuned.n_documents, n_documents)
+
+        nearest = min(self.sizes, key=ratio)
+        return nearest if ratio(nearest) <= NEAR else None
 
     def why_not(self, machine: tuple[str, bool], reasons: Mapping[str, str | None]) -> str | None:
         """None where the plan is to be used, else the reason why not.

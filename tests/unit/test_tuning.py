@@ -11,6 +11,7 @@ import struct
 import threading
 import zlib
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
+from gpuqs.explanation import Way
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
@@ -39,9 +42,8 @@ REASONS = dict.fromkeys(ENGINES)
 
 def plan_of(*engines: tuple[str, tuple[tuple[str, int], ...], int], at: tuple[int, ...] = (1, 100)) -> Plan:
     """A plan for this machine that somebody made up."""
-    sizes = (
-        Tuned(n, 0, 0, (Candidate(*way, 2.0, 1.5),)) for n, way in zip(at, engines, strict=True)
-    )
+    default = Candidate("vqs", (), 1, 4.0, 3.0)
+    sizes = (Tuned(n, 0, 1, (Candidate(*way, 2.0, 1.5), default)) for n, way in zip(at, engines, strict=True))
     return Plan("0", processor(), *machine(), tuple(sizes))
 
 
@@ -101,10 +103,16 @@ def test_tiny_budgets_give_a_valid_plan(budget: float) -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     model = Model(FOREST)
-    for budget in (-1, float("nan"), float("inf"), "1", True, None):
-        with pytest.raises(ValueError, match="budget_s must be a number of seconds, 0 or more"):
+    for budget in ("1", True, None, np.bool_(True)):
+        with pytest.raises(ValueError, match="budget_s must be a number of seconds"):
             model.tune(X, budget)  # type: ignore[arg-type]
-    for sizes, problem in (([0], "at least 1"), ([], "1 to 64 sizes"), (["a"], "whole number"), (range(1, 99), "64")):
+    for budget in (-1, float("nan"), float("inf"), 1e10):
+        with pytest.raises(ValueError, match=r"budget_s must be in \[0, 1,000,000,000\] seconds"):
+            model.tune(X, budget)
+    for budget in (np.int64(0), np.float32(0), Fraction(0)):
+        assert len(Model(FOREST).tune(X, budget).sizes) == 4  # type: ignore[arg-type]
+    wrong = ([0], "at least 1"), ([], "1 to 64 sizes"), (["a"], "whole number"), (range(1, 99), "64")
+    for sizes, problem in ((5, "a sequence of whole numbers"), *wrong):
         with pytest.raises(ValueError, match=problem):
             model.tune(X, 0, batch_sizes=sizes)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="X holds 400 documents; batches of 401 need as many"):
@@ -121,8 +129,13 @@ def test_wrong_arguments_are_refused() -> None:
 def test_threads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=1)
     assert {c.n_threads for c in plan.sizes[0].candidates} == {1}
-    plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
-    assert {c.n_threads for c in plan.sizes[0].candidates} >= {1, 3}
+    with monkeypatch.context() as wide:
+        wide.setattr(cpu_fallback, "default_threads", lambda: 3)
+        plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
+        assert {c.n_threads for c in plan.sizes[0].candidates} >= {1, 3}
+        wide.setattr(cpu_fallback, "default_threads", lambda: 2)  # calls would take no more
+        plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
+        assert {c.n_threads for c in plan.sizes[0].candidates} == {1, 2}
     # A plan of more threads than a call may have takes what there are.
     model = Model(FOREST, plan_of(WALK, WALK))
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 1)
@@ -147,7 +160,7 @@ def test_the_plan_is_what_calls_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         type(model._programs), "get", lambda *a, **k: asked.append((a[1], k.get("params", a[-1]))) or get(*a, **k)
     )
-    for n, way in ((1, BWQS), (9, BWQS), (11, WALK), (400, WALK)):
+    for n, way in ((1, BWQS), (70, WALK), (100, WALK), (150, WALK)):
         assert model.engine_for(n) == way[0]
         np.testing.assert_array_equal(model.predict(X[:n]), want[:n])
         assert asked[-1] == way[:2]
@@ -155,10 +168,35 @@ def test_the_plan_is_what_calls_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[-1] == ("vqs", ())
 
 
-def test_sizes_between_go_to_the_nearest_by_ratio() -> None:
-    plan = plan_of(BWQS, WALK, BWQS, at=(1, 100, 10_000))
-    got = [plan.for_batch(n).n_documents for n in (0, 1, 10, 11, 1000, 1001, 10**9)]
-    assert got == [1, 1, 1, 100, 100, 10_000, 10_000]
+def test_a_size_serves_calls_that_are_near_it_by_ratio() -> None:
+    def serves(n: int, at: tuple[int, ...]) -> int | None:
+        tuned = plan_of(*[WALK] * len(at), at=at).for_batch(n)
+        return None if tuned is None else tuned.n_documents
+
+    got = [serves(n, (1, 100, 140, 10_000)) for n in (0, 1, 2, 66, 67, 118, 119, 210, 211, 6_667, 15_001, 10**9)]
+    assert got == [1, 1, None, None, 100, 100, 140, 140, None, 10_000, 10_000, 10_000]
+    assert [serves(n, (1, 100)) for n in (150, 151, 10**9)] == [100, None, None]
+
+
+def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
+    """Threads are those of a call's own size, and a default that was kept is the default of each size."""
+    threads, default = Model(FOREST, plan_of(WALK, BWQS, at=(1, 2_000))), Model(FOREST)
+    kept = Tuned(100, 1, 1, (Candidate("walk", (), 1, 1.0, 2.0), Candidate("qs", (), 2, 1.0, 1.0)))
+    chooser, here = threads._chooser, machine()
+    assert chooser.way(3_000, HOST, here) == Way(*BWQS)
+    assert chooser.way(3_001, HOST, here) == chooser.way(10**6, HOST, here) == Way(*BWQS[:2], None)
+    assert chooser.way(30, HOST, here) == default._chooser.way(30, HOST, here)
+    assert "it was tuned for 1, 2,000 documents a call" in str(threads.explain(30))
+    tuned = Model(FOREST, Plan("0", processor(), *here, (kept,)))
+    assert tuned._chooser.way(120, HOST, here) == default._chooser.way(120, HOST, here)
+
+
+def test_a_model_that_was_pickled_before_there_were_plans() -> None:
+    state = dict(Model(FOREST).__getstate__())
+    del state["plan"]
+    model = Model.__new__(Model)
+    model.__setstate__(state)
+    np.testing.assert_array_equal(model.predict(X), Model(FOREST).predict(X))
 
 
 def test_the_short_way_takes_the_plan_too() -> None:
@@ -172,14 +210,15 @@ def test_the_short_way_takes_the_plan_too() -> None:
     several = Model(FOREST, plan_of(WALK, at=(1,)))
     assert several._few is not None and several._few.predict(x, False) is None  # several threads are not for it
     np.testing.assert_array_equal(several.predict(x), want)
-    assert plan.for_batch(1).best.n_threads == 1
+    assert plan.sizes[0].best.n_threads == 1
 
 
 def test_explain_tells_predicted_and_measured_costs() -> None:
-    said = str(Model(FOREST, plan_of(BWQS, WALK)).explain(7))
+    said = str(Model(FOREST, plan_of(BWQS, WALK, at=(7, 100))).explain(7))
     assert "by its plan: bwqs, tree_block 7, document_block 9, 1 thread" in said
-    assert "1 documents a call: us predicted, measured" in said
-    assert "->         2.0         1.5   bwqs, tree_block 7, document_block 9, 1 thread  (the default)" in said
+    assert "7 documents a call: us predicted, measured" in said
+    assert "->         2.0         1.5   bwqs, tree_block 7, document_block 9, 1 thread" in said
+    assert "           4.0         3.0   vqs, 1 thread  (the default)" in said
     assert "plan" not in str(Model(FOREST).explain(7))
 
 
@@ -235,7 +274,7 @@ def test_plans_go_with_the_model(tmp_path: Path) -> None:
 
 
 def _scores_in_a_child(model: Model, rows: np.ndarray, answers: Any) -> None:
-    answers.put((model.predict(rows), model.predict(rows[:1]), model.tune(rows, 0.05).for_batch(1).best.engine))
+    answers.put((model.predict(rows), model.predict(rows[:1]), model.tune(rows, 0.05).sizes[0].best.engine))
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork here")
@@ -303,7 +342,7 @@ HOSTILE = {
     "huge": changed("sizes", 0, "n_documents", to=10**400),
     "no candidates": changed("sizes", 0, "candidates", to=[]),
     "too many candidates": changed("sizes", 0, "candidates", to=GOOD["sizes"][0]["candidates"] * 65),
-    "a choice that is not there": changed("sizes", 0, "chosen", to=1),
+    "a choice that is not there": changed("sizes", 0, "chosen", to=2),
     "a negative choice": changed("sizes", 0, "chosen", to=-1),
     "no default": changed("sizes", 0, "default", to=None),
     "engine of no text": changed(*CANDIDATE, "engine", to=5),

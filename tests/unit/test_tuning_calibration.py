@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +25,13 @@ HERE = [name for name in MEASURED if name in ENGINES]
 def _turned_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPUQS_CALIBRATE", "1")
     monkeypatch.setenv("GPUQS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(calibration, "_known", {})
+    forgotten(monkeypatch)
 
 
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process."""
     monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(calibration, "_asked", set())
 
 
 def kept(tmp_path: Path) -> list[Path]:
@@ -157,6 +157,7 @@ def test_what_is_no_file_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, tmp
     path.parent.mkdir()
     os.mkfifo(path)  # which would wait for a writer
     assert factor("walk", machine()) == 1.0
+    assert anew(machine())[0] == {}
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "read only", "nowhere", "turned off"])
@@ -176,9 +177,51 @@ def test_where_it_cannot_be_kept_nothing_is_measured(
     assert anew(machine())[0] == {} and not made and factor("walk", machine()) == 1.0
 
 
-def test_a_machine_that_is_too_slow_is_not_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_that_is_too_busy_is_asked_once_by_each_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made = made_up(monkeypatch)
+    for n_processes in (1, 2):
+        forgotten(monkeypatch)
+        for _ in range(3):
+            ensure(machine())
+        assert len(made) == n_processes and not kept(tmp_path) and factor("walk", machine()) == 1.0
+
+
+def test_factors_outlive_a_calibration_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up(monkeypatch, walk=2.0)
     ensure(machine())
+    made_up(monkeypatch)
+    assert anew(machine())[0] == {}
+    forgotten(monkeypatch)
+    assert factor("walk", machine()) == 2.0
+
+
+def test_a_damaged_file_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made_up(monkeypatch, walk=2.0)
+    ensure(machine())
+    kept(tmp_path)[0].write_bytes(b"{")
     forgotten(monkeypatch)
     ensure(machine())
-    assert made == [1] and json.loads(kept(tmp_path)[0].read_text()) == {} and factor("walk", machine()) == 1.0
+    forgotten(monkeypatch)
+    assert factor("walk", machine()) == 2.0
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError, NotADirectoryError])
+def test_a_folder_that_cannot_be_looked_into_is_as_good_as_none(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = made_up(monkeypatch, walk=2.0)
+
+    def refused(*_: object, **__: object) -> None:
+        raise error("no")
+
+    monkeypatch.setattr(Path, "stat", refused)
+    monkeypatch.setattr(Path, "mkdir", refused)
+    Model(FOREST).warm_up(3)
+    assert not made
+    monkeypatch.undo()
+    monkeypatch.setenv("GPUQS_CALIBRATE", "1")
+    monkeypatch.setenv("GPUQS_CACHE_DIR", str(tmp_path / ("a" * 300)))
+    forgotten(monkeypatch)
+    Model(FOREST).warm_up(3)

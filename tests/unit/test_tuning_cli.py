@@ -78,6 +78,22 @@ def test_nothing_is_overwritten_silently(folder: Path) -> None:
     assert Path("model.gpuqs").read_bytes() == before and Path("model.tuned.gpuqs").read_text() == "precious"
 
 
+def test_the_plan_is_printed_though_the_file_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "t.gpuqs")
+
+    monkeypatch.setattr(Model, "save", full)
+    got = run("tune", "model.gpuqs", "rows.npy", "-o", "t.gpuqs", "--budget", "0")
+    assert got.exit_code == 1 and "Plan for" in got.stdout and "No space left" in got.stderr
+
+
+def test_a_model_does_not_replace_the_printed_plan(folder: Path) -> None:
+    command = [sys.executable, "-c", "from gpuqs.cli import main; main()", "tune", "model.gpuqs", "rows.npy"]
+    with open("both", "w") as out:
+        got = subprocess.run([*command, "-o", "both"], stdout=out, stderr=subprocess.PIPE, text=True)
+    assert got.returncode == 2 and "name a file" in got.stderr and Path("both").read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -88,7 +104,9 @@ def test_nothing_is_overwritten_silently(folder: Path) -> None:
         (("-o", "-"), 2, "name a file"),
         (("-o", ""), 2, "is empty"),
         (("--batch", "121", "-o", "t.gpuqs"), 1, "X holds 120 documents; batches of 121 need as many"),
-        (("-o", "nowhere/t.gpuqs", "--budget", "0"), 1, "nowhere/t.gpuqs: No such file or directory"),
+        (("-o", "nowhere/t.gpuqs"), 2, "nowhere is no folder"),
+        (("-o", "/dev/stdout"), 2, "name a file"),
+        (tuple(word for n in range(1, 66) for word in ("--batch", str(n))), 2, "65 sizes are too many"),
         (("--query", "q"), 2, "takes no --query"),
     ],
     ids=str,
