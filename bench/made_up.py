@@ -30,21 +30,41 @@ def lambdamart_like(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -
         children[place[hung] % 2, hung, place[hung] // 2] = node
         children[0, :, node], children[1, :, node] = ~pick, ~(node + 1)
         holder[rows, pick], holder[:, node + 1] = 2 * node, 2 * node + 1
+    left, right = children[:, :, :n_nodes]
+    return forest_of(rng, X.shape[1], *popular_tests(rng, X, (n_trees, n_nodes)), left, right, "LambdaMART")
+
+
+def popular_tests(rng: np.random.Generator, X: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Features, few of which make up most tests, and thresholds: quantiles of ``X``'s columns, 255 a feature."""
     n_features = X.shape[1]
     popularity = 1.0 / np.arange(1, n_features + 1)
-    feature = rng.permutation(n_features)[rng.choice(n_features, n_trees * n_nodes, p=popularity / popularity.sum())]
+    feature = rng.permutation(n_features)[rng.choice(n_features, shape, p=popularity / popularity.sum())]
     quantiles = np.quantile(X.astype(np.float64), np.linspace(0.002, 0.998, 255), axis=0)
+    return feature, quantiles[rng.integers(0, 255, shape), feature]
+
+
+def forest_of(
+    rng: np.random.Generator,
+    n_features: int,
+    feature: np.ndarray,
+    threshold: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    kind: str,
+) -> Forest:
+    """A forest of trees of one size, whose nodes' arrays are [T, nodes of a tree]; missing values go right."""
+    n_trees, n_nodes = feature.shape
     return Forest(
         n_features=n_features,
         node_offsets=np.arange(n_trees + 1, dtype=np.int64) * n_nodes,
-        leaf_offsets=np.arange(n_trees + 1, dtype=np.int64) * n_leaves,
-        feature=feature.astype(np.int32),
-        threshold=quantiles[rng.integers(0, 255, len(feature)), feature],
-        left=children[0, :, :n_nodes].ravel(),
-        right=children[1, :, :n_nodes].ravel(),
-        routing=np.zeros(len(feature), np.uint8),
-        leaf_value=rng.normal(scale=0.1, size=(n_trees * n_leaves, 1)),
-        source=f"made-up LambdaMART, {n_trees} x {n_leaves}",
+        leaf_offsets=np.arange(n_trees + 1, dtype=np.int64) * (n_nodes + 1),
+        feature=feature.ravel().astype(np.int32),
+        threshold=threshold.ravel(),
+        left=left.ravel().astype(np.int32),
+        right=right.ravel().astype(np.int32),
+        routing=np.zeros(feature.size, np.uint8),
+        leaf_value=rng.normal(scale=0.1, size=(n_trees * (n_nodes + 1), 1)),
+        source=f"made-up {kind}, {n_trees} x {n_nodes + 1}",
     )
 
 
@@ -73,20 +93,10 @@ def chained(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -> Forest
     quantile = np.empty((n_trees, n_nodes))
     quantile[:, :n_chain] = rng.uniform(0.95, 1.0, (n_trees, n_chain))
     quantile[:, n_chain:] = rng.uniform(0.0, 0.3, (n_trees, n_nodes - n_chain))
-    feature = rng.integers(0, X.shape[1], n_trees * n_nodes)
-    rank = np.minimum((quantile.ravel() * len(X)).astype(np.int64), len(X) - 1)
-    return Forest(
-        n_features=X.shape[1],
-        node_offsets=np.arange(n_trees + 1, dtype=np.int64) * n_nodes,
-        leaf_offsets=np.arange(n_trees + 1, dtype=np.int64) * n_leaves,
-        feature=feature.astype(np.int32),
-        threshold=np.sort(X.astype(np.float64), axis=0)[rank, feature],
-        left=left.ravel(),
-        right=right.ravel(),
-        routing=np.zeros(len(feature), np.uint8),
-        leaf_value=rng.normal(scale=0.1, size=(n_trees * n_leaves, 1)),
-        source=f"made-up chains, {n_trees} x {n_leaves}",
-    )
+    feature = rng.integers(0, X.shape[1], (n_trees, n_nodes))
+    rank = np.minimum((quantile * len(X)).astype(np.int64), len(X) - 1)
+    threshold = np.sort(X.astype(np.float64), axis=0)[rank, feature]
+    return forest_of(rng, X.shape[1], feature, threshold, left, right, "chains")
 
 
 def lightgbm_text(forest: Forest) -> str:

@@ -20,13 +20,13 @@ from typing import Any
 
 import datasets
 import numpy as np
-from baselines.counts import visited_by_reversing, visited_nodes
+from baselines.counts import VISITS, visited_by_reversing, visited_nodes
 from baselines.registry import SYSTEMS
 from baselines.tuned import Job
 from interleave import progress
 
 from gpuqs.forest import Forest
-from lab.blocking import cache_sizes
+from gpuqs.tuning.machine import hierarchy
 from lab.counted_process import REPEATS
 from lab.plan import Counted, Given, Point, Scale
 from lab.timing import Cell, Cells, Contenders, forest_of, groups, put
@@ -55,8 +55,6 @@ HOW = {
     "the first.",
     "perf": "L3 references and misses are the processor's own events of those names.",
 }
-#: Which count of `visited_nodes` a system's visits are.
-VISITS = {"QS": "false nodes", "VPRED": "predicated", "STRUCT+": "walks", "IF-THEN-ELSE": "walks"}
 
 
 @cache
@@ -123,7 +121,7 @@ def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:
     """Nodes that rows visit a document and tree, by row."""
     nodes = visited_nodes(forest, X[:OF_SYSTEMS])
     turned = visited_by_reversing(forest, sample=X[OF_SYSTEMS : 5 * OF_SYSTEMS], X=X[:OF_SYSTEMS])
-    by_row = {label: nodes[name] for label, name in VISITS.items()}
+    by_row = {"QS" if name == "qs" else name: nodes[kind] for name, (kind, _) in VISITS.items()}
     by_row |= {"bwqs": turned["as gpuqs says"], BY_SAMPLE: turned["as a sample says"]}
     share = 100 / nodes["nodes"]
     return {label: {"visited nodes": n, "visited nodes, % of all": n * share} for label, n in by_row.items()}
@@ -160,7 +158,7 @@ def under_callgrind(job: Path) -> list[dict[str, float]]:
 
 def simulated_caches() -> list[tuple[str, int, int]]:
     """Option, size and ways of callgrind's caches: this machine's, the last cut to a power of two."""
-    first, _, last = cache_sizes()
+    first, _, last = hierarchy().sizes
     return [("I1", 32 << 10, 8), ("D1", first, 8), ("LL", 1 << (last.bit_length() - 1), 16)]
 
 

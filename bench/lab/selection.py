@@ -11,7 +11,8 @@ from baselines.registry import SYSTEMS
 from baselines.tuned import Call, Job, candidates
 from interleave import by_turns, progress
 
-from lab.blocking import COMPETITIVE, MU, choices, order_of
+from gpuqs.tuning.blocking import SHARES, SURVIVING
+from lab.blocking import choices, order_of
 from lab.plan import Given, Point, Scale, Table
 from lab.timing import Cell, Cells, Contenders, describe, forest_of, put
 
@@ -33,7 +34,7 @@ def exhaustive(point: Point) -> list[tuple[str, Given]]:
 
 def guided(point: Point) -> list[tuple[str, str, Given]]:
     """The cases that Proposition 1 leaves, sampled: case, order, d and s."""
-    return [(name, order_of(name), given) for name in COMPETITIVE for given in choices(name, point, MU)]
+    return [(name, order_of(name), given) for name in SURVIVING for given in choices(name, point, SHARES)]
 
 
 def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells, list[dict[str, object]]]:

@@ -27,6 +27,8 @@ from lab import blocking, counting, page, papers, plan, selection, tables, timin
 import gpuqs  # noqa: E402
 from gpuqs.engines import ENGINES  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
+from gpuqs.tuning.blocking import SURVIVING  # noqa: E402
+from gpuqs.tuning.machine import Hierarchy  # noqa: E402
 
 NAMES = [
     "000-3", "000-4", "000-5", "000-7", "000-F2", "001-1", "002-III", "002-IV", "002-V", "002-VI", "002-F12", "003-1",
@@ -186,18 +188,21 @@ def test_selection_compares_what_proposition_1_leaves_with_a_whole_grid(table: p
     rows = {label: row["10"] for label, row in cells["sizes"].items()}
     assert set(rows) == {"seconds of the guided sampling", "seconds of the exhaustive search", "error, %"}
     assert rows["error, %"].value >= 0
-    assert rows["error, %"].parameters["best"].startswith(blocking.COMPETITIVE)
+    assert rows["error, %"].parameters["best"].startswith(SURVIVING)
 
 
 def test_cases_fill_half_of_the_level_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocking, "cache_sizes", lambda: (32 << 10, 512 << 10, 32 << 20))
+    machine = Hierarchy((32 << 10, 512 << 10, 32 << 20), (4.0, 10.0, 50.0))
+    monkeypatch.setattr(blocking, "hierarchy", lambda: machine)
     point = plan.Point("", 0, plan.Spec("MSN", 5_000, 64), 4_000)
     document, tree = 136 * 4, 127 * 24
     assert len(blocking.CASES) == len(set(blocking.CASES)) == 28
-    assert set(blocking.COMPETITIVE) <= set(blocking.CASES)
-    assert blocking.case("DSD2", point, 1.0) == ("DSD", {"d": (256 << 10) // document})
-    assert blocking.case("DSD2S1", point, 0.5) == ("DSDS", {"d": (128 << 10) // document, "s": (8 << 10) // tree})
-    assert blocking.case("SDS4D1", point, 1.0) == ("SDSD", {"s": 5_000, "d": (16 << 10) // document})
+    assert set(SURVIVING) <= set(blocking.CASES)
+    assert blocking.choices("DSD2", point, (1.0,)) == ({"d": (256 << 10) // document},)
+    # A block of which half the bytes are used is twice as large: 0.5 L / (µ F), paper 004, section 4.2.
+    assert blocking.choices("DSD2S1", point, (0.5,)) == ({"d": (512 << 10) // document, "s": (32 << 10) // tree},)
+    assert blocking.choices("SDS4D1", point, (1.0,)) == ({"s": 5_000, "d": (16 << 10) // document},)
+    assert blocking.choices("SDS4", point) == ({"s": 5_000},)
     assert [blocking.order_of(name) for name in ("SDS3", "DSD4S4")] == ["SDS", "DSDS"]
 
 
