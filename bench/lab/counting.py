@@ -32,8 +32,8 @@ from lab.plan import Counted, Given, Point, Scale
 from lab.timing import Cell, Cells, Contenders, forest_of, groups, put
 
 PROCESS = Path(__file__).with_name("counted_process.py")
-#: Documents that are counted: gpuqs's engines take groups of up to 512 at a time.
-OF_SYSTEMS, OF_ENGINES = 32, 512
+#: Documents that are counted: as many as an engine takes together, and of those that take few, these.
+TOGETHER, FEW = {"bitslice": 512, "bwqs": 256, "vqs": 128}, 32
 PERF_EVENTS = {
     "instructions": "instructions",
     "branches": "branches",
@@ -77,7 +77,7 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
     cells: Cells = {}
     for (spec, _), points in progress(list(groups(scale.reduced(counted.points, ends=1))), "counting"):
         forest = forest_of(spec, data)
-        X = datasets.documents(datasets.SHAPES[spec.shape], OF_ENGINES, data)
+        X = datasets.documents(datasets.SHAPES[spec.shape], max(TOGETHER.values()), data)
         contenders = Contenders(Job(f"counting, {spec.called(data is not None)}", forest, X), scale)
         visits = visited(forest, X) if "visited nodes" in counted.counters else {}
         entered = [(row, point, contenders.enter(row, point)) for row in counted.rows for point in points]
@@ -104,7 +104,7 @@ def contender(system: str, parameters: Given) -> dict[str, Any]:
     system = str(parameters.get("system", system))  # of several, the fastest
     if system not in SYSTEMS:
         given.pop("tau", None)
-    return {"system": system, "given": given, "documents": OF_SYSTEMS if system in SYSTEMS else OF_ENGINES}
+    return {"system": system, "given": given, "documents": TOGETHER.get(system, FEW)}
 
 
 def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mapping[str, float], reason: str) -> None:
@@ -119,8 +119,8 @@ def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mappi
 
 def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:
     """Nodes that rows visit a document and tree, by row."""
-    nodes = visited_nodes(forest, X[:OF_SYSTEMS])
-    turned = visited_by_reversing(forest, sample=X[OF_SYSTEMS : 5 * OF_SYSTEMS], X=X[:OF_SYSTEMS])
+    nodes = visited_nodes(forest, X[:FEW])
+    turned = visited_by_reversing(forest, sample=X[FEW : 5 * FEW], X=X[:FEW])
     by_row = {"QS" if name == "qs" else name: nodes[kind] for name, (kind, _) in VISITS.items()}
     by_row |= {"bwqs": turned["as gpuqs says"], BY_SAMPLE: turned["as a sample says"]}
     share = 100 / nodes["nodes"]

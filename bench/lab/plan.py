@@ -145,7 +145,7 @@ class Scale:
 
     quick: bool = False
     rounds: int = 100
-    budget: float = 10.0
+    budget: float = 5.0
     most_generated: int = 75_000
 
     def reduced(self, points: tuple[Point, ...], ends: int = 2) -> tuple[Point, ...]:

@@ -25,8 +25,8 @@ from gpuqs.forest import Forest
 from lab import gpu
 from lab.plan import Given, Point, Row, Scale, Spec, Table
 
-#: Documents that parameters are tuned on.
-TUNED_ON = 1_000
+#: Documents that parameters are tuned on, fewer of large models: pairs of a document and a tree, too, are bounded.
+TUNED_ON, TUNED_PAIRS = 1_000, 2_500_000
 
 
 class Differs(SystemExit):
@@ -120,7 +120,8 @@ class Contenders:
         if name not in SYSTEMS:
             options = {p: value for p, value in given.items() if p in ("n_threads", "isa")}
             return options | constants(name), partial(predict, self.model, self.job.X, name, **options)
-        few = Job(self.job.name, self.job.forest, self.job.X[:TUNED_ON])
+        n = min(TUNED_ON, TUNED_PAIRS // self.job.forest.n_trees)
+        few = Job(self.job.name, self.job.forest, self.job.X[:n])
         numbers = {p: int(value) for p, value in given.items()}
         chosen, _ = tune(SYSTEMS[name], few, self.scale.budget, numbers)
         parameters, call = next(candidates(SYSTEMS[name], self.job, chosen))
