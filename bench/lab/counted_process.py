@@ -3,8 +3,8 @@
     valgrind --tool=callgrind --instr-atstart=no ... python counted_process.py JOB callgrind
     perf stat --delay=-1 --control=fifo:CONTROL,ANSWERS ... python counted_process.py JOB perf NUMBER CONTROL ANSWERS
 
-Each contender scores before it is counted, so that what is counted finds its caches warm: under callgrind a few
-documents, for simulated caches fill at a hundredth of the speed, and a few read all that is read of the forest.
+Each contender scores before it is counted, so that what is counted finds its code made and its caches warm: callgrind's
+by a few documents, for it simulates at a hundredth of the speed, and a few read all that is read of the forest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def under_callgrind(job: dict[str, Any]) -> None:
     client = compiled(Path(__file__).with_name("client.cpp"))
     for at, contender in enumerate(job["contenders"]):
         call, X = ready(job, contender), job["X"][: contender["documents"]]
-        call(X[:WARMING])
+        call(X)
         client.count_start()
         call(X[:WARMING])
         client.count_zero()

@@ -26,7 +26,7 @@ struct BitsliceKernels {
 
 constexpr int kMostWidths = 3;
 
-// leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride]. qs takes one or two documents together.
+// leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride]. qs takes one or four documents together.
 struct QuickScorerKernels {
     void (*qs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, int together, void* bits, void* leaf);
     void (*qs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, int together, void* bits, void* leaf);

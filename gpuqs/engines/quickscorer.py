@@ -20,6 +20,8 @@ from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.reversing import false_trees
 
 MAX_LEAVES = 64
+#: Documents that go through a column's tests at once in `bwqs` and `qs_oblivious`.
+TOGETHER = 4
 #: Instruction sets without wide registers take so many times as long. NEON, which nobody has timed yet, has
 #: registers as wide as SSE4.2.
 NARROW = {"portable": 3.5, "sse4.2": 1.9, "neon": 1.9}
@@ -34,10 +36,16 @@ def _document_block(default: int) -> Parameter:
     return Parameter("document_block", meaning, default, 1, 4096)
 
 
+def in_groups(n_documents: int) -> tuple[int, int]:
+    """Places in groups of `TOGETHER`, which cost the same whether filled or not, and documents on their own: 0 or 1."""
+    lone = n_documents % TOGETHER == 1
+    return -(-(n_documents - lone) // TOGETHER) * TOGETHER, int(lone)
+
+
 class _OnQuickScorerLayout(CpuEngine):
     """One layout, in tree blocks and masks of each engine's own sizes, and one scorer."""
 
-    #: Documents with which `qs`'s kernel goes through a column's tests before the next column; 0: `vqs`'s kernel.
+    #: Documents with which `qs`'s kernel goes through a column's tests at once, 1 or `TOGETHER`; 0: `vqs`'s kernel.
     together: ClassVar[int]
 
     def supports(self, forest: Forest) -> str | None:
@@ -80,21 +88,21 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     name: ClassVar[str] = "bwqs"
     summary: ClassVar[str] = "blockwise QuickScorer, in blocks of trees and documents"
 
-    #: τ: the bitvectors of two documents (24 KiB) stay in the L1 cache; smaller blocks would go through more columns.
-    #: δ: a block's tests (1.4 MiB at 64 leaves) come from memory once for so many documents.
-    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1500), _document_block(256))
-    together: ClassVar[int] = 2
-    #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.77 times as
-    #: long at 1,000 trees x 64 leaves, and as long at 1,000 x 8. At 20,000 x 64 it is 0.6.
-    node: ClassVar[float] = 0.17
-    column: ClassVar[float] = 2.6
-    #: And per node of a document that is left over from the pairs: up to 1.3 times `qs`'s.
-    odd_node: ClassVar[float] = 0.3
+    #: τ: the bitvectors of four documents (64 KiB) stay in the L2 cache; smaller blocks would go through more columns.
+    #: δ: a block's tests (1.9 MiB at 64 leaves) come from memory once for so many documents.
+    parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(2000), _document_block(256))
+    together: ClassVar[int] = TOGETHER
+    #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.65 times as
+    #: long at 1,000 trees x 64 leaves, 0.75 at 1,000 x 8. At 20,000 x 64 it is 0.5.
+    node: ClassVar[float] = 0.145
+    column: ClassVar[float] = 1.4
+    #: And per node of a document on its own: up to 1.3 times `qs`'s.
+    lone_node: ClassVar[float] = 0.3
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        odd = n_documents % 2
-        nodes = ((n_documents - odd) * self.node + odd * self.odd_node) * kilonodes(forest)
-        columns = n_documents * len(forest.tested) * 1e-3 * self.column
+        grouped, lone = in_groups(n_documents)
+        nodes = (grouped * self.node + lone * self.lone_node) * kilonodes(forest)
+        columns = (grouped + lone) * len(forest.tested) * 1e-3 * self.column
         return CALL + nodes + columns + category_cost(forest, n_documents)
 
     def _lay_out(
@@ -111,10 +119,11 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
     summary: ClassVar[str] = "QuickScorer for oblivious trees, one test a level"
 
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1 << 20), _document_block(64))
-    together: ClassVar[int] = 2
-    #: Nanoseconds per level and document: 1.7 times `qs`'s per node, as measured by turns at 1,000 trees x 64 leaves
-    #: on a Zen 3.
-    level: ClassVar[float] = 0.4
+    together: ClassVar[int] = TOGETHER
+    #: Nanoseconds per level and document, of groups and of a document on its own, so that it is to `qs` per node as
+    #: measured by turns at 1,000 trees x 64 leaves on a Zen 3.
+    level: ClassVar[float] = 0.55
+    lone_level: ClassVar[float] = 0.85
 
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > 1 << MAX_LEVELS:
@@ -125,7 +134,8 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         levels = max(int(n_levels(forest).sum()), 1) * 1e-3
-        return CALL + n_documents * levels * self.level + category_cost(forest, n_documents)
+        grouped, lone = in_groups(n_documents)
+        return CALL + (grouped * self.level + lone * self.lone_level) * levels + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
