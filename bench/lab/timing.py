@@ -15,7 +15,7 @@ import numpy as np
 from baselines.check import differing
 from baselines.counts import visited_nodes
 from baselines.registry import SYSTEMS
-from baselines.tuned import Call, Job, candidates, tune
+from baselines.tuned import Call, Job, tune
 from interleave import by_turns, progress
 
 import gpuqs
@@ -24,9 +24,6 @@ from gpuqs.engines import ENGINES
 from gpuqs.forest import Forest
 from lab import gpu
 from lab.plan import Given, Point, Row, Scale, Spec, Table
-
-#: Documents that parameters are tuned on, fewer of large models: pairs of a document and a tree, too, are bounded.
-TUNED_ON, TUNED_PAIRS = 1_000, 2_500_000
 
 
 class Differs(SystemExit):
@@ -120,11 +117,8 @@ class Contenders:
         if name not in SYSTEMS:
             options = {p: value for p, value in given.items() if p in ("n_threads", "isa")}
             return options | constants(name), partial(predict, self.model, self.job.X, name, **options)
-        n = min(TUNED_ON, TUNED_PAIRS // self.job.forest.n_trees)
-        few = Job(self.job.name, self.job.forest, self.job.X[:n])
         numbers = {p: int(value) for p, value in given.items()}
-        chosen, _ = tune(SYSTEMS[name], few, self.scale.budget, numbers)
-        parameters, call = next(candidates(SYSTEMS[name], self.job, chosen))
+        parameters, call = tune(SYSTEMS[name], self.job, self.scale.budget, numbers)
         return {"system": name, **parameters}, call
 
     def _fastest(self, made: list[tuple[Given, Call]]) -> tuple[Given, Call]:
