@@ -22,11 +22,13 @@ namespace {
 
 // When a test is false, and of two values the one with fewer false tests.
 struct Above {
-    template <class X, class Value> static auto is_false(X x, Value threshold) { return x > threshold; }
+    static constexpr bool kAbove = true;
+    template <class Value> static bool is_false(Value x, Value threshold) { return x > threshold; }
     template <class Value> static bool fewer(Value a, Value b) { return a < b; }
 };
 struct NotAbove {
-    template <class X, class Value> static auto is_false(X x, Value threshold) { return x <= threshold; }
+    static constexpr bool kAbove = false;
+    template <class Value> static bool is_false(Value x, Value threshold) { return x <= threshold; }
     template <class Value> static bool fewer(Value a, Value b) { return a > b; }
 };
 
@@ -61,7 +63,7 @@ void rule_out_together(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end
         all = Test::fewer(x[r], all) ? x[r] : all;
         any = x[r] != x[r] || Test::fewer(x[r], any) ? any : x[r];
     }
-    const auto clear = [&](int64_t at, Masks keep) {
+    const auto clear = [&](int64_t at, const Masks& keep) {
         Masks of_tree;
         Mask* at_tree = bits + static_cast<int64_t>(tests.tree[at]) * together;
         std::memcpy(&of_tree, at_tree, sizeof(of_tree));
@@ -71,7 +73,8 @@ void rule_out_together(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end
     for (; !missing && i + 4 <= end && Test::is_false(all, tests.threshold[i + 3]); i += 4)
         for (int k = 0; k < 4; k++) clear(i + k, Masks{});
     const auto clear_some = [&](int64_t at) {
-        clear(at, (Masks)__builtin_convertvector(~Test::is_false(values, tests.threshold[at]), Lanes));
+        const auto is_false = Test::kAbove ? values > tests.threshold[at] : values <= tests.threshold[at];
+        clear(at, (Masks)__builtin_convertvector(~is_false, Lanes));
     };
     for (; i + 4 <= end && Test::is_false(any, tests.threshold[i]); i += 4)
         for (int k = 0; k < 4; k++) clear_some(i + k);
