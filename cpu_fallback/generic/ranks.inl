@@ -1,6 +1,6 @@
 // Rank coding: documents to bit planes, planes[column's first + bit][document].
 //
-//   for each run of 16 or 128 documents:
+//   for each run of 16 to 128 documents:
 //       for each column: x[document] = its values as float32, see block_columns.inl
 //           for each level: answer = not (x <= table[level][answers so far])
 //           or, for three levels at once: answers = the number of those seven thresholds below x
@@ -140,14 +140,17 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
 // Ranks of documents on the numeric columns.
 template <class Reading>
 void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
-    const int size = rank_block(n), n_columns = ranks.columns.n;
+    const int64_t of_row = lines_of_row(documents, ranks.columns);
+    const int size = rank_block(n, of_row * 64), n_columns = ranks.columns.n;
     for (int d = 0; d < n; d += size) {
         const int rows = n - d < size ? n - d : size;
         BlockColumns<Reading> block(documents, ranks.columns, first + d, rows, size);
-        const int64_t next = first + d + size;
+        // Prefetches the next rows while these are searched: a few lines with every column, for more would make loads wait.
+        RowLine ahead = {first + d + size, 0};
+        const int64_t end = ahead.row + size < documents.n ? ahead.row + size : documents.n;
+        const int64_t of_column = (size * of_row + n_columns - 1) / (n_columns > 0 ? n_columns : 1);
         for (int c = 0; c < n_columns; c++) {
-            // Prefetches the next rows while these are searched: a few with every column, for all at once would make loads wait.
-            prefetch_rows(documents, next + c * size / n_columns, next + (c + 1) * size / n_columns, ranks.columns);
+            prefetch_rows(documents, of_row, end, of_column, ahead);
             const float* x = block.column(c);
             const float* levels = ranks.levels + ranks.level_offsets[c];
             uint8_t* to = planes + ranks.plane_offsets[c] * plane_bytes + d / 8;
