@@ -185,14 +185,13 @@ public:
     const uint16_t* order(int stride) const override { return order_[width(stride)].data(); }
     // Coded documents are stored as load writes them, one document block after another.
     size_t loaded_bytes(int stride) const override { return whole_lines(static_cast<size_t>(layout_.ranks.n_planes()) * (stride / 8)); }
-    size_t scratch_bytes(int stride) const override { return predicate_bytes(stride) + slot_bytes(stride) + x_bytes(); }
-    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
+    size_t scratch_bytes(int stride) const override { return predicate_bytes(stride) + slot_bytes(stride); }
+    void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void*) const override {
         if (documents.planes) {
             std::memcpy(loaded, documents.planes + first / document_block() * loaded_bytes(stride), loaded_bytes(stride));
             return;
         }
-        void* x = static_cast<char*>(scratch) + predicate_bytes(stride) + slot_bytes(stride);
-        kernels_.rank(layout_.ranks, documents, first, n, x, static_cast<uint8_t*>(loaded), stride / 8);
+        kernels_.rank(layout_.ranks, documents, first, n, static_cast<uint8_t*>(loaded), stride / 8);
     }
     // Threads that come at once each make code, and the first one's is kept. There is no lock: a fork could leave it taken in
     // the child.
@@ -233,7 +232,6 @@ private:
     size_t slot_bytes(int stride) const {
         return whole_lines(static_cast<size_t>(layout_.nodes ? kPlanes : layout_.n_slots) * (stride / 8));
     }
-    size_t x_bytes() const { return whole_lines(sizeof(double) * layout_.ranks.columns.n * kRankBlock); }
 
     const Kernels& kernels_;
     const BitsliceLayout layout_;

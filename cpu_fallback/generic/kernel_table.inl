@@ -1,7 +1,7 @@
 // All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
 // This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
-// lanes.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
+// lanes.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
 #pragma once
 #include <cstdint>
 #include <utility>

@@ -64,8 +64,8 @@ struct Kernels {
     // leaf[tree][stride] of a tree block.
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
 
-    // Ranks documents [first, first + n) to bit planes; x is scratch, [columns][rank_block(n)] of double.
-    void (*rank)(const RankTables&, const Documents&, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes);
+    // Ranks documents [first, first + n) to bit planes.
+    void (*rank)(const RankTables&, const Documents&, int64_t first, int n, uint8_t* planes, int64_t plane_bytes);
 
     int n_widths;
     BitsliceKernels widths[kMostWidths];  // the narrowest first

@@ -16,19 +16,18 @@ void load_column(const char* at, int64_t row_stride, int n, Out* to) {
     for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
 }
 
-// Row-major floats: loads neighbouring columns in tiles and returns how many; 0 where no whole tile is left. ahead: prefetches
-// the next rows.
-template <bool ahead>
-int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
+// Row-major floats: loads neighbouring columns in tiles and returns how many; 0 where no whole tile is left. Prefetches the
+// next rows.
+inline int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
     if (documents.column_stride != sizeof(float) || c + kTile > columns.n) return 0;
     for (int k = 1; k < kTile; k++)
         if (columns.feature[c + k] != columns.feature[c] + k) return 0;
     const char* at = rows + columns.feature[c] * documents.column_stride;
     const int whole = n / kTile * kTile;
     for (int d = 0; d < whole; d += kTile) {
-        transpose_tile(at + d * documents.row_stride, documents.row_stride, x + d, stride);
+        transpose_tile<AsFloat>(at + d * documents.row_stride, documents.row_stride, x + d, stride);
         // The same columns of the next rows; beyond the last row a prefetch does nothing.
-        for (int i = 0; ahead && i < kTile; i++) __builtin_prefetch(at + (d + i + stride) * documents.row_stride);
+        for (int i = 0; i < kTile; i++) __builtin_prefetch(at + (d + i + stride) * documents.row_stride);
     }
     for (int k = 0; k < kTile; k++)
         load_column<float>(at + whole * documents.row_stride + k * documents.column_stride, documents.row_stride, n - whole,
@@ -58,14 +57,14 @@ template <class Out> void categories_to_sides(const Columns& columns, int c, int
     }
 }
 
-template <class Out, bool ahead = true>
+template <class Out>
 void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
     for (int c = 0; c < columns.n;) {
         Out* to = x + static_cast<int64_t>(c) * stride;
         int loaded = 0;
         if constexpr (sizeof(Out) == sizeof(float)) {
-            if (!documents.is_double) loaded = load_tile<ahead>(documents, rows, n, columns, c, stride, to);
+            if (!documents.is_double) loaded = load_tile(documents, rows, n, columns, c, stride, to);
         }
         if (loaded == 0) {
             const char* at = rows + columns.feature[c] * documents.column_stride;

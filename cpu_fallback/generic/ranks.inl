@@ -1,109 +1,83 @@
 // Rank coding: documents to bit planes, planes[column's first + bit][document].
 //
-//   for each run of 16 or 128 documents:
-//       x[column][document] = documents, feature-major
-//       for each column: for each level: answer = not (x <= table[level][answers so far])
+//   for each run of 16 to 128 documents:
+//       for each column: x[document] = its values as float32, see block_columns.inl
+//           for each level: answer = not (x <= table[level][answers so far])
+//           or, for three levels at once: answers = the number of those seven thresholds below x
 //           the answers of level l are bit n_bits - 1 - l of the ranks: store them as plane bits
+//           where x is a threshold of the column, but was rounded down to it: compare the values themselves
 //
-// `Search::levels<n>`, of isa/*/search.inl, searches the first n <= 8 levels in registers.
+// `Search::levels<n, ties, keeps>`, of isa/*/search.inl, searches the first n <= kLevels levels in registers, `Rows::ask<ties>` three
+// levels in memory. `ties`: they return whether they met a threshold that equals a value.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
-#include "generic/load.inl"
+#include "generic/block_columns.inl"
 #include "layout/ranks.hpp"
+#include "rows.inl"
 #include "search.inl"
 
 namespace gpuqs {
 namespace {
 
-// Levels beyond the eighth are looked up one document at a time.
-void search_deep(const float* levels, int n_bits, const float* x, int n, uint8_t* planes, int64_t plane_bytes) {
-    const float* table = levels;
-    for (int level = 0; level < 8; level++) table += level < 4 ? 16 : 1 << level;
-    for (int d = 0; d < n; d += 8) {
-        int answers[8] = {0};
-        for (int level = 0; level < 8; level++)
-            for (int k = 0; k < 8; k++) answers[k] |= (planes[(n_bits - 1 - level) * plane_bytes + d / 8] >> k & 1) << level;
-        const float* of_level = table;
-        for (int level = 8; level < n_bits; of_level += 1 << level, level++) {
-            uint8_t bits = 0;
-            for (int k = 0; k < 8; k++) {
-                const int answer = !(x[d + k] <= of_level[answers[k]]);
-                answers[k] |= answer << level;
-                bits |= answer << k;
-            }
-            planes[(n_bits - 1 - level) * plane_bytes + d / 8] = bits;
+// Where the rows of levels level ... level + 2 begin among the tables of a column of more than six bits.
+inline int64_t rows_offset(int n_bits, int level) {
+    int64_t at = 48 + (1 << (n_bits < 8 ? n_bits : 8));  // the levels' own tables come first
+    for (int before = 3 + n_bits % 3; before < level; before += 3) at += int64_t{8} << before;
+    return at;
+}
+
+// The first n levels of x[0 ... n_documents); `top` is the highest plane. Keeps the answers for rows.
+template <bool ties, bool keeps>
+bool search_levels(const float* tables, int n, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* answers) {
+    switch (n) {
+        case 1: return Search::levels<1, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+        case 2: return Search::levels<2, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+        case 3: return Search::levels<3, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+        case 4: return Search::levels<4, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+        case 5: return Search::levels<5, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+        case 6: return Search::levels<6, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+    }
+    if constexpr (Search::kLevels == 8) {
+        switch (n) {
+            case 7: return Search::levels<7, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+            case 8: return Search::levels<8, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
         }
     }
+    return false;
 }
 
 // Ranks of x[0 ... n_documents) to planes[bit * plane_bytes + document / 8].
-void search(const float* levels, int n_bits, const float* x, int n_documents, uint8_t* planes, int64_t plane_bytes) {
+template <bool ties> bool search(const float* tables, int n_bits, const float* x, int n_documents, uint8_t* planes,
+                                 int64_t plane_bytes) {
     uint8_t* top = planes + (n_bits - 1) * plane_bytes;
-    switch (n_bits) {
-        case 0: return;
-        case 1: return Search::levels<1>(levels, x, n_documents, top, plane_bytes);
-        case 2: return Search::levels<2>(levels, x, n_documents, top, plane_bytes);
-        case 3: return Search::levels<3>(levels, x, n_documents, top, plane_bytes);
-        case 4: return Search::levels<4>(levels, x, n_documents, top, plane_bytes);
-        case 5: return Search::levels<5>(levels, x, n_documents, top, plane_bytes);
-        case 6: return Search::levels<6>(levels, x, n_documents, top, plane_bytes);
-        case 7: return Search::levels<7>(levels, x, n_documents, top, plane_bytes);
-        case 8: return Search::levels<8>(levels, x, n_documents, top, plane_bytes);
-        default:
-            Search::levels<8>(levels, x, n_documents, top, plane_bytes);
-            return search_deep(levels, n_bits, x, n_documents, planes, plane_bytes);
-    }
+    alignas(64) uint32_t answers[kRankBlock];
+    if (n_bits <= Search::kLevels) return search_levels<ties, false>(tables, n_bits, x, n_documents, top, plane_bytes, answers);
+    int level = n_bits - (n_bits - Search::kLevels + 2) / 3 * 3;  // the last levels are left to rows, by threes
+    bool tie = search_levels<ties, true>(tables, level, x, n_documents, top, plane_bytes, answers);
+    for (; level < n_bits; level += 3)
+        tie |= Rows::ask<ties>(tables + rows_offset(n_bits, level), level, x, n_documents, answers, top - level * plane_bytes,
+                               plane_bytes);
+    return tie;
 }
 
-inline float next_float(float x, int direction) {  // of finite x, never past zero's sign
-    int32_t bits;
-    __builtin_memcpy(&bits, &x, sizeof bits);
-    bits += (bits < 0) == (direction < 0) ? 1 : -1;
-    __builtin_memcpy(&x, &bits, sizeof bits);
-    return x;
-}
-
-// float64 documents: ranks the float32 next above x and the one next below. Where these ranks differ, some threshold lies
-// between the same two float32 as x, and the float64 values decide.
-void search_double(const RankTables& ranks, int column, const double* x, int n_documents, uint8_t* planes, int64_t plane_bytes) {
-    const float* levels = ranks.levels + ranks.level_offsets[column];
-    const int n_bits = ranks.n_bits[column];
-    alignas(64) float above[kRankBlock], below[kRankBlock];
-    bool exact = true;
-    for (int d = 0; d < n_documents; d++) {
-        const float near = static_cast<float>(x[d]);
-        const double back = near;
-        above[d] = back < x[d] ? (near == 0 ? 0x1p-149f : next_float(near, 1)) : near;
-        below[d] = back > x[d] ? (near == 0 ? -0x1p-149f : next_float(near, -1)) : near;
-        exact &= back == x[d] || x[d] != x[d];
-    }
-    search(levels, n_bits, above, n_documents, planes, plane_bytes);
-    if (exact) return;
-    alignas(64) uint8_t other[16 * kRankBlock / 8];
-    search(levels, n_bits, below, n_documents, other, kRankBlock / 8);
+// A rank so far counts the thresholds whose float32 are below the value's. Those with the same float32 follow.
+template <class Reading>
+void settle_ties(const RankTables& ranks, int column, const BlockColumns<Reading>& block, int n, uint8_t* planes, int64_t plane_bytes) {
     const double* threshold = ranks.threshold + ranks.offsets[column];
-    for (int byte = 0; byte < n_documents / 8; byte++) {
-        uint8_t differ = 0;
-        for (int bit = 0; bit < n_bits; bit++) differ |= planes[bit * plane_bytes + byte] ^ other[bit * (kRankBlock / 8) + byte];
-        for (; differ; differ &= differ - 1) {
-            const int k = __builtin_ctz(differ);
-            int rank = 0;
-            for (int bit = 0; bit < n_bits; bit++) rank |= (planes[bit * plane_bytes + byte] >> k & 1) << bit;
-            while (rank > 0 && x[byte * 8 + k] <= threshold[rank - 1]) rank--;
-            for (int bit = 0; bit < n_bits; bit++) {
-                uint8_t& at = planes[bit * plane_bytes + byte];
-                at = static_cast<uint8_t>((at & ~(1 << k)) | (rank >> bit & 1) << k);
-            }
+    const int n_bits = ranks.n_bits[column], n_thresholds = static_cast<int>(ranks.offsets[column + 1] - ranks.offsets[column]);
+    for (int d = 0; d < n; d++) {
+        uint8_t* const at = planes + d / 8;
+        int rank = 0;
+        for (int bit = 0; bit < n_bits; bit++) rank |= (at[bit * plane_bytes] >> d % 8 & 1) << bit;
+        const double x = block.value(column, d);
+        if (rank >= n_thresholds || !(x > threshold[rank])) continue;
+        while (rank < n_thresholds && x > threshold[rank]) rank++;
+        for (int bit = 0; bit < n_bits; bit++) {
+            uint8_t& byte = at[bit * plane_bytes];
+            byte = static_cast<uint8_t>((byte & ~(1 << d % 8)) | (rank >> bit & 1) << d % 8);
         }
-    }
-}
-
-void mark_missing(const double* x, int n_documents, uint8_t* plane) {
-    for (int d = 0; d < n_documents; d += 8) {
-        uint8_t bits = 0;
-        for (int k = 0; k < 8; k++) bits |= static_cast<uint8_t>(x[d + k] != x[d + k]) << k;
-        plane[d / 8] = bits;
     }
 }
 
@@ -163,34 +137,43 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
     }
 }
 
-// Ranks of documents [first, first + n) to planes[plane][plane_bytes]; x is scratch, [columns][rank_block(n)] of double.
-void rank(const RankTables& ranks, const Documents& documents, int64_t first, int n, void* x, uint8_t* planes, int64_t plane_bytes) {
-    for (int t = 0; t < ranks.n_tables; t++) rank_categories(ranks, ranks.tables[t], documents, first, n, planes, plane_bytes);
-    const bool is_double = documents.is_double && !ranks.single;
-    const int size = rank_block(n);
+// Ranks of documents on the numeric columns.
+template <class Reading>
+void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
+    const int64_t of_row = lines_of_row(documents, ranks.columns);
+    const int size = rank_block(n, of_row * 64), n_columns = ranks.columns.n;
     for (int d = 0; d < n; d += size) {
         const int rows = n - d < size ? n - d : size;
-        if (is_double)
-            load<double>(documents, first + d, rows, ranks.columns, size, static_cast<double*>(x));
-        else
-            load<float, false>(documents, first + d, rows, ranks.columns, size, static_cast<float*>(x));
-        const int64_t next = first + d + size;
-        for (int c = 0; c < ranks.columns.n; c++) {
-            // Prefetches the next rows while these are searched: a few with every column, for all at once would make loads wait.
-            prefetch_rows(documents, next + c * size / ranks.columns.n, next + (c + 1) * size / ranks.columns.n, ranks.columns);
+        BlockColumns<Reading> block(documents, ranks.columns, first + d, rows, size);
+        // Prefetches the next rows while these are searched: a few lines with every column, for more would make loads wait.
+        RowLine ahead = {first + d + size, 0};
+        const int64_t end = ahead.row + size < documents.n ? ahead.row + size : documents.n;
+        const int64_t of_column = (size * of_row + n_columns - 1) / (n_columns > 0 ? n_columns : 1);
+        for (int c = 0; c < n_columns; c++) {
+            prefetch_rows(documents, of_row, end, of_column, ahead);
+            const float* x = block.column(c);
+            const float* levels = ranks.levels + ranks.level_offsets[c];
             uint8_t* to = planes + ranks.plane_offsets[c] * plane_bytes + d / 8;
-            uint8_t* mark = to + ranks.n_bits[c] * plane_bytes;
-            if (is_double) {
-                const double* values = static_cast<double*>(x) + c * size;
-                search_double(ranks, c, values, size, to, plane_bytes);
-                if (ranks.marks_missing[c]) mark_missing(values, size, mark);
+            if (std::is_same_v<Reading, Below> && block.lossy()) {
+                if (search<true>(levels, ranks.n_bits[c], x, size, to, plane_bytes))
+                    settle_ties(ranks, c, block, rows, to, plane_bytes);
             } else {
-                const float* values = static_cast<float*>(x) + c * size;
-                search(ranks.levels + ranks.level_offsets[c], ranks.n_bits[c], values, size, to, plane_bytes);
-                if (ranks.marks_missing[c]) Search::missing(values, size, mark);
+                search<false>(levels, ranks.n_bits[c], x, size, to, plane_bytes);
             }
+            if (ranks.marks_missing[c]) Search::missing(x, size, to + ranks.n_bits[c] * plane_bytes);
         }
     }
+}
+
+// Ranks of documents [first, first + n) to planes[plane][plane_bytes].
+void rank(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
+    for (int t = 0; t < ranks.n_tables; t++) rank_categories(ranks, ranks.tables[t], documents, first, n, planes, plane_bytes);
+    if (!documents.is_double)
+        rank_values<AsFloat>(ranks, documents, first, n, planes, plane_bytes);
+    else if (ranks.single)
+        rank_values<Nearest>(ranks, documents, first, n, planes, plane_bytes);
+    else
+        rank_values<Below>(ranks, documents, first, n, planes, plane_bytes);
 }
 
 }  // namespace

@@ -18,17 +18,22 @@ struct Documents {
 // load_rows turns so many documents feature-major, and back, at a time.
 constexpr int kRowBlock = 16;
 
-// Prefetches rows [first, end), as far as there are any, if their columns lie side by side.
-static inline void prefetch_rows(const Documents& documents, int64_t first, int64_t end, const Columns& columns) {
+// The cache lines of rows whose columns lie side by side, as far as columns are read; none of others.
+static inline int64_t lines_of_row(const Documents& documents, const Columns& columns) {
     const int64_t value_bytes = documents.is_double ? sizeof(double) : sizeof(float);
-    if (documents.column_stride != value_bytes || columns.n == 0) return;
-    const int64_t bytes = (columns.feature[columns.n - 1] + 1) * value_bytes;
-    for (int64_t row = first; row < end && row < documents.n; row++) {
-        const char* at = static_cast<const char*>(documents.data) + row * documents.row_stride;
-        for (int64_t byte = 0; byte < bytes; byte += 64) {
-            __builtin_prefetch(at + byte);
-            asm volatile("");  // else compilers drop calls of a function that only prefetches
-        }
+    if (documents.column_stride != value_bytes || columns.n == 0) return 0;
+    return (columns.feature[columns.n - 1] + 1) * value_bytes / 64 + 1;
+}
+
+// A cache line of a row.
+struct RowLine { int64_t row, line; };
+
+// Prefetches so many lines of the rows before `end`, in the order of their addresses, and goes on behind them.
+static inline void prefetch_rows(const Documents& documents, int64_t of_row, int64_t end, int64_t lines, RowLine& at) {
+    for (; lines > 0 && at.row < end; lines--) {
+        __builtin_prefetch(static_cast<const char*>(documents.data) + at.row * documents.row_stride + 64 * at.line);
+        asm volatile("");  // else compilers drop calls of a function that only prefetches
+        if (++at.line == of_row) at = {at.row + 1, 0};
     }
 }
 

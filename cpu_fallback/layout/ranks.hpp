@@ -15,7 +15,7 @@ struct RankTables {
     const uint8_t* marks_missing;
     const int32_t* plane_offsets;  // [columns + 1]
     const int64_t* level_offsets;
-    const float* levels;
+    const float* levels;  // tables of levels, then rows: see gpuqs/layout/ranks.py
     const int64_t* offsets;  // of a column's thresholds
     const double* threshold;
     int32_t n_tables;
@@ -26,8 +26,14 @@ struct RankTables {
     int32_t n_planes() const { return plane_offsets[n_columns]; }
 };
 
-// So many documents are laid out feature-major at a time while they are ranked: 16, or 128 of many.
-constexpr int kRankBlock = 128;
-constexpr int rank_block(int n) { return n <= 16 ? 16 : kRankBlock; }
+// So many documents are ranked at a time, column after column: 16, or 128 of many; fewer if these and the next, which are
+// prefetched meanwhile, would not fit an L2 cache. row_bytes: what is read of a row, 0 where rows do not lie side by side.
+constexpr int kRankBlock = 128, kLeastWideRows = 32;
+constexpr int64_t kRowsInCache = 384 << 10;  // bytes
+constexpr int rank_block(int n, int64_t row_bytes) {
+    int size = n <= 16 ? 16 : kRankBlock;
+    while (size > kLeastWideRows && 2 * size * row_bytes > kRowsInCache) size /= 2;
+    return size;
+}
 
 }  // namespace gpuqs

@@ -7,7 +7,8 @@ values left carry one more bit that marks them.
 
 The search for a rank asks one threshold per bit, from the highest bit down. What it asks at level l
 depends on the l answers so far, which index level l's table with the first answer in bit 0: one
-instruction adds an answer, and the answers of level l are bit ``n_bits - 1 - l`` of the ranks.
+instruction adds an answer, and the answers of level l are bit ``n_bits - 1 - l`` of the ranks. Where a level
+has many thresholds, it is cheaper to look one row up that answers three levels: their seven thresholds.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 MAX_THRESHOLDS = (1 << 16) - 1
 #: Entries of a level's table are padded to whole 512-bit registers.
 REGISTER_FLOATS = 16
+#: Most levels of a column that have tables of their own, and the most for which there are no rows. Kernels take as many
+#: levels by tables as are best for their instruction set.
+MOST_LEVELS, NO_ROWS = 8, 6
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,9 @@ class RankTables:
     level_offsets : int64 [C]
         Where the column's search tables start in `levels`.
     levels : float32 [...]
-        Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`.
+        Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`; at most `MOST_LEVELS`
+        levels. Then, of columns of more than `NO_ROWS` bits, rows of eight for three levels each, down to the last:
+        seven thresholds, ascending, and infinity. The answers so far index rows as they do levels.
     of_node : int32 [N]
         Position of each node's threshold among its column's.
     categories : CategoryTables
@@ -102,7 +108,7 @@ def build_ranks(forest: Forest) -> RankTables:
     nan_left = np.bincount(columns.of_node, (forest.routing & NAN_LEFT) != 0, minlength=len(columns))
     tables, level_offsets, size = [], [], 0
     for c in range(len(columns)):
-        table = search_levels(distinct[offsets[c] : offsets[c + 1]], int(n_bits[c]))
+        table = search_tables(distinct[offsets[c] : offsets[c + 1]], int(n_bits[c]))
         tables.append(table)
         level_offsets.append(size)
         size += len(table)
@@ -119,17 +125,21 @@ def build_ranks(forest: Forest) -> RankTables:
     )
 
 
-def search_levels(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:
-    """The search tables of one column, level after level."""
-    padded = np.full((1 << n_bits) - 1, np.inf, np.float32)
+def search_tables(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:
+    """The search tables of one column: level after level, then rows for three levels after three levels."""
+    padded = np.full(1 << n_bits, np.inf, np.float32)
     padded[: len(threshold)] = round_down(threshold)
-    levels = []
-    for level in range(n_bits):
-        path = np.arange(1 << level)
+    tables = []
+    for level in range(min(n_bits, MOST_LEVELS)):
         table = np.zeros(max(1 << level, REGISTER_FLOATS), np.float32)
-        table[_answers(level)] = padded[(2 * path + 1) * (1 << (n_bits - 1 - level)) - 1]
-        levels.append(table)
-    return np.concatenate(levels)
+        table[_answers(level)] = padded[(1 << (n_bits - 1 - level)) - 1 :: 1 << (n_bits - level)]
+        tables.append(table)
+    for level in range(3 + n_bits % 3, n_bits, 3) if n_bits > NO_ROWS else ():
+        rows = padded[(1 << (n_bits - level - 3)) - 1 :: 1 << (n_bits - level - 3)].reshape(-1, 8)
+        table = np.full(rows.shape, np.inf, np.float32)
+        table[_answers(level), :7] = rows[:, :7]
+        tables.append(table.ravel())
+    return np.concatenate(tables)
 
 
 @cache

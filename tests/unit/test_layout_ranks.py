@@ -11,28 +11,39 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuqs.forest import NAN_LEFT
-from gpuqs.layout.columns import find_columns
+from gpuqs.layout.columns import find_columns, round_down
 from gpuqs.layout.ranks import (
     MAX_THRESHOLDS,
+    MOST_LEVELS,
+    NO_ROWS,
     REGISTER_FLOATS,
     RankTables,
     build_ranks,
     most_thresholds,
-    search_levels,
+    search_tables,
 )
 
 
-def searched_ranks(tables: RankTables, column: int, x: np.ndarray) -> np.ndarray:
-    """What the documented search through a column's levels gives float32 values."""
+def searched_ranks(tables: RankTables, column: int, x: np.ndarray, most_levels: int = MOST_LEVELS) -> np.ndarray:
+    """What the documented search gives float32 values, with up to so many levels looked up by themselves."""
     n_bits = int(tables.n_bits[column])
+    of_rows = -(-max(n_bits - most_levels, 0) // 3) * 3
     at = int(tables.level_offsets[column])
     answers = np.zeros(len(x), np.int64)
     rank = np.zeros(len(x), np.int64)
-    for level in range(n_bits):
-        answer = ~(x <= tables.levels[at : at + (1 << level)][answers])
-        answers |= answer.astype(np.int64) << level
-        rank |= answer.astype(np.int64) << (n_bits - 1 - level)
+    for level in range(min(n_bits, MOST_LEVELS)):
+        if level < n_bits - of_rows:
+            answer = ~(x <= tables.levels[at : at + (1 << level)][answers])
+            answers |= answer.astype(np.int64) << level
+            rank |= answer.astype(np.int64) << (n_bits - 1 - level)
         at += max(1 << level, REGISTER_FLOATS)
+    for level in range(3 + n_bits % 3, n_bits, 3) if n_bits > NO_ROWS else ():
+        if level >= n_bits - of_rows:
+            rows = tables.levels[at : at + (8 << level)].reshape(-1, 8)[answers]
+            below = (~(x[:, None] <= rows[:, :7])).sum(1)
+            rank |= below << (n_bits - 3 - level)
+            answers |= (below >> 2 & 1 | below & 2 | (below & 1) << 2) << level
+        at += 8 << level
     return rank
 
 
@@ -70,6 +81,7 @@ def test_float32_values_are_ranked_without_loss(thresholds: list[float], values:
     with np.errstate(over="ignore"):
         x = np.concatenate([around(forest.threshold, np.float32), np.array(values, np.float64).astype(np.float32)])
     rank = searched_ranks(tables, 0, x)
+    np.testing.assert_array_equal(searched_ranks(tables, 0, x, NO_ROWS), rank)
     for node in range(forest.n_nodes):
         expected = x.astype(np.float64) > forest.threshold[node]
         np.testing.assert_array_equal(rank > tables.of_node[node], expected)
@@ -80,7 +92,7 @@ def test_float32_values_are_ranked_without_loss(thresholds: list[float], values:
 @example([-np.inf, np.inf, 0.0, -0.0], [])
 @example([5e-324, -5e-324, 0.0, 1e-45], [1e-320])
 def test_float64_values_are_ranked_without_loss(thresholds: list[float], values: list[float]) -> None:
-    """The float32 either side of a value bound its rank; `threshold` decides between them."""
+    """The largest float32 not above a value gives its rank, but for thresholds of the same float32."""
     forest = forest_of_stumps(np.array(thresholds), np.random.default_rng(0))
     tables = build_ranks(forest)
     x = np.concatenate([around(forest.threshold, np.float64), values])
@@ -88,29 +100,32 @@ def test_float64_values_are_ranked_without_loss(thresholds: list[float], values:
     rank = np.searchsorted(distinct, x, "left")
     for node in range(forest.n_nodes):
         np.testing.assert_array_equal(rank > tables.of_node[node], x > forest.threshold[node])
-    with np.errstate(over="ignore"):
-        above = x.astype(np.float32)
-        below = above.copy()
-        low, high = above.astype(np.float64) < x, above.astype(np.float64) > x
-        above[low] = np.nextafter(above[low], np.float32(np.inf))
-        below[high] = np.nextafter(below[high], np.float32(-np.inf))
-    assert (searched_ranks(tables, 0, below) <= rank).all()
-    assert (rank <= searched_ranks(tables, 0, above)).all()
+    below = round_down(x)
+    at_least = searched_ranks(tables, 0, below)
+    tie = np.isin(below, round_down(distinct))
+    np.testing.assert_array_equal(at_least[~tie], rank[~tie])
+    for value, first in zip(x[tie], at_least[tie], strict=True):
+        assert rank[x == value][0] == first + np.count_nonzero(distinct[first:] < value)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 15, 16, 17, 254, 255, 256, 257, 4095, 4096, MAX_THRESHOLDS])
 def test_every_number_of_thresholds(n: int) -> None:
     threshold = np.arange(n, dtype=np.float64)
     n_bits = n.bit_length()
-    levels = search_levels(threshold, n_bits)
+    levels = search_tables(threshold, n_bits)
     assert levels.dtype == np.float32
-    assert len(levels) == sum(max(1 << level, REGISTER_FLOATS) for level in range(n_bits))
+    n_floats = sum(max(1 << level, REGISTER_FLOATS) for level in range(min(n_bits, MOST_LEVELS)))
+    if n_bits > NO_ROWS:
+        n_floats += sum(8 << level for level in range(n_bits - 3, 2, -3))
+    assert len(levels) == n_floats
     tables = build_ranks(forest_of_stumps(np.random.default_rng(0).permutation(threshold), np.random.default_rng(1)))
     assert tables.n_bits.tolist() == [n_bits]
     np.testing.assert_array_equal(tables.levels, levels)
     x = np.arange(-1, n + 1, dtype=np.float32)
-    np.testing.assert_array_equal(searched_ranks(tables, 0, x), np.clip(np.arange(n + 2) - 1, 0, n))
-    np.testing.assert_array_equal(searched_ranks(tables, 0, x + np.float32(0.5)), np.clip(np.arange(n + 2), 0, n))
+    for most_levels in (NO_ROWS, MOST_LEVELS):
+        ranks = searched_ranks(tables, 0, x, most_levels), searched_ranks(tables, 0, x + np.float32(0.5), most_levels)
+        np.testing.assert_array_equal(ranks[0], np.clip(np.arange(n + 2) - 1, 0, n))
+        np.testing.assert_array_equal(ranks[1], np.clip(np.arange(n + 2), 0, n))
 
 
 def test_one_threshold_too_many() -> None:

@@ -9,6 +9,8 @@ namespace gpuqs {
 namespace {
 
 struct Search {
+    static constexpr int kLevels = 8;
+
     // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
     template <int n> static __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
         if constexpr (n == 1) {
@@ -20,40 +22,48 @@ struct Search {
             return _mm512_mask_mov_ps(look_up<n / 2>(table, answers, asked), upper, look_up<n / 2>(table + n / 2, answers, asked));
         }
     }
-    // Levels level ... n - 1 of `side` registers of documents.
-    template <int level, int n, int side>
-    static void ask(const __m512* table, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes) {
+    // Levels level ... n - 1 of `side` registers of documents; `tie` gets those that equal a threshold.
+    template <int level, int n, int side, bool ties>
+    static void ask(const __m512* table, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes,
+                    __mmask16* tie) {
         if constexpr (level < n) {
             constexpr int n_registers = level < 4 ? 1 : 1 << (level - 4);
 #pragma GCC unroll 4
             for (int s = 0; s < side; s++) {
                 const __m512 threshold = level == 0 ? table[0] : look_up<n_registers>(table, answers[s], asked[s]);
-                asked[s][level] = _mm512_cmp_ps_mask(_mm512_load_ps(x + 16 * s), threshold, _CMP_NLE_UQ);
+                const __m512 values = _mm512_loadu_ps(x + 16 * s);
+                asked[s][level] = _mm512_cmp_ps_mask(values, threshold, _CMP_NLE_UQ);
+                if (ties) *tie |= _mm512_cmp_ps_mask(values, threshold, _CMP_EQ_OQ);
                 answers[s] = _mm512_mask_or_epi32(answers[s], asked[s][level], answers[s], _mm512_set1_epi32(1 << level));
                 __builtin_memcpy(top - level * plane_bytes + 2 * s, &asked[s][level], 2);
             }
-            ask<level + 1, n, side>(table + n_registers, x, answers, asked, top, plane_bytes);
+            ask<level + 1, n, side, ties>(table + n_registers, x, answers, asked, top, plane_bytes, tie);
         }
     }
-    template <int n, int side> static void ask_all(const __m512* table, const float* x, uint8_t* top, int64_t plane_bytes) {
+    template <int n, int side, bool ties, bool keeps>
+    static void ask_all(const __m512* table, const float* x, uint8_t* top, int64_t plane_bytes, __mmask16* tie, uint32_t* kept) {
         __m512i answers[side];
         __mmask16 asked[side][8];
         for (int s = 0; s < side; s++) answers[s] = _mm512_setzero_si512();
-        ask<0, n, side>(table, x, answers, asked, top, plane_bytes);
+        ask<0, n, side, ties>(table, x, answers, asked, top, plane_bytes, tie);
+        for (int s = 0; keeps && s < side; s++) _mm512_store_si512(kept + 16 * s, answers[s]);
     }
-    template <int n> static void levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes) {
+    template <int n, bool ties, bool keeps>
+    static bool levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* kept) {
         constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
         __m512 of_level[n_registers];
         for (int r = 0; r < n_registers; r++) of_level[r] = _mm512_loadu_ps(table + 16 * r);
         of_level[0] = _mm512_broadcastss_ps(_mm512_castps512_ps128(of_level[0]));
+        __mmask16 tie = 0;
         int d = 0;
-        for (; d + 64 <= n_documents; d += 64) ask_all<n, 4>(of_level, x + d, top + d / 8, plane_bytes);
-        for (; d < n_documents; d += 16) ask_all<n, 1>(of_level, x + d, top + d / 8, plane_bytes);
+        for (; d + 64 <= n_documents; d += 64) ask_all<n, 4, ties, keeps>(of_level, x + d, top + d / 8, plane_bytes, &tie, kept + d);
+        for (; d < n_documents; d += 16) ask_all<n, 1, ties, keeps>(of_level, x + d, top + d / 8, plane_bytes, &tie, kept + d);
+        return tie != 0;
     }
 
     static void missing(const float* x, int n_documents, uint8_t* plane) {
         for (int d = 0; d < n_documents; d += 16) {
-            const __m512 values = _mm512_load_ps(x + d);
+            const __m512 values = _mm512_loadu_ps(x + d);
             const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
             __builtin_memcpy(plane + d / 8, &is_nan, 2);
         }

@@ -9,6 +9,7 @@ namespace gpuqs {
 namespace {
 
 struct Search {
+    static constexpr int kLevels = 8;
     static constexpr int kSide = 4;  // registers of documents; blocks are of sixteen documents at least
 
     // table[answers] of a level of n <= 64 thresholds.
@@ -47,9 +48,9 @@ struct Search {
         to[1] = vgetq_lane_u8(bits, 1);
     }
 
-    // Levels level ... n - 1 of sixteen documents.
-    template <int level, int n>
-    static void ask(const float* table, const float* x, uint32x4_t* answers, uint8_t* top, int64_t plane_bytes) {
+    // Levels level ... n - 1 of sixteen documents; `tie` gets those that equal a threshold.
+    template <int level, int n, bool ties>
+    static void ask(const float* table, const float* x, uint32x4_t* answers, uint8_t* top, int64_t plane_bytes, uint32x4_t* tie) {
         if constexpr (level < n) {
             uint32x4_t answer[kSide];
 #pragma GCC unroll 4
@@ -61,19 +62,25 @@ struct Search {
                     threshold = look_up<1 << level>(table, answers[s]);
                 else
                     threshold = look_up_singly(table, answers[s]);
-                answer[s] = vmvnq_u32(vcleq_f32(vld1q_f32(x + 4 * s), threshold));
+                const float32x4_t values = vld1q_f32(x + 4 * s);
+                answer[s] = vmvnq_u32(vcleq_f32(values, threshold));
+                if (ties) *tie = vorrq_u32(*tie, vceqq_f32(values, threshold));
                 answers[s] = vorrq_u32(answers[s], vandq_u32(answer[s], vdupq_n_u32(1 << level)));
             }
             store_bits(answer, top - level * plane_bytes);
-            ask<level + 1, n>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes);
+            ask<level + 1, n, ties>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes, tie);
         }
     }
-    template <int n> static void levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes) {
+    template <int n, bool ties, bool keeps>
+    static bool levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* kept) {
+        uint32x4_t tie = vdupq_n_u32(0);
         for (int d = 0; d < n_documents; d += 4 * kSide) {
             uint32x4_t answers[kSide];
             for (int s = 0; s < kSide; s++) answers[s] = vdupq_n_u32(0);
-            ask<0, n>(table, x + d, answers, top + d / 8, plane_bytes);
+            ask<0, n, ties>(table, x + d, answers, top + d / 8, plane_bytes, &tie);
+            for (int s = 0; keeps && s < kSide; s++) vst1q_u32(kept + d + 4 * s, answers[s]);
         }
+        return ties && vmaxvq_u32(tie) != 0;
     }
 
     static void missing(const float* x, int n_documents, uint8_t* plane) {

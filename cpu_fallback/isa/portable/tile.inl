@@ -2,12 +2,17 @@
 #pragma once
 #include <cstdint>
 
+#include "generic/readings.inl"
+
 namespace gpuqs {
 namespace {
 
 constexpr int kTile = 1;
 
-inline void transpose_tile(const char* row, int64_t, float* x, int) { *x = *reinterpret_cast<const float*>(row); }
+// A value; true if it is not the float32 that it becomes.
+template <class Reading> inline bool copy_tile(const char* at, float* to) { return read_one<Reading>(at, to); }
+
+template <class Reading> inline bool transpose_tile(const char* row, int64_t, float* x, int) { return read_one<Reading>(row, x); }
 
 }  // namespace
 }  // namespace gpuqs

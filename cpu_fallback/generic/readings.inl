@@ -1,0 +1,43 @@
+// How documents' values become the float32 that are searched.
+#pragma once
+#include <cstdint>
+
+namespace gpuqs {
+namespace {
+
+struct AsFloat {  // float32 documents
+    using In = float;
+    static float searched(float x) { return x; }
+    static float compared(float x) { return x; }
+};
+struct Nearest {  // float64 documents that the source library casts to float32 first
+    using In = double;
+    static float searched(double x) { return static_cast<float>(x); }
+    static float compared(double x) { return searched(x); }
+};
+struct Below {  // other float64 documents: the largest float32 not above
+    using In = double;
+    static float searched(double x) {
+        float near = static_cast<float>(x);
+        int32_t bits;
+        __builtin_memcpy(&bits, &near, sizeof bits);
+        if (near > x) bits += bits < 0 ? 1 : -1;  // never at +0
+        __builtin_memcpy(&near, &bits, sizeof bits);
+        return near;
+    }
+    static double compared(double x) { return x; }
+};
+
+template <class Reading> inline typename Reading::In value_at(const char* at) {
+    return *reinterpret_cast<const typename Reading::In*>(at);
+}
+
+// True if `compared` tells values apart that `searched` makes the same, and this is such a value.
+template <class Reading> inline bool read_one(const char* at, float* to) {
+    const auto x = value_at<Reading>(at);
+    *to = Reading::searched(x);
+    return *to != Reading::compared(x) && x == x;
+}
+
+}  // namespace
+}  // namespace gpuqs
