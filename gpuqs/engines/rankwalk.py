@@ -26,7 +26,7 @@ from gpuqs.layout.rankwalk import (
 
 
 class RankWalk(CpuEngine):
-    """Sixteen trees side by side, all walked as far as the deepest of them goes."""
+    """Twelve trees side by side, all walked as far as the deepest of them goes."""
 
     name: ClassVar[str] = "rankwalk"
     summary: ClassVar[str] = "branch-free walks over ranks of one byte, for few documents"
