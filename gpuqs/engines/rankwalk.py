@@ -36,7 +36,7 @@ class RankWalk(CpuEngine):
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 16, 1, 4096),
     )
     #: Nanoseconds per step of a walk, and per column to code a document.
-    step: ClassVar[float] = 0.57
+    step: ClassVar[float] = 0.48
     column: ClassVar[float] = 8.0
 
     def supports(self, forest: Forest) -> str | None:
