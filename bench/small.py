@@ -1,45 +1,211 @@
 """Calls with few documents: warm, and cold, as they are where other work empties the caches between them.
 
-    python bench/small.py            # a minute or two; figures go to bench/results/
+    python bench/small.py            # a quarter of an hour; figures go to bench/results/
     python bench/small.py --quick    # a smoke run, nothing written
 
-Contenders take turns. Before a cold call 32 MB of other memory are read. LightGBM scores one document through its
-C function for that (prepared once, no checks), more through `Booster.predict`.
+Calls of 1 to 1,000 documents, from one and two Python threads, by gpuqs, LightGBM (one document through its C function
+for that: prepared once, no checks) and the other libraries of bench/peers/ that are installed. A warm call follows
+others of its kind, with other documents; before a cold one 32 MB of other memory are read. Contenders take turns.
+Before anything is timed, all scores of all batches are compared with LightGBM's: gpuqs's must be the same bits, and a
+library whose scores lie further off than rounding explains is left out. The engines of gpuqs are timed, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import math
+import os
+import platform
+import random
+import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any, TypeAlias
 
 import lightgbm
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 import numpy as np
 from interleave import processor, progress, results_at
+from libraries import TOLERANCE, as_scores, build
 from models import documents, lambdamart
-from peers.lightgbm import one_row
+from pages.small_calls import CONTENDER, percentile_name, small_calls
+from peers.base import Source
+from sources import of_lightgbm
 
 import gpuqs
+from gpuqs import cpu_fallback
 
-SIZES = (1, 2, 5, 10, 35, 100, 256)
-OTHER_WORK = np.zeros(32 << 20, np.uint8)
+SIZES = (1, 2, 5, 10, 35, 100, 256, 1_000)
+PEERS = ("LightGBM", "ONNX Runtime", "YDF", "lleaves")
+#: Calls of a contender, where its budget of seconds suffices; fewer calls give no 99.9th percentile.
+CALLS, BUDGET = 1_000, 1.5
+#: Calls in a row of a warm contender; the first is not timed.
+ROW = 20
+OTHER_BYTES = 32 << 20
+PERCENTILES = (50.0, 99.0, 99.9)
+Call: TypeAlias = Callable[[np.ndarray], Any]
 
 
-def measure(calls: dict[str, Callable[[np.ndarray], np.ndarray]], batches: list[np.ndarray], cold: bool) -> dict:
-    """Microseconds of each contender's calls: median and 99th percentile."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+def contenders(source: Source, peers: dict[str, Any], n: int) -> dict[str, Call]:
+    """How each library is called with so many documents, on one thread."""
+    calls: dict[str, Call] = {CONTENDER: source.model.predict}
+    for of_threads in peers.values():
+        ways = of_threads(1)
+        able = [way for way in ways.values() if way.most is None or n <= way.most]
+        calls[next(iter(ways))] = able[-1].score  # a way for one document comes last
+    return calls
+
+
+def engine_calls(model: gpuqs.Model, n: int) -> dict[str, Call]:
+    """The kernels of each engine, the answer's memory given."""
+    calls: dict[str, Call] = {}
+    for name, reason in model.engines().items():
+        if reason is None and name not in ("reference", "qs_gpu"):
+            program = model._programs.get(name, "exact", None)
+            scorer, bound = program.scorer, program.bound  # type: ignore[attr-defined]
+            calls[name] = lambda x, s=scorer, b=bound: s.score(b, x, np.empty((len(x), 1)), 1)
+    return calls
+
+
+def agreeing(calls: dict[str, Call], batches: list[np.ndarray], expected: list[np.ndarray]) -> tuple[dict, dict]:
+    """The contenders whose scores of all batches are LightGBM's, and by how much those of the others differ."""
+    right: dict[str, Call] = {}
+    differ: dict[str, float] = {}
+    largest = max(float(np.abs(scores).max()) for scores in expected)
+    for name, call in calls.items():
+        apart = max(
+            float(np.abs(as_scores(call(batch)) - scores).max())
+            for batch, scores in zip(batches, expected, strict=True)
+        )
+        if name == CONTENDER and apart != 0:
+            raise SystemExit(f"{len(batches[0])} documents: gpuqs's scores differ from LightGBM's by {apart:g}")
+        if apart <= TOLERANCE * largest:
+            right[name] = call
+        else:
+            differ[name] = apart
+    return right, differ
+
+
+def timed(call: Call, batches: list[np.ndarray], other: np.ndarray | None) -> list[float]:
+    """Microseconds of each call; before each, ``other`` is read where there is one."""
+    taken = []
     for batch in batches:
-        for name, call in calls.items():
-            if cold:
-                OTHER_WORK.sum()
-            start = time.perf_counter()
-            call(batch)
-            taken[name].append((time.perf_counter() - start) * 1e6)
-    return {
-        name: {"median": float(np.median(us)), "p99": float(np.percentile(us, 99))} for name, us in taken.items()
+        if other is not None:
+            other.sum()
+        start = time.perf_counter()
+        call(batch)
+        taken.append((time.perf_counter() - start) * 1e6)
+    return taken
+
+
+def in_threads(call: Call, batches: list[np.ndarray], others: list[np.ndarray] | None, n_threads: int) -> list[float]:
+    """`timed`, in threads that begin at once; warm calls after one that is not timed."""
+    taken: list[list[float]] = [[] for _ in range(n_threads)]
+    barrier = threading.Barrier(n_threads)
+
+    def work(thread: int) -> None:
+        mine = batches[thread::n_threads]
+        if others is None:
+            call(mine[-1])
+        barrier.wait()
+        taken[thread] = timed(call, mine, None if others is None else others[thread])
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(1, n_threads)]
+    for thread in threads:
+        thread.start()
+    work(0)
+    for thread in threads:
+        thread.join()
+    return [us for of_thread in taken for us in of_thread]
+
+
+def measure(
+    calls: dict[str, Call], batches: list[np.ndarray], cold: bool, n_threads: int, budget: float
+) -> dict[str, dict[str, float | None]]:
+    """Percentiles of the microseconds of each contender's calls, and how many calls that were."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    spent = dict.fromkeys(calls, 0.0)
+    others = [np.zeros(OTHER_BYTES, np.uint8) for _ in range(n_threads)] if cold else None
+    row, order = n_threads * (1 if cold else ROW), list(calls)
+    gc.disable()  # it would stop whoever comes when it is due
+    for at in range(0, len(batches), row):
+        random.Random(at).shuffle(order)
+        for name in order:
+            if spent[name] < budget:
+                us = in_threads(calls[name], batches[at : at + row], others, n_threads)
+                taken[name] += us
+                spent[name] += sum(us) * 1e-6 / n_threads
+    gc.enable()
+    return {name: percentiles(us) for name, us in taken.items()}
+
+
+def percentiles(us: list[float]) -> dict[str, float | None]:
+    """Of so many calls those that they tell; and the calls."""
+    told: dict[str, float | None] = {
+        percentile_name(p): float(np.percentile(us, p)) if len(us) * (100 - p) >= 100 * (p > 50) else None
+        for p in PERCENTILES
     }
+    return told | {"calls": len(us)}
+
+
+def calls_per_second(call: Call, batches: list[np.ndarray], n_threads: int, seconds: float) -> float:
+    """What so many threads get done, warm, each calling all the time."""
+    done = [0] * n_threads
+    barrier = threading.Barrier(n_threads)
+
+    def work(thread: int) -> None:
+        mine = batches[thread::n_threads]
+        barrier.wait()
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for batch in mine[:ROW]:
+                call(batch)
+            done[thread] += len(mine[:ROW])
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(n_threads)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(done) / (time.perf_counter() - start)
+
+
+def scaling(call: Call, batches: list[np.ndarray], rounds: int, seconds: float) -> float:
+    """How many times as many calls two threads get done as one: the median of rounds in which they take turns."""
+    ratios = [
+        calls_per_second(call, batches, 2, seconds) / calls_per_second(call, batches, 1, seconds)
+        for _ in range(rounds)
+    ]
+    return float(np.median(ratios))
+
+
+def measure_size(source: Source, peers: dict[str, Any], n: int, effort: float) -> dict[str, Any]:
+    """All contenders with so many documents a call, ``effort`` times as long as usual."""
+    rng, n_batches = np.random.default_rng(n), max(2 * ROW, math.ceil(CALLS * effort * min(1, 100 / n)))
+    batches = [np.ascontiguousarray(source.X[rng.integers(0, len(source.X), n)]) for _ in range(n_batches)]
+    expected = [as_scores(source.live.predict(batch, raw_score=True, num_threads=1)) for batch in batches]
+    calls, differ = agreeing(contenders(source, peers, n), batches, expected)
+    engines = engine_calls(source.model, n)
+    cell: dict[str, Any] = {"documents": n, "engine": source.model.engine_for(n), "differ": differ, "calls": {}}
+    for kind in ("warm", "cold"):
+        cell["calls"][kind] = {
+            str(threads): measure(calls, batches, kind == "cold", threads, BUDGET * effort) for threads in (1, 2)
+        }
+    cell["engines"] = {
+        kind: {
+            name: us["median"]
+            for name, us in measure(engines, batches[:400], kind == "cold", 1, BUDGET * effort).items()
+        }
+        for kind in ("warm", "cold")
+    }
+    cell["two_threads"] = {name: scaling(call, batches, 3, 0.2 * effort) for name, call in calls.items()}
+    return cell
 
 
 def overhead(rounds: int) -> dict[str, float]:
@@ -49,14 +215,14 @@ def overhead(rounds: int) -> dict[str, float]:
     model, x, sums = gpuqs.from_model(booster), X[:1].copy(), np.empty((1, 1))
     program = model._programs.get(model.engine_for(1), "exact", None)
     scorer, bound = program.scorer, program.bound  # type: ignore[attr-defined]
-    contenders: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         "Model.predict": lambda: model.predict(x),
         "the compiled call, its answer's memory given": lambda: scorer.score(bound, x, sums, 1),
         "Booster.predict": lambda: booster.predict(x, num_threads=1),
     }
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    taken: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for name, call in contenders.items():
+        for name, call in calls.items():
             start = time.perf_counter()
             for _ in range(200):
                 call()
@@ -64,37 +230,63 @@ def overhead(rounds: int) -> dict[str, float]:
     return {name: float(np.median(us)) for name, us in taken.items()}
 
 
+def draw(report: dict[str, Any], path: Any) -> None:
+    """Medians by documents a call: a row a model, warm and cold, one thread."""
+    models = report["models"]
+    figure, axes = plt.subplots(
+        len(models), 2, figsize=(11, 4.5 * len(models)), sharex=True, sharey="row", squeeze=False, layout="constrained"
+    )
+    for row, model in zip(axes, models, strict=True):
+        names = list(dict.fromkeys(name for cell in model["cells"] for name in cell["calls"]["warm"]["1"]))
+        for ax, kind in zip(row, ("warm", "cold"), strict=True):
+            for name in names:
+                cells = [cell for cell in model["cells"] if name in cell["calls"][kind]["1"]]
+                us = [[cell["calls"][kind]["1"][name][p] for cell in cells] for p in ("median", "p99")]
+                style = "ko-" if name == CONTENDER else "o-"
+                (line,) = ax.plot([cell["documents"] for cell in cells], us[0], style, label=name)
+                high = [np.nan if tail is None else tail for tail in us[1]]
+                ax.fill_between([c["documents"] for c in cells], us[0], high, color=line.get_color(), alpha=0.1)
+            ax.set(xscale="log", yscale="log", title=f"{model['model']}, {kind}", xlabel="documents a call")
+            ax.grid(alpha=0.3)
+        row[0].set_ylabel("us a call: median, shaded to the 99th percentile")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.suptitle(f"{report['processor']}, one thread")
+    figure.savefig(path, dpi=110)
+
+
+def measure_model(n_trees: int, n_leaves: int, sizes: tuple[int, ...], effort: float) -> dict[str, Any]:
+    name = f"LightGBM {n_trees:,} x {n_leaves}"
+    source = of_lightgbm(name, lambdamart(n_trees, n_leaves), documents(10_000))
+    peers, reasons = build(source, list(PEERS))
+    cells = []
+    for n in progress(sizes, name):
+        cells.append(measure_size(source, peers, n, effort))
+        print(*small_calls({"model": name, "cells": cells[-1:]}), "", sep="\n", flush=True)
+    return {"model": name, "features": source.X.shape[1], "not_held": reasons, "cells": cells}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="50 trees, few calls, nothing written")
     args = parser.parse_args()
-    n_trees, n_calls = (50, 20) if args.quick else (1_000, 400)
-    path, X = lambdamart(n_trees, 64), documents(10_000)
-    model, booster = gpuqs.load(path), lightgbm.Booster(model_file=path)
-    report: dict = {"processor": processor(), "model": f"LightGBM {n_trees:,} x 64", "calls": {}}
-    report["overhead"] = overhead(20 if args.quick else 200)
-    print("one document of one tree, us:", *(f"{name} {us:.2f}" for name, us in report["overhead"].items()), sep="\n  ")
-    fast = one_row(booster, X.shape[1])
-    for n in progress(SIZES, "documents"):
-        rng = np.random.default_rng(n)
-        batches = [np.ascontiguousarray(X[rng.integers(0, len(X), n)]) for _ in range(n_calls)]
-        calls: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-            "gpuqs": model.predict,
-            "LightGBM": fast if n == 1 else lambda x: booster.predict(x, raw_score=True, num_threads=1),
-        }
-        if not all(np.array_equal(calls["gpuqs"](x), calls["LightGBM"](x)) for x in batches[:20]):
-            raise SystemExit(f"{n} documents: LightGBM's scores differ")
-        rows = {kind: measure(calls, batches, kind == "cold") for kind in ("warm", "cold")}
-        report["calls"][str(n)] = {"engine": model.engine_for(n), **rows}
-        for kind, row in rows.items():
-            ours, theirs = row["gpuqs"], row["LightGBM"]
-            print(
-                f"{n:>4} documents, {kind}: gpuqs {ours['median']:.1f} us (p99 {ours['p99']:.1f}), LightGBM "
-                f"{theirs['median']:.1f} ({theirs['p99']:.1f}), {theirs['median'] / ours['median']:.1f} times; "
-                f"{model.engine_for(n)}"
-            )
-    if not args.quick:
-        Path(results_at("small")).with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    report: dict[str, Any] = {
+        "processor": processor(),
+        "load": f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors",
+        "versions": f"gpuqs {gpuqs.__version__}, {cpu_fallback.available_isas()[0]}, LightGBM {lightgbm.__version__}, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}",
+        "overhead": overhead(20 if args.quick else 200),
+    }
+    told = (f"{name} {us:.2f}" for name, us in report["overhead"].items())
+    print("one document of one tree, us:", *told, sep="\n  ")
+    if args.quick:
+        report["models"] = [measure_model(50, 64, (1, 10), 0.02)]
+        return
+    report["models"] = [measure_model(*size, SIZES, 1.0) for size in ((1_000, 64), (100, 31))]
+    stem = results_at("small")
+    stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    lines = [line for model in report["models"] for line in (*small_calls(model), "")]
+    stem.with_suffix(".md").write_text(f"# Small calls: {report['processor']}\n\n" + "\n".join(lines))
+    draw(report, stem.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from gpuqs.links import to_raw, to_values
 
 #: Most documents of such a call: more take so long that what Python does besides does not show.
 MOST: Final = 256
+
+#: Scores of an array, as `Model.predict` gives them; None where the array is for it to read, or to refuse.
+Scores: TypeAlias = Callable[[np.ndarray], np.ndarray | None]
 
 
 class FewDocuments:
@@ -29,32 +32,41 @@ class FewDocuments:
         could not be freed then.
     most : int
         As many documents are few at most.
+
+    Attributes
+    ----------
+    raw, values : callable
+        Give raw scores and values.
     """
 
     def __init__(self, forest: Forest, program_of: Callable[[int], Program | None], most: int) -> None:
-        self._forest, self._program_of = forest, program_of
-        bound = partial(_bound, program_of)
-        self._sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST)).score
+        sums = cpu_fallback.FewDocuments(partial(_bound, program_of), forest.n_features, min(most, MOST)).score
         nothing_last = forest.base_first or not forest.base_score.any()
-        self._raw_are_sums = nothing_last and not forest.average_raw
-        self._values_are_sums = nothing_last and not forest.average and forest.link == "identity"
+        raw_are_sums = nothing_last and not forest.average_raw
+        values_are_sums = nothing_last and not forest.average and forest.link == "identity"
+        # Where nothing is left to do, no Python runs: from cold caches each function of it takes microseconds.
+        self.raw: Scores = sums if raw_are_sums else partial(_finished, forest, program_of, to_raw, sums)
+        self.values: Scores = sums if values_are_sums else partial(_finished, forest, program_of, to_values, sums)
 
     @staticmethod
     def takes(forest: Forest) -> bool:
         """Whether arrays are scored as they are, and values have the shape of sums."""
         return not forest.schema.arrays_hold_values and forest.link != "argmax"
 
-    def predict(self, X: np.ndarray, raw: bool) -> np.ndarray | None:
-        """Raw scores or values, as `Model.predict` gives them; None where ``X`` is for it to read, or to refuse."""
-        sums: np.ndarray | None = self._sums(X)
-        if sums is None or (self._raw_are_sums if raw else self._values_are_sums):
-            return sums
-        program = self._program_of(len(sums))
-        if program is None:
-            return None
-        scores = program.values.finish(sums.reshape(len(sums), -1))
-        answer = (to_raw if raw else to_values)(self._forest, scores, self._forest.n_trees)
-        return answer.reshape(sums.shape)
+
+def _finished(
+    forest: Forest,
+    program_of: Callable[[int], Program | None],
+    link: Callable[[Forest, np.ndarray, int], np.ndarray],
+    sums_of: Scores,
+    X: np.ndarray,
+) -> np.ndarray | None:
+    sums = sums_of(X)
+    program = None if sums is None else program_of(len(sums))
+    if sums is None or program is None:
+        return None
+    scores = program.values.finish(sums.reshape(len(sums), -1))
+    return link(forest, scores, forest.n_trees).reshape(sums.shape)
 
 
 def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:

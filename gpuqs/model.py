@@ -226,8 +226,8 @@ class Model:
             and iteration_range is None
             and (engine is AUTO and precision is EXACT and start_iteration is NONE_BEFORE)
             and type(X) is np.ndarray
-            and self._few is not None
-            and (answer := self._few.predict(X, raw_score or output is RAW)) is not None
+            and (few := self._few) is not None
+            and (answer := (few.raw if raw_score or output is RAW else few.values)(X)) is not None
         ):
             return answer
         output, trees = output_and_trees(

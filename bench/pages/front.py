@@ -9,6 +9,7 @@ from typing import Any
 from pages.figures import figure, share, table, times
 from pages.plots import curves
 from pages.results import FOLDER, Report, Results, time_in
+from pages.small_calls import small_calls
 
 #: What there is to run: the kind of its reports, the command, what it tells.
 BENCHES = {
@@ -141,20 +142,10 @@ def by_reason(reasons: dict[str, str]) -> dict[str, list[str]]:
 
 
 def small(report: Report, processor: str) -> list[str]:
-    rows = []
-    for n, row in report["calls"].items():
-        for kind in ("warm", "cold"):
-            ours, theirs = row[kind]["gpuqs"], row[kind]["LightGBM"]
-            of_each = [f"{us['median']:.1f} ({us['p99']:.1f})" for us in (ours, theirs)]
-            rows.append([n, kind, row["engine"], *of_each, times(theirs["median"] / ours["median"])])
-    head = ["documents", "", "engine", "gpuqs", "LightGBM", "times as fast"]
-    return [
-        "### Small calls",
-        "",
-        f"Microseconds a call of {report['model']}: median, and 99th percentile in parentheses.",
-        "",
-        *table(head, rows),
-    ]
+    lines = ["### Small calls", "", f"{report['versions']}. Load as the run began: {report['load']}."]
+    for model in report["models"]:
+        lines += ["", *small_calls(model)]
+    return [*lines, *picture("small", processor, "Microseconds a call by documents")]
 
 
 def growth(report: Report, processor: str) -> list[str]:

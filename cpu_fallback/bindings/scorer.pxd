@@ -82,6 +82,7 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         const int32_t* tree
         const uint32_t* root
         const uint8_t* steps
+        const int64_t* group_items
         const uint32_t* items
 
 

@@ -412,6 +412,7 @@ cdef class RankWalk(Scorer):
         c.tree = <const int32_t*>data_of(layout.tree, np.int32, self.keep)
         c.root = <const uint32_t*>data_of(layout.root, np.uint32, self.keep)
         c.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
+        c.group_items = <const int64_t*>data_of(layout.group_items, np.int64, self.keep)
         c.items = <const uint32_t*>data_of(layout.items, np.uint32, self.keep)
         self.engine.reset(new CRankWalk(self.kernels[0], c, document_block))
 

@@ -1,8 +1,8 @@
-// rankwalk: few documents through sixteen trees side by side; a step is a look-up, an addition and a shift.
+// rankwalk: few documents through twelve trees side by side; a step is a look-up, an addition and a shift.
 //
 //   codes: for each column: rank = number of its thresholds below the value
 //          for each entry: code[entry] = min(max(rank - first of entry, 0), 255) (missing: 0 or 255)
-//   walks: for each group of sixteen trees: at = their roots
+//   walks: for each group of twelve trees: at = their roots
 //              as often as the deepest is deep: at += distance of (items[at] + code[entry of items[at]])
 //              leaf[tree] = position of items[at]
 #pragma once
@@ -52,28 +52,51 @@ void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride,
     }
 }
 
-// A function of its own, so that `at` stays in registers. end[k] is the item at which walk k ends.
-__attribute__((noinline)) void walk_group(const uint32_t* items, const uint32_t* code, int steps, const uint32_t* root, uint32_t* end) {
-    uint32_t at[kRankWalks];
-    for (int k = 0; k < kRankWalks; k++) at[k] = root[k];
+// Lines of memory that are asked for with every step: a group of common trees takes about as many for each of its steps.
+constexpr int kAhead = 6;
+
+// A function of its own, so that `at` stays in registers. end[k] is the item at which walk k ends. ahead: from `next` on,
+// prefetches lines, a few with each step, for all at once would be more than a core can wait for; returns the first line
+// that it left out.
+template <bool ahead>
+__attribute__((noinline)) const uint32_t* walk_group(const uint32_t* items, const uint32_t* code, int steps, const uint32_t* root,
+                                                     uint32_t* end, const uint32_t* next) {
+    const uint32_t* at[kRankWalks];
+    for (int k = 0; k < kRankWalks; k++) at[k] = items + root[k];
     for (; steps > 0; steps--) {
 #pragma GCC unroll 16
         for (int k = 0; k < kRankWalks; k++) {
-            const uint32_t item = items[at[k]];
+            if (ahead && k % (kRankWalks / kAhead) == 0) {
+                __builtin_prefetch(next + k / (kRankWalks / kAhead) * kItemsOfLine);
+                asm volatile("");  // else compilers gather them
+            }
+            const uint32_t item = *at[k];
             at[k] += (item + code[item & kEntryMask]) >> kDistanceShift;
         }
+        next += kAhead * kItemsOfLine;
     }
-    for (int k = 0; k < kRankWalks; k++) end[k] = items[at[k]];
+    for (int k = 0; k < kRankWalks; k++) end[k] = *at[k];
+    return next;
 }
 
+// Groups lie in memory in the order in which they are walked: while the first document walks one, the next comes.
 void rankwalk(const RankWalkLayout& layout, int block, const uint32_t* code, int n, int stride, uint8_t* leaf) {
     const int first = layout.block_offsets[block] / kRankWalks, n_trees = layout.block_offsets[block + 1] - layout.block_offsets[block];
+    const int n_groups = (layout.block_offsets[layout.n_blocks] + kRankWalks - 1) / kRankWalks;
+    const uint32_t* items = layout.items;
     for (int g = first; g < first + (n_trees + kRankWalks - 1) / kRankWalks; g++) {
         const int32_t* tree = layout.tree + static_cast<int64_t>(g) * kRankWalks;
         const uint32_t* root = layout.root + static_cast<int64_t>(g) * kRankWalks;
         for (int d = 0; d < n; d++) {
+            const uint32_t* of_document = code + static_cast<int64_t>(d) * layout.n_entries;
             uint32_t end[kRankWalks];
-            walk_group(layout.items, code + static_cast<int64_t>(d) * layout.n_entries, layout.steps[g], root, end);
+            if (d == 0 && g + 1 < n_groups) {
+                const uint32_t* next = items + layout.group_items[g + 1];
+                next = walk_group<true>(items, of_document, layout.steps[g], root, end, next);
+                for (; next < items + layout.group_items[g + 2]; next += kItemsOfLine) __builtin_prefetch(next);
+            } else {
+                walk_group<false>(items, of_document, layout.steps[g], root, end, nullptr);
+            }
             for (int k = 0; k < kRankWalks && tree[k] >= 0; k++)
                 leaf[static_cast<int64_t>(tree[k]) * stride + d] = static_cast<uint8_t>(end[k] >> kPositionShift);
         }

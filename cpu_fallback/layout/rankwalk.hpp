@@ -15,7 +15,8 @@ struct RankEntry { int32_t column, first, nan_left; };
 constexpr uint32_t kEntryMask = 0xffff;
 constexpr int kPositionShift = 16, kDistanceShift = 24;
 
-constexpr int kRankWalks = 16;  // trees walked side by side
+constexpr int kRankWalks = 12;  // trees walked side by side: as many as there are registers for
+constexpr int kItemsOfLine = 16;
 
 struct RankWalkLayout {
     Columns columns;
@@ -30,6 +31,7 @@ struct RankWalkLayout {
     const int32_t* tree;   // [group][kRankWalks]: within the tree block, -1: none
     const uint32_t* root;  // [group][kRankWalks]
     const uint8_t* steps;  // [group]
+    const int64_t* group_items;  // [groups + 1]: where each group's items start, in order
     const uint32_t* items;
 };
 

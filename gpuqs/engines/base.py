@@ -64,9 +64,14 @@ class Engine(ABC):
     def cost(self, forest: Forest, n_documents: int) -> float | None:
         """Predicted microseconds to score so many documents on one thread; None where that was not measured.
 
-        The figures are those of one Zen 4 core with LambdaMART models of 1,000 trees; other processors
-        scale them much alike, which is all that a choice between engines needs.
+        They are those of calls that find everything in the caches; `cold` says what the others take more. The figures
+        are those of one Zen 4 core with LambdaMART models of 1,000 trees; other processors scale them much alike, which
+        is all that a choice between engines needs.
         """
+
+    def cold(self, forest: Forest) -> float:
+        """Predicted microseconds more where other work has emptied the caches: a call reads its program once."""
+        return 0.0
 
     @abstractmethod
     def prepare(

@@ -16,6 +16,7 @@ from gpuqs.layout.bitslice import MAX_COLUMNS, MAX_PREDICATES, BitsliceLayout, b
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import LeafValues
+from gpuqs.layout.oblivious import level_nodes
 from gpuqs.layout.programs import MAX_LEAVES
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
@@ -43,6 +44,9 @@ class Bitslice(CpuEngine):
         False: {128: 1.9, 256: 2.6, 512: 4.3},
         True: {128: 1.4, 256: 2.1, 512: 3.2},
     }
+    #: No other engine's program is as large, and processors read machine code that is in no cache slowly.
+    cold_node: ClassVar[float] = 2.7
+    cold_interpreted: ClassVar[float] = 1.0
     #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07
 
@@ -65,6 +69,12 @@ class Bitslice(CpuEngine):
         word = next((w for w in of_words if w >= rest), widest) if not whole else widest
         words = (whole + (rest > 0)) * kilonodes(forest) * of_words[word]
         return CALL + words + category_cost(forest, n_documents, self.category_set)
+
+    def cold(self, forest: Forest) -> float:
+        if level_nodes(forest) is not None:  # programs of some loads a tree
+            return kilonodes(forest) * CpuEngine.cold_node
+        compiled = cpu_fallback.compiles_programs()
+        return kilonodes(forest) * (self.cold_node if compiled else self.cold_interpreted)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]

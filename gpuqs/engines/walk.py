@@ -23,6 +23,7 @@ class Walk(CpuEngine):
 
     #: Nanoseconds per node that a walk visits; twice that where too few documents keep the walks apart.
     visit: ClassVar[float] = 1.4
+    cold_node: ClassVar[float] = 1.0
     #: Fewest and most documents that go through a tree while it is in the cache, where nobody says how many.
     document_blocks: ClassVar[tuple[int, int]] = (256, 4096)
 

@@ -30,8 +30,9 @@ MAX_LEAVES = 128
 ENTRY_THRESHOLDS = 255
 #: Most entries of a forest, with the one that leaves ask.
 MAX_ENTRIES = 1 << 16
-#: Trees walked side by side, and trees of a block, whose walks are ordered by their length.
-WALKS = 16
+#: Trees walked side by side, as many as there are registers for, and trees of a block, whose walks are ordered by their
+#: length.
+WALKS = 12
 TREE_BLOCK = 32 * WALKS
 
 #: The fields of an item above its entry.
@@ -54,7 +55,7 @@ class RankWalkLayout:
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
-        In the order of `gpuqs.layout.traversal.pair_up`.
+        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
@@ -62,6 +63,8 @@ class RankWalkLayout:
     root : uint32 [G * WALKS]
     steps : uint8 [G]
         Depth of the group's deepest tree. Groups hold trees of about the same depth.
+    group_items : int64 [G + 1]
+        First item of each group.
     """
 
     ranks: RankTables
@@ -73,6 +76,7 @@ class RankWalkLayout:
     tree: npt.NDArray[np.int32]
     root: npt.NDArray[np.uint32]
     steps: npt.NDArray[np.uint8]
+    group_items: npt.NDArray[np.int64]
 
 
 def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK) -> RankWalkLayout:
@@ -91,11 +95,8 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     entries["column"][1:], run, entries["nan_left"][1:] = np.unravel_index(keys, sizes)
     entries["first"][1:] = run * ENTRY_THRESHOLDS
     position = ranks.of_node % ENTRY_THRESHOLDS
-    items = np.zeros(len(place), np.uint32)
-    items[place[: forest.n_nodes]] = distance << DISTANCE_SHIFT | (255 - position) << POSITION_SHIFT | (entry + 1)
-    items[place[forest.n_nodes :]] = ranges.position << POSITION_SHIFT
 
-    n_trees = forest.n_trees
+    n_trees, n_items = forest.n_trees, np.diff(tree_offsets)
     depth = np.zeros(n_trees, np.int64)
     np.maximum.at(depth, forest.node_tree, forest.depth + 1)
     block = np.arange(n_trees) // tree_block
@@ -103,8 +104,16 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     n_groups = -(-n_trees // WALKS)
     tree = np.full(n_groups * WALKS, -1, np.int32)
     tree[:n_trees] = order - block * tree_block
+    starts = np.concatenate([[0], np.cumsum(n_items[order])])
     root, steps = np.zeros(n_groups * WALKS, np.uint32), np.zeros(n_groups * WALKS, np.uint8)
-    root[:n_trees], steps[:n_trees] = tree_offsets[order], depth[order]
+    root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
+
+    moved = np.empty(n_trees, np.int64)
+    moved[order] = starts[:-1] - tree_offsets[order]
+    place += moved[np.concatenate([forest.node_tree, np.repeat(np.arange(n_trees), np.diff(forest.leaf_offsets))])]
+    items = np.zeros(len(place), np.uint32)
+    items[place[: forest.n_nodes]] = distance << DISTANCE_SHIFT | (255 - position) << POSITION_SHIFT | (entry + 1)
+    items[place[forest.n_nodes :]] = ranges.position << POSITION_SHIFT
     return RankWalkLayout(
         ranks=ranks,
         ranges=ranges,
@@ -115,6 +124,7 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
         tree=tree,
         root=root,
         steps=steps.reshape(n_groups, WALKS).max(axis=1, initial=0),
+        group_items=starts[np.minimum(np.arange(n_groups + 1) * WALKS, n_trees)],
     )
 
 

@@ -155,9 +155,13 @@ def with_libraries() -> Results:
     }
     report = {"processor": "Some Processor", "versions": "gpuqs 0.1.0", "load": "0.1 on 2 processors",
               "no_energy": "there are no counters", "peers": peers, "results": [result]}  # fmt: skip
-    call = {"gpuqs": {"median": 2.5, "p99": 4.25}, "LightGBM": {"median": 10.0, "p99": 11.5}}
-    small = {"processor": "Some Processor", "model": "LightGBM made up",
-             "calls": {"10": {"engine": "rankwalk", "warm": call, "cold": call}}}  # fmt: skip
+    call = {"gpuqs": {"median": 2.5, "p99": 4.25, "p99.9": None},
+            "LightGBM": {"median": 10.0, "p99": 11.5, "p99.9": 99.0}}  # fmt: skip
+    small = {"processor": "Some Processor", "versions": "gpuqs 0.1.0", "load": "0.1 on 2 processors", "models": [
+        {"model": "LightGBM made up", "not_held": {"YDF": "not here"}, "cells": [
+            {"documents": 10, "engine": "qs", "calls": {kind: {"1": call, "2": call} for kind in ("warm", "cold")},
+             "two_threads": {"gpuqs": 1.94, "LightGBM": 1.5},
+             "engines": {"warm": {"qs": 2.0, "vqs": 1.0}, "cold": {"qs": 2.0, "vqs": 3.0}}}]}]}  # fmt: skip
     return Results(deepcopy(RESULTS.reports) | {("libraries", "some"): report, ("small", "some"): small})
 
 
@@ -179,7 +183,9 @@ def test_the_page_tells_what_was_not_measured_and_why() -> None:
     for told in (
         "- scores its own models alone: XGBoost", "scores differ by up to 0.5, so it is not timed: oneDAL",
         "- lleaves: `lleaves` cannot be imported", "- energy: there are no counters", "102 (of 500)", "µJ, 10,000",
-        "no run of `growth.py` is kept", "2e-07", "| 10 | cold | rankwalk | 2.5 (4.2) | 10.0 (11.5) | 4.0 |",
+        "no run of `growth.py` is kept", "2e-07", "| 10 | cold | 2 | 2.50 (4.25) | 10.0 (11.5, 99.0) | 4.0 |",
+        "| 10 | 1.9 | 1.5 |", "| 10 | warm | 2.00 | 1.00 | qs | 100 % |", "| 10 | cold | 2.00 | 3.00 | qs | 0 % |",
+        "YDF: not here",
     ):  # fmt: skip
         assert told in text
 

@@ -76,6 +76,12 @@ def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
     assert (few is None and many is None) or 0 < few < many
 
 
+def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Model(FOREST).engine_for(30)
+    monkeypatch.setattr(type(ENGINES[before]), "cold", lambda self, forest: 1e6)
+    assert Model(FOREST).engine_for(30) != before
+
+
 def forest_and_documents(name: str) -> tuple[Forest, np.ndarray]:
     """What the engine can run."""
     forest = FOREST if ENGINES[name].supports(FOREST) is None else OBLIVIOUS

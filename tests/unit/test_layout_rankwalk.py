@@ -88,3 +88,12 @@ def test_every_tree_stands_in_one_group_of_about_its_depth() -> None:
     assert sorted(layout.tree[TREE_BLOCK : forest.n_trees]) == list(range(21))
     for block in (layout.steps[: TREE_BLOCK // WALKS], layout.steps[TREE_BLOCK // WALKS :]):
         assert np.all(np.diff(block.astype(int)) >= 0)
+
+
+def test_items_lie_in_the_order_of_walks() -> None:
+    forest = random_forest(np.random.default_rng(3), n_trees=TREE_BLOCK + 21, max_leaves=12)
+    layout = build_rankwalk(forest, build_ranks(forest))
+    roots = layout.root[: forest.n_trees].astype(int)
+    assert np.all(np.diff(roots) > 0) and roots[0] == 0
+    assert layout.group_items[:-1].tolist() == roots[::WALKS].tolist()
+    assert layout.group_items[-1] == len(layout.items)

@@ -208,7 +208,7 @@ def test_the_short_way_takes_the_plan_too() -> None:
     assert model._few is not before and model._few is not None
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
-    assert several._few is not None and several._few.predict(x, False) is None  # several threads are not for it
+    assert several._few is not None and several._few.values(x) is None  # several threads are not for it
     np.testing.assert_array_equal(several.predict(x), want)
     assert plan.sizes[0].best.n_threads == 1
 

@@ -1,0 +1,56 @@
+"""Calls with few documents, as Markdown: a table of contenders, one of gpuqs's engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pages.figures import figure, table, times
+
+CONTENDER = "gpuqs"
+
+
+def percentile_name(p: float) -> str:
+    return "median" if p == 50 else f"p{p:g}"
+
+
+def told(us: dict[str, float | None]) -> str:
+    """The median, and in parentheses the further percentiles that enough calls tell."""
+    values = [us[name] for name in ("median", "p99", "p99.9")]
+    median, *tails = [figure(value) for value in values if value is not None]
+    return f"{median} ({', '.join(tails)})" if tails else median
+
+
+def small_calls(model: dict[str, Any]) -> list[str]:
+    """Lines of a model's tables."""
+    cells = model["cells"]
+    names = list(dict.fromkeys(name for cell in cells for name in cell["calls"]["warm"]["1"]))
+    rows, engines = [], []
+    for cell in cells:
+        for kind, of_threads in cell["calls"].items():
+            for threads, us in of_threads.items():
+                ours, theirs = us[CONTENDER]["median"], us["LightGBM"]["median"]
+                figures = [told(us[name]) if name in us else "" for name in names]
+                rows.append([f"{cell['documents']:,}", kind, threads, *figures, times(theirs / ours)])
+        for kind, us in cell["engines"].items():
+            best, chosen = min(us.values()), us[cell["engine"]]
+            more = f"{(chosen / best - 1) * 100:.0f} %"
+            engines.append([f"{cell['documents']:,}", kind, *map(figure, us.values()), cell["engine"], more])
+    scaled = [
+        [f"{cell['documents']:,}", *(times(cell["two_threads"][n]) if n in cell["two_threads"] else "" for n in names)]
+        for cell in cells
+    ]
+    engine_names = list(cells[0]["engines"]["warm"])
+    return [
+        f"**{model['model']}**, microseconds a call: median (99th, 99.9th percentile)",
+        "",
+        *table(["documents", "", "threads", *names, "LightGBM : gpuqs"], rows),
+        "",
+        "How many times as many calls two threads get done as one:",
+        "",
+        *table(["documents", *names], scaled),
+        "",
+        "The engines' kernels, microseconds a call, one thread; what `auto` takes, and how much more than the best:",
+        "",
+        *table(["documents", "", *engine_names, "auto", "more"], engines),
+        *(f"\n{name}: {reason}" for name, reason in model.get("not_held", {}).items()),
+    ]
