@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import (
     ALL_ROUTING,
     CATEGORICAL,
@@ -87,7 +88,7 @@ def _find(forest: Forest) -> Columns:
     sets = _number_sets(forest, np.flatnonzero(categorical))
     sizes = (2, int(forest.feature.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
     key = np.ravel_multi_index((categorical, forest.feature, sets, how), sizes)
-    _, first, of_node = np.unique(key, return_index=True, return_inverse=True)
+    first, of_node = distinct(key)
     n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])
     word = np.repeat(forest.category_offsets[:-1][first] - offsets[:-1], n_words) + np.arange(offsets[-1])

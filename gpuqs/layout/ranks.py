@@ -18,6 +18,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
@@ -87,14 +88,13 @@ def most_thresholds(columns: Columns) -> int:
 def build_ranks(forest: Forest) -> RankTables:
     """Rank tables of a forest, at most `MAX_THRESHOLDS` thresholds a column."""
     columns = find_columns(forest)
-    order = np.lexsort((columns.threshold, columns.of_node))
-    column, threshold = columns.of_node[order], columns.threshold[order]
-    is_new = np.ones(len(order), bool)
-    is_new[1:] = (column[1:] != column[:-1]) | (threshold[1:] != threshold[:-1])
-    offsets = np.searchsorted(column[is_new], np.arange(len(columns) + 1)).astype(np.int64)
-    of_node = np.empty(len(order), np.int32)
-    of_node[order] = np.cumsum(is_new) - 1 - offsets[column]
-    distinct = threshold[is_new]
+    # Columns and their thresholds as one number, that rises with both.
+    values, value = distinct(columns.threshold)
+    sizes = (len(columns), len(values))
+    first, place = distinct(np.ravel_multi_index((columns.of_node, value), sizes))
+    thresholds = columns.threshold[first]
+    offsets = np.searchsorted(columns.of_node[first], np.arange(len(columns) + 1)).astype(np.int64)
+    of_node = (place - offsets[columns.of_node]).astype(np.int32)
 
     n_bits = np.array([int(n).bit_length() for n in np.diff(offsets)], np.uint8)
     if n_bits.max(initial=0) > 16:
@@ -102,14 +102,14 @@ def build_ranks(forest: Forest) -> RankTables:
     nan_left = np.bincount(columns.of_node, (forest.routing & NAN_LEFT) != 0, minlength=len(columns))
     tables, level_offsets, size = [], [], 0
     for c in range(len(columns)):
-        table = search_levels(distinct[offsets[c] : offsets[c + 1]], int(n_bits[c]))
+        table = search_levels(thresholds[offsets[c] : offsets[c + 1]], int(n_bits[c]))
         tables.append(table)
         level_offsets.append(size)
         size += len(table)
     return RankTables(
         columns=columns,
         offsets=offsets,
-        threshold=distinct,
+        threshold=thresholds,
         n_bits=n_bits,
         marks_missing=(nan_left > 0).astype(np.uint8),
         level_offsets=np.array(level_offsets, np.int64),

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.traversal import pair_up, preorder
+from gpuqs.layout.traversal import pair_up
 
 #: Most leaves of a tree: a left child is then at most 251 items away.
 MAX_LEAVES = 128
@@ -81,14 +82,14 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     ``tree_block`` trees, a multiple of `WALKS`, make a block.
     """
     ranges = number_leaves(forest)
-    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges.n_left))
+    place, distance, tree_offsets = pair_up(forest)
 
     run = ranks.of_node // ENTRY_THRESHOLDS
     sizes = (len(ranks.columns) + 1, int(run.max(initial=0)) + 1, 2)
     keys = np.ravel_multi_index((ranks.columns.of_node, run, (forest.routing & NAN_LEFT) != 0), sizes)
-    keys, entry = np.unique(keys, return_inverse=True)
-    entries = np.zeros(len(keys) + 1, RANK_ENTRY)
-    entries["column"][1:], run, entries["nan_left"][1:] = np.unravel_index(keys, sizes)
+    first, entry = distinct(keys)
+    entries = np.zeros(len(first) + 1, RANK_ENTRY)
+    entries["column"][1:], run, entries["nan_left"][1:] = np.unravel_index(keys[first], sizes)
     entries["first"][1:] = run * ENTRY_THRESHOLDS
     position = ranks.of_node % ENTRY_THRESHOLDS
     items = np.zeros(len(place), np.uint32)
@@ -96,8 +97,7 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     items[place[forest.n_nodes :]] = ranges.position << POSITION_SHIFT
 
     n_trees = forest.n_trees
-    depth = np.zeros(n_trees, np.int64)
-    np.maximum.at(depth, forest.node_tree, forest.depth + 1)
+    depth = forest.tree_depth
     block = np.arange(n_trees) // tree_block
     order = np.lexsort((depth, block))
     n_groups = -(-n_trees // WALKS)
