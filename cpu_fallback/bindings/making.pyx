@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Loops over all nodes of a forest: to check it, and to lay it out. Nobody else need check what is passed but where it says so."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 import numpy as np
@@ -26,8 +26,8 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     cdef cppclass Superblocks:
         vector[int64_t] ends, distinct, n_distinct
 
-    vector[int64_t] c_distinct "gpuqs::distinct"(const double* keys, int64_t n, int64_t* number) except +
-    vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, int64_t n, int64_t* number) except +
+    vector[int64_t] c_distinct "gpuqs::distinct"(const double* keys, const int32_t* groups, int64_t n, int64_t* number) except +
+    vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, const int32_t* groups, int64_t n, int64_t* number) except +
     Superblocks c_number_predicates "gpuqs::number_predicates"(
         const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t most_predicates,
         int64_t most_nodes, int64_t* number) except +
@@ -114,16 +114,24 @@ def pair_up(forest):
     return place, distance
 
 
-def distinct(const key_t[::1] keys):
-    """Where each of the distinct keys is first met, the keys ascending, and which of them each key is: `numpy.unique`'s
-    indexes and inverse, of keys that repeat, sooner. No key is NaN."""
+def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
+    """Where each of the distinct keys is first met, the keys ascending, and which of them each key is.
+
+    That is `numpy.unique`'s indexes and inverse, sooner where keys repeat. No key is NaN. Where ``groups`` are given, keys of
+    different groups are different, and ascend by group first.
+    """
     cdef vector[int64_t] first
     cdef int64_t n = len(keys)
+    if n > INT32_MAX or (groups is not None and len(groups) != n):
+        raise ValueError("too many keys, or not a group for each")
+    cdef const int32_t* group = NULL
+    if groups is not None:
+        group = address32(groups)
     cdef const key_t* of = &keys[0] if n else NULL
     number = np.empty(n, np.int64)
     cdef int64_t* to = writable(number)
     with nogil:
-        first = c_distinct(of, n, to)
+        first = c_distinct(of, group, n, to)
     return array_of(first), number
 
 

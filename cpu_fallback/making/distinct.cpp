@@ -24,36 +24,36 @@ public:
         resize(1 << 12);
     }
 
-    int64_t number_of(uint64_t bits, int64_t at) {
-        uint64_t slot = slot_of(bits);
+    int64_t number_of(uint64_t bits, int32_t group, int64_t at) {
+        uint64_t slot = slot_of(bits, group);
         for (; slots_[slot].number >= 0; slot = (slot + 1) & mask_)
-            if (slots_[slot].bits == bits) return slots_[slot].number;
-        const int64_t number = static_cast<int64_t>(first_.size());
-        slots_[slot] = {bits, number};
+            if (slots_[slot].bits == bits && slots_[slot].group == group) return slots_[slot].number;
+        const int32_t number = static_cast<int32_t>(first_.size());
+        slots_[slot] = {bits, group, number};
         first_.push_back(at);
         if (first_.size() * 2 > slots_.size()) resize(slots_.size() * 4);
         return number;
     }
-    std::vector<int64_t>& first() { return first_; }
+    const std::vector<int64_t>& first() const { return first_; }
 
 private:
     struct Slot {
         uint64_t bits;
-        int64_t number;
+        int32_t group, number;  // memory holds fewer keys than this counts
     };
 
-    uint64_t slot_of(uint64_t bits) const {
-        bits = (bits ^ bits >> 32) * factor_;
+    uint64_t slot_of(uint64_t bits, int32_t group) const {
+        bits = (bits ^ bits >> 32 ^ static_cast<uint64_t>(group) << 20) * factor_;
         return (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9 >> shift_;
     }
     void resize(size_t size) {
         const std::vector<Slot> old = std::move(slots_);
-        slots_.assign(size, {0, -1});
+        slots_.assign(size, {0, 0, -1});
         mask_ = size - 1;
         shift_ = 64 - __builtin_ctzll(size);
         for (const Slot& kept : old) {
             if (kept.number < 0) continue;
-            uint64_t slot = slot_of(kept.bits);
+            uint64_t slot = slot_of(kept.bits, kept.group);
             while (slots_[slot].number >= 0) slot = (slot + 1) & mask_;
             slots_[slot] = kept;
         }
@@ -68,13 +68,16 @@ private:
 
 }  // namespace
 
-template <class Key> std::vector<int64_t> distinct(const Key* keys, int64_t n, int64_t* number) {
+template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int64_t* number) {
     Numbers met;
-    for (int64_t i = 0; i < n; i++) number[i] = met.number_of(bits_of(keys[i]), i);
+    for (int64_t i = 0; i < n; i++) number[i] = met.number_of(bits_of(keys[i]), groups ? groups[i] : 0, i);
     const std::vector<int64_t>& first = met.first();
     std::vector<int64_t> order(first.size()), place(first.size()), sorted(first.size());
     std::iota(order.begin(), order.end(), int64_t{0});
-    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[first[a]] < keys[first[b]]; });
+    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        if (groups && groups[first[a]] != groups[first[b]]) return groups[first[a]] < groups[first[b]];
+        return keys[first[a]] < keys[first[b]];
+    });
     for (size_t i = 0; i < order.size(); i++) {
         place[order[i]] = static_cast<int64_t>(i);
         sorted[i] = first[order[i]];
@@ -83,8 +86,8 @@ template <class Key> std::vector<int64_t> distinct(const Key* keys, int64_t n, i
     return sorted;
 }
 
-template std::vector<int64_t> distinct(const double*, int64_t, int64_t*);
-template std::vector<int64_t> distinct(const int64_t*, int64_t, int64_t*);
+template std::vector<int64_t> distinct(const double*, const int32_t*, int64_t, int64_t*);
+template std::vector<int64_t> distinct(const int64_t*, const int32_t*, int64_t, int64_t*);
 
 Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
                               int64_t most_predicates, int64_t most_nodes, int64_t* number) {

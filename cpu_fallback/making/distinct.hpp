@@ -5,9 +5,10 @@
 
 namespace gpuqs {
 
-// The key that the i-th distinct one is first met at: keys[first[i]]. number [n]: which distinct one each key is.
-// Keys are double (no NaN; zeros of either sign are the same) or int64_t.
-template <class Key> std::vector<int64_t> distinct(const Key* keys, int64_t n, int64_t* number);
+// Which keys are met first: keys[first[i]] is the i-th distinct one. number [n]: which distinct one each key is. Keys are
+// double (no NaN; zeros of either sign are the same) or int64_t. Where groups are given [n], keys of different groups are
+// different, and ascend by group first.
+template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int64_t* number);
 
 // Predicates of tree blocks, which superblocks share: whole blocks in a row, as many as have no more distinct predicates
 // and nodes than allowed, and one at least.

@@ -14,6 +14,7 @@ A feature may give several columns; one that no node tests gives none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -84,10 +85,14 @@ def find_columns(forest: Forest) -> Columns:
 
 def _find(forest: Forest) -> Columns:
     categorical = (forest.routing & CATEGORICAL) != 0
-    how = np.where(categorical, forest.routing & _OF_CATEGORIES, forest.routing & ZERO_MISSING)
-    sets = _number_sets(forest, np.flatnonzero(categorical))
+    how, sets = forest.routing & ZERO_MISSING, np.int64(0)
+    if categorical.any():
+        how = np.where(categorical, forest.routing & _OF_CATEGORIES, how)
+        sets = _number_sets(forest, np.flatnonzero(categorical))
     sizes = (2, int(forest.feature.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
-    key = np.ravel_multi_index((categorical, forest.feature, sets, how), sizes)
+    if prod(sizes) > np.iinfo(np.int64).max:
+        raise ValueError("the forest has too many category sets and features to tell its columns apart")
+    key = ((categorical * np.int64(sizes[1]) + forest.feature) * sizes[2] + sets) * sizes[3] + how
     first, of_node = distinct(key)
     n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])
@@ -98,7 +103,7 @@ def _find(forest: Forest) -> Columns:
         set_offsets=offsets,
         set_words=forest.category_words[word],
         of_node=of_node.astype(np.int32),
-        threshold=np.where(categorical, 0.5, forest.threshold),
+        threshold=np.where(categorical, 0.5, forest.threshold) if categorical.any() else forest.threshold,
     )
 
 

@@ -88,10 +88,7 @@ def most_thresholds(columns: Columns) -> int:
 def build_ranks(forest: Forest) -> RankTables:
     """Rank tables of a forest, at most `MAX_THRESHOLDS` thresholds a column."""
     columns = find_columns(forest)
-    # Columns and their thresholds as one number, that rises with both.
-    values, value = distinct(columns.threshold)
-    sizes = (len(columns), len(values))
-    first, place = distinct(np.ravel_multi_index((columns.of_node, value), sizes))
+    first, place = distinct(columns.threshold, columns.of_node)
     thresholds = columns.threshold[first]
     offsets = np.searchsorted(columns.of_node[first], np.arange(len(columns) + 1)).astype(np.int64)
     of_node = (place - offsets[columns.of_node]).astype(np.int32)

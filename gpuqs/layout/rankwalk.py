@@ -22,7 +22,7 @@ from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables
 from gpuqs.layout.traversal import pair_up
 
 #: Most leaves of a tree: a left child is then at most 251 items away.
@@ -85,13 +85,13 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     place, distance, tree_offsets = pair_up(forest)
 
     run = ranks.of_node // ENTRY_THRESHOLDS
-    sizes = (len(ranks.columns) + 1, int(run.max(initial=0)) + 1, 2)
-    keys = np.ravel_multi_index((ranks.columns.of_node, run, (forest.routing & NAN_LEFT) != 0), sizes)
-    first, entry = distinct(keys)
+    nan_left = (forest.routing & NAN_LEFT) != 0
+    n_runs = MAX_THRESHOLDS // ENTRY_THRESHOLDS + 1
+    first, entry = distinct((ranks.columns.of_node * np.int64(n_runs) + run) * 2 + nan_left)
     entries = np.zeros(len(first) + 1, RANK_ENTRY)
-    entries["column"][1:], run, entries["nan_left"][1:] = np.unravel_index(keys[first], sizes)
-    entries["first"][1:] = run * ENTRY_THRESHOLDS
-    position = ranks.of_node % ENTRY_THRESHOLDS
+    entries["column"][1:], entries["nan_left"][1:] = ranks.columns.of_node[first], nan_left[first]
+    entries["first"][1:] = run[first] * ENTRY_THRESHOLDS
+    position = ranks.of_node - run * ENTRY_THRESHOLDS
     items = np.zeros(len(place), np.uint32)
     items[place[: forest.n_nodes]] = distance << DISTANCE_SHIFT | (255 - position) << POSITION_SHIFT | (entry + 1)
     items[place[forest.n_nodes :]] = ranges.position << POSITION_SHIFT
