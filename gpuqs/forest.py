@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import check_trees
+from gpuqs.cpu_fallback.making import check_trees  # type: ignore[import-untyped]
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
@@ -327,6 +327,7 @@ class Forest:
     def _check_nodes(self) -> dict[str, int]:
         nodes_of, leaves_of = np.diff(self.node_offsets), np.diff(self.leaf_offsets)
         self._refuse(leaves_of != nodes_of + 1, "needs one leaf more than it has nodes", "leaf_value", trees=True)
+        faults: dict[str, int]
         faults, depth = check_trees(self)
         object.__setattr__(self, "_depth", depth)
         for name in ("left", "right"):
