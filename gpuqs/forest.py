@@ -365,11 +365,14 @@ class Forest:
 
     def _check_leaf_ids(self) -> None:
         """Numbers tell the leaves of a tree apart, and none is negative."""
+        rises = np.diff(self.leaf_id) > 0
+        rises[self.leaf_offsets[1:-1] - 1] = True  # from the last leaf of a tree to the first of the next
+        if rises.all() and (self.leaf_id[self.leaf_offsets[:-1]] >= 0).all():
+            return  # numbered from left to right, as most are
         tree = self._leaf_tree
         ids = (tree << 32) + self.leaf_id
-        if (np.diff(ids) <= 0).any():  # not numbered from left to right, as most are
-            order = np.argsort(ids, kind="stable")
-            ids, tree = ids[order], tree[order]
+        order = np.argsort(ids, kind="stable")
+        ids, tree = ids[order], tree[order]
         bad = (np.diff(ids, prepend=-1) == 0) | ((ids - (tree << 32)) < 0)
         if bad.any():
             raise ModelFormatError("is negative or appears twice", tree=int(tree[np.argmax(bad)]), field="leaf_id")

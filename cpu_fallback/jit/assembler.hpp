@@ -118,6 +118,7 @@ public:
     }
 
     const CodeBytes& code() const { return code_; }
+    void reserve(size_t bytes) { code_.reserve(bytes); }
     CodeBytes take_code() { return std::move(code_); }
 
 private:

@@ -5,7 +5,24 @@
 #include <memory>
 #include <new>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace gpuqs {
+
+// The system gives megabytes sooner in large pages; where it has none, nothing is lost.
+inline void ask_for_large_pages(void* memory, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    constexpr uintptr_t page = 4096;
+    const uintptr_t start = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
+    const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / page * page;
+    if (end > start + (2 << 20)) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
+#else
+    static_cast<void>(memory);
+    static_cast<void>(bytes);
+#endif
+}
 
 class CodeBytes {
 public:
@@ -21,19 +38,22 @@ public:
     }
     void grow(size_t n) { size_ += n; }
 
-private:
-    struct Free {
-        void operator()(uint8_t* bytes) const { std::free(bytes); }
-    };
-    // Large blocks are moved by the system's page tables, which vectors do not ask for.
+    // Where it is known that about so many bytes will come.
     void reserve(size_t capacity) {
+        if (capacity <= capacity_) return;
+        // Large blocks are moved by the system's page tables, which vectors do not ask for.
         void* const moved = std::realloc(bytes_.get(), capacity);
         if (!moved) throw std::bad_alloc();
         static_cast<void>(bytes_.release());
         bytes_.reset(static_cast<uint8_t*>(moved));
         capacity_ = capacity;
+        ask_for_large_pages(moved, capacity);
     }
 
+private:
+    struct Free {
+        void operator()(uint8_t* bytes) const { std::free(bytes); }
+    };
     std::unique_ptr<uint8_t[], Free> bytes_;
     size_t size_ = 0, capacity_ = 0;
 };

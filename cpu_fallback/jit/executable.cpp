@@ -17,9 +17,7 @@ Executable::Executable(const CodeBytes& code) : bytes_(code.size() + 1) {
     void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     pages_ = static_cast<uint8_t*>(pages);
-#ifdef MADV_HUGEPAGE
-    madvise(pages, bytes_, MADV_HUGEPAGE);  // a large model's code is then there sooner; where it cannot be, nothing is lost
-#endif
+    ask_for_large_pages(pages, bytes_);
     if (code.size()) std::memcpy(pages_, code.data(), code.size());
     if (mprotect(pages_, bytes_, PROT_READ | PROT_EXEC) != 0) {
         munmap(pages_, bytes_);

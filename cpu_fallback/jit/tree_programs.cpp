@@ -10,6 +10,8 @@
 namespace gpuqs {
 namespace {
 
+constexpr size_t kBytesOfNode = 24;  // about; a tree's call of `spread` takes as many
+
 // Writes the programs of trees; knows which register holds which S, and how often each is still needed.
 class TreeWriter {
 public:
@@ -184,6 +186,7 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int
     TreePrograms programs;
     Assembler assembler(encoding, word_bytes);
     TreeWriter writer(assembler, encoding);
+    if (layout.nodes) assembler.reserve(kBytesOfNode * (layout.node_offsets[layout.n_trees] + layout.n_trees));
     for (int block = 0; block < layout.n_blocks; block++) {
         programs.starts.push_back(assembler.begin_function());
         for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
@@ -192,8 +195,7 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int
                 assembler.load(0, {Base::predicates, layout.levels[layout.level_offsets[t] + k]});
                 assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
             }
-            if (n_planes == 0)
-                n_planes = writer.write(layout.nodes + layout.node_offsets[t], layout.tree_leaves[t]);
+            if (n_planes == 0) n_planes = writer.write(layout.nodes + layout.node_offsets[t], layout.tree_leaves[t]);
             assembler.call_with_leaves(n_planes, int64_t{8} * word_bytes * layout.leaf_bytes);
         }
         assembler.end_function();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
+#include <tuple>
 
 namespace gpuqs {
 namespace {
@@ -72,15 +72,15 @@ template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_
     Numbers met;
     for (int64_t i = 0; i < n; i++) number[i] = met.number_of(bits_of(keys[i]), groups ? groups[i] : 0, i);
     const std::vector<int64_t>& first = met.first();
-    std::vector<int64_t> order(first.size()), place(first.size()), sorted(first.size());
-    std::iota(order.begin(), order.end(), int64_t{0});
-    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        if (groups && groups[first[a]] != groups[first[b]]) return groups[first[a]] < groups[first[b]];
-        return keys[first[a]] < keys[first[b]];
-    });
-    for (size_t i = 0; i < order.size(); i++) {
-        place[order[i]] = static_cast<int64_t>(i);
-        sorted[i] = first[order[i]];
+    std::vector<std::tuple<int32_t, Key, int64_t>> order;  // group, key, number
+    order.reserve(first.size());
+    for (const int64_t at : first) order.emplace_back(groups ? groups[at] : 0, keys[at], static_cast<int64_t>(order.size()));
+    std::sort(order.begin(), order.end());
+    std::vector<int64_t> place(first.size()), sorted;
+    sorted.reserve(first.size());
+    for (const auto& [group, key, met_as] : order) {
+        place[met_as] = static_cast<int64_t>(sorted.size());
+        sorted.push_back(first[met_as]);
     }
     for (int64_t i = 0; i < n; i++) number[i] = place[number[i]];
     return sorted;

@@ -115,7 +115,8 @@ TreeFaults check_trees(const Trees& trees, int64_t* depth) {
         }
         int64_t* const of_tree = depth + trees.node_offsets[t];
         std::copy_n(of_item.data() + tree.item(0), tree.n, of_tree);
-        if (count < tree.n && faults.cycle < 0) faults.cycle = trees.node_offsets[t] + (std::find(of_tree, of_tree + tree.n, -1) - of_tree);
+        if (count < tree.n && faults.cycle < 0)
+            faults.cycle = trees.node_offsets[t] + (std::find(of_tree, of_tree + tree.n, -1) - of_tree);
     }
     return faults;
 }

@@ -51,8 +51,8 @@ struct Line {
 };
 
 enum Key { kTree, kLeaves, kSets, kFeature, kThreshold, kDecision, kLeft, kRight, kValue, kLinear, kKeys };
-constexpr const char* kNames[kKeys] = {"Tree",       "num_leaves",  "num_cat",    "split_feature", "threshold", "decision_type",
-                                       "left_child", "right_child", "leaf_value", "is_linear"};
+constexpr const char* kNames[kKeys] = {"Tree",          "num_leaves", "num_cat",     "split_feature", "threshold",
+                                       "decision_type", "left_child", "right_child", "leaf_value",    "is_linear"};
 
 // The lines of a tree by key; false where there are too many, or a key is there twice.
 bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {

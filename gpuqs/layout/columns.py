@@ -30,6 +30,7 @@ from gpuqs.forest import (
     ZERO_MISSING,
     Forest,
 )
+from gpuqs.forks import lazy
 
 #: The routing bits that say how a categorical node reads its feature.
 _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES
@@ -65,6 +66,11 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.feature)
+
+    @lazy
+    def n_nodes(self) -> npt.NDArray[np.int64]:
+        """How many nodes test each column."""
+        return np.bincount(self.of_node, minlength=len(self))
 
     @property
     def n_numeric(self) -> int:

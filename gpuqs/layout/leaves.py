@@ -110,11 +110,10 @@ class LeafValues:
 
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point)."""
-    leaf_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
-    order = np.empty(len(leaf_tree), np.int64)
-    order[forest.leaf_offsets[leaf_tree] + ranges.position] = np.arange(len(leaf_tree))
+    place = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets)) + ranges.position
     dtype = np.dtype(forest.sum_dtype)
-    value = forest.weighted_leaves()[order]
+    value, leaf_id = np.empty(forest.leaf_value.shape, dtype), np.empty(len(place), np.int32)
+    value[place], leaf_id[place] = forest.weighted_leaves(), forest.leaf_id
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":
@@ -126,7 +125,7 @@ def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValue
         value=np.ascontiguousarray(value),
         offsets=forest.leaf_offsets,
         tree_output=forest.tree_output,
-        leaf_id=np.ascontiguousarray(forest.leaf_id[order]),
+        leaf_id=leaf_id,
         n_outputs=forest.n_outputs,
         start=start,
         add_last=add_last,

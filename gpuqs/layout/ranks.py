@@ -79,7 +79,7 @@ class RankTables:
 
 def most_thresholds(columns: Columns) -> int:
     """The largest number of distinct thresholds of one column, or of its nodes where these are few enough."""
-    n_nodes = np.bincount(columns.of_node, minlength=len(columns))
+    n_nodes = columns.n_nodes
     crowded = np.flatnonzero(n_nodes > MAX_THRESHOLDS)
     distinct = [len(np.unique(columns.threshold[columns.of_node == column])) for column in crowded]
     return max([*distinct, *n_nodes[n_nodes <= MAX_THRESHOLDS].tolist()], default=0)
@@ -118,13 +118,21 @@ def build_ranks(forest: Forest) -> RankTables:
 
 def search_levels(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:
     """The search tables of one column, level after level."""
-    padded = np.full((1 << n_bits) - 1, np.inf, np.float32)
+    padded = np.full(1 << n_bits, np.inf, np.float32)
     padded[: len(threshold)] = round_down(threshold)
+    padded[-1] = 0.0  # of the entries that are never asked
+    levels: npt.NDArray[np.float32] = padded[_order_of_levels(n_bits)]
+    return levels
+
+
+@cache
+def _order_of_levels(n_bits: int) -> npt.NDArray[np.int64]:
+    """The threshold that each entry of all levels asks; the last one, which no column has, where nobody asks."""
     levels = []
     for level in range(n_bits):
         path = np.arange(1 << level)
-        table = np.zeros(max(1 << level, REGISTER_FLOATS), np.float32)
-        table[_answers(level)] = padded[(2 * path + 1) * (1 << (n_bits - 1 - level)) - 1]
+        table = np.full(max(1 << level, REGISTER_FLOATS), (1 << n_bits) - 1)
+        table[_answers(level)] = (2 * path + 1) * (1 << (n_bits - 1 - level)) - 1
         levels.append(table)
     return np.concatenate(levels)
 

@@ -120,5 +120,4 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
 
 def most_entries(columns: Columns) -> int:
     """A bound on the entries that documents are coded as."""
-    n_nodes = np.bincount(columns.of_node, minlength=len(columns))
-    return 1 + 2 * int((-(-n_nodes // ENTRY_THRESHOLDS)).sum())
+    return 1 + 2 * int((-(-columns.n_nodes // ENTRY_THRESHOLDS)).sum())
