@@ -93,7 +93,8 @@ Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, co
                               int64_t most_predicates, int64_t most_nodes, int64_t* number) {
     Superblocks superblocks;
     std::vector<uint8_t> is_in(n_predicates);  // the superblock
-    std::vector<int64_t> number_of(n_predicates), added;
+    std::vector<int32_t> number_of(n_predicates);
+    std::vector<int64_t> added;
     for (int64_t block = 0, end = 0; block < n_blocks; block = end) {
         int64_t n_distinct = 0;
         for (; end < n_blocks; end++) {
@@ -110,7 +111,7 @@ Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, co
             }
             n_distinct = grown;
         }
-        int64_t count = 0;
+        int32_t count = 0;
         for (int64_t p = 0; p < n_predicates && count < n_distinct; p++)
             if (is_in[p]) {
                 superblocks.distinct.push_back(p);

@@ -38,7 +38,7 @@ void check_children(const Trees& trees, TreeFaults& faults) {
 }
 
 void check_parents(const Trees& trees, TreeFaults& faults) {
-    std::vector<int64_t> parents;  // how many each item has
+    std::vector<int32_t> parents;  // how many each item has
     for (int64_t t = 0; t < trees.n_trees; t++) {
         const Tree tree = tree_of(trees, t);
         if (tree.n == 0) continue;
@@ -48,8 +48,8 @@ void check_parents(const Trees& trees, TreeFaults& faults) {
             parents[tree.item(tree.left[i])]++;
             parents[tree.item(tree.right[i])]++;
         }
-        int64_t wrong = 0;
-        for (const int64_t n : parents) wrong |= n ^ 1;
+        int32_t wrong = 0;
+        for (const int32_t n : parents) wrong |= n ^ 1;
         if (!wrong) continue;
         for (int64_t i = 0; i < tree.n && faults.node < 0; i++)
             if (parents[tree.item(i)] != 1) faults.node = trees.node_offsets[t] + i;
