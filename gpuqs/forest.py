@@ -282,6 +282,8 @@ class Forest:
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
         """Each leaf's addend to the sums: its value times its tree's weight, of `sum_dtype` [L, 1] or [L, K]."""
         dtype = np.dtype(self.sum_dtype)
+        if (self.tree_weight == 1).all():
+            return self.leaf_value.astype(dtype, copy=False)
         weight = np.repeat(self.tree_weight.astype(dtype), np.diff(self.leaf_offsets))
         leaves: npt.NDArray[np.floating[Any]] = self.leaf_value.astype(dtype) * weight[:, None]
         return leaves
@@ -339,8 +341,9 @@ class Forest:
         self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
         self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         with np.errstate(over="ignore", invalid="ignore"):
-            bad_leaf = np.flatnonzero(~np.isfinite(self.weighted_leaves()).all(axis=1))
-        if len(bad_leaf):
+            finite = np.isfinite(self.weighted_leaves())
+        if not finite.all():
+            bad_leaf = np.flatnonzero(~finite.all(axis=1))
             tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
             leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
             problem = f"leaf {leaf}: value is not finite, or not so in {self.sum_dtype} times the tree's weight"
