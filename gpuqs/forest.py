@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import check_trees  # type: ignore[import-untyped]
+from gpuqs.cpu_fallback.making import check_trees, distinct  # type: ignore[import-untyped]
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
@@ -245,7 +245,8 @@ class Forest:
     @lazy
     def tested(self) -> npt.NDArray[np.int64]:
         """Features that some node tests, ascending; feature 0 where none does."""
-        tested = np.unique(self.feature).astype(np.int64)
+        first, _ = distinct(self.feature.astype(np.int64))
+        tested = self.feature[first].astype(np.int64)
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 
     @lazy
@@ -368,7 +369,7 @@ class Forest:
 
     def _check_leaf_ids(self) -> None:
         """Numbers tell the leaves of a tree apart, and none is negative."""
-        rises = np.diff(self.leaf_id) > 0
+        rises = self.leaf_id[1:] > self.leaf_id[:-1]
         rises[self.leaf_offsets[1:-1] - 1] = True  # from the last leaf of a tree to the first of the next
         if rises.all() and (self.leaf_id[self.leaf_offsets[:-1]] >= 0).all():
             return  # numbered from left to right, as most are

@@ -100,9 +100,10 @@ def _find(forest: Forest) -> Columns:
         raise ValueError("the forest has too many category sets and features to tell its columns apart")
     key = ((categorical * np.int64(sizes[1]) + forest.feature) * sizes[2] + sets) * sizes[3] + how
     first, of_node = distinct(key)
-    n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
+    starts, ends = forest.category_offsets[first], forest.category_offsets[first + 1]
+    n_words = np.where(categorical[first], ends - starts, 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])
-    word = np.repeat(forest.category_offsets[:-1][first] - offsets[:-1], n_words) + np.arange(offsets[-1])
+    word = np.repeat(starts - offsets[:-1], n_words) + np.arange(offsets[-1])
     return Columns(
         feature=forest.feature[first],
         routing=how[first].astype(np.uint8),
