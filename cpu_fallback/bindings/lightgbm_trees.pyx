@@ -49,7 +49,7 @@ def read(bytes text, int64_t at, int64_t end, int64_t tree, int64_t n_bytes, int
         Where the next tree's text starts; -1 where that was the last.
     """
     cdef PlainTrees found
-    if not 0 <= at <= end <= len(text):
+    if not 0 <= at < end <= len(text):
         raise ValueError(f"no trees from {at} to {end} in a text of {len(text)} bytes")
     cdef const char* begin = text
     with nogil:

@@ -119,6 +119,7 @@ def test_damaged_text_is_read_or_refused_alike(monkeypatch: pytest.MonkeyPatch) 
     assert kinds == {str, dict}
 
 
-def test_places_outside_the_text_are_refused() -> None:
+@pytest.mark.parametrize(("at", "end"), [(3, 99), (3, 3), (-1, 4), (5, 4)])
+def test_places_outside_the_text_are_refused(at: int, end: int) -> None:
     with pytest.raises(ValueError, match="no trees from"):
-        lightgbm_trees.read(b"\nTree=0\n", 3, 99, 0, 1, 10)
+        lightgbm_trees.read(b"\nTree=0\n", at, end, 0, 1, 10)
