@@ -147,7 +147,7 @@ def _predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.i
     starts = np.repeat(2 * ranks.offsets[:-1], 2)
     starts[1::2] += n
     rank = np.arange(len(side)) - starts[side]
-    return side << RANK_BITS | rank, 2 * ranks.offsets[column] + nan_left * n[column] + ranks.of_node
+    return side << RANK_BITS | rank, starts[2 * column + nan_left] + ranks.of_node
 
 
 def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
