@@ -1,6 +1,7 @@
-"""How long importing and loading take, and how much memory: files of trees of 64 leaves in every format.
+"""How long importing and loading take, and how much memory: files of trees of 64 leaves in every format; and how soon
+after a load the first document, and the first batch, are scored, beside LightGBM.
 
-    python bench/loading.py [--trees 1000 10000]
+    python bench/loading.py [--trees 1000 10000] [--start MODEL.txt ...]
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from model_files import FILES
 import gpuqs
 
 LEAVES, ROUNDS = 64, 3
+#: Documents of the batch that is scored first.
+BATCH = 2_000
 
 CHILD = """
 import sys, time
@@ -35,6 +38,68 @@ before, start, began = kilobytes("VmRSS"), time.perf_counter(), time.process_tim
 read_model(sys.argv[1], mmap=len(sys.argv) > 2)
 print(time.perf_counter() - start, time.process_time() - began, kilobytes("VmHWM") - before)
 """
+
+
+#: From the beginning of a load: loaded, one document scored, a batch scored; and the batch once more. A model's first
+#: call may measure the machine, which is kept: not here.
+START = """
+import os, sys, time
+import numpy as np
+name, path, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if name == "LightGBM":
+    import lightgbm
+    X = np.random.default_rng(0).normal(size=(n, lightgbm.Booster(model_file=path).num_feature())).astype(np.float32)
+    load = lambda: lightgbm.Booster(model_file=path)
+    score = lambda model, rows: model.predict(rows, raw_score=True, num_threads=1)
+else:
+    os.environ["GPUQS_CALIBRATE"] = "0"
+    import gpuqs
+    X = np.random.default_rng(0).normal(size=(n, gpuqs.load(path).n_features)).astype(np.float32)
+    load = lambda: gpuqs.load(path)
+    score = lambda model, rows: model.predict(rows, "raw", n_threads=1)
+clocks = [(time.perf_counter(), time.process_time())]
+def tick():
+    clocks.append((time.perf_counter(), time.process_time()))
+model = load()
+tick()
+one = score(model, X[:1])
+tick()
+batch = score(model, X)
+tick()
+again = score(model, X)
+tick()
+assert one[0] == batch[0] and (batch == again).all()
+(wall, processor), *rest = clocks
+for now, of_processor in rest[:3]:
+    print(now - wall, of_processor - processor)
+print(rest[3][0] - rest[2][0], rest[3][1] - rest[2][1])
+print(batch.sum().hex(), 0)
+"""
+
+
+def starts(folder: Path, text: Path) -> dict[str, Any]:
+    """Median times of fresh processes from a load to first scores, by turns: of LightGBM's text and of gpuqs's file."""
+    saved = folder / "model.gpuqs"
+    gpuqs.load(text).save(saved)
+    ways = {"LightGBM": ("LightGBM", text), "gpuqs, text": ("gpuqs", text), "gpuqs, own file": ("gpuqs", saved)}
+    runs: dict[str, list[list[list[float]]]] = {name: [] for name in ways}
+    sums = set()
+    for _ in range(ROUNDS):
+        for name, (library, path) in ways.items():
+            command = [sys.executable, "-c", START, library, str(path), str(BATCH)]
+            lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+            sums.add(lines[-1])
+            runs[name].append([[float(word) for word in line.split()] for line in lines[:-1]])
+    if len(sums) != 1:
+        raise SystemExit(f"scores of {text} differ: sums {sums}")
+    what = "loaded", "first_score", "first_batch", "batch_again"
+    found = {}
+    for name, of_way in runs.items():
+        seconds, of_processor = np.moveaxis(np.median(np.array(of_way), axis=0), 1, 0).round(4).tolist()
+        found[name] = dict(zip(what, seconds, strict=True))
+        found[name]["processor_seconds"] = dict(zip(what, of_processor, strict=True))
+        found[name]["file_bytes"] = ways[name][1].stat().st_size
+    return found
 
 
 def seconds(code: str) -> float:
@@ -82,14 +147,18 @@ def every_format(folder: Path, sizes: list[int]) -> dict[str, dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trees", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--start", type=Path, nargs="+", default=[], help="LightGBM's texts to load and score first")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         loads = every_format(Path(folder), asked.trees)
+        first = {path.name: starts(Path(folder), path) for path in asked.start}
     bare = seconds("pass")
     report = {
         "processor": processor(),
         "leaves": LEAVES,
         "loading": loads,
+        "batch": BATCH,
+        "starting": first,
         "import_seconds": seconds("import gpuqs") - bare,
         "import_model_seconds": seconds("import gpuqs.model") - bare,
         "import_numpy_seconds": seconds("import numpy") - bare,

@@ -7,11 +7,12 @@ one. It is validated once, when it is made, and immutable from then on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import check_trees, distinct  # type: ignore[import-untyped]
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
@@ -172,8 +173,8 @@ class Forest:
         for name, array in checked(vars(self), self.n_outputs).items():
             object.__setattr__(self, name, array)
         self._check_fields()
-        self._check_nodes()
-        self._check_topology()
+        faults = self._check_nodes()
+        self._check_topology(faults)
         self._check_leaf_ids()
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
@@ -226,27 +227,26 @@ class Forest:
         """Tree of each node, int64 [N]."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int64), np.diff(self.node_offsets))
 
-    @lazy
+    @property
     def depth(self) -> npt.NDArray[np.int64]:
         """Depth of each node, int64 [N]; roots have depth 0."""
-        # Pointer doubling: after k rounds `jump` is the 2^k-th ancestor, `depth` the steps taken.
-        parent: npt.NDArray[np.int64] = vars(self)["_parent"]  # of each node, kept by `_check_topology`
-        depth = (parent >= 0).astype(np.int64)
-        jump = parent.copy()
-        while (jump >= 0).any():
-            live = np.flatnonzero(jump >= 0)
-            target = jump[live]
-            depth[live] += depth[target]
-            jump[live] = jump[target]
-            if depth.max() > 2 * self.n_nodes:  # more steps than nodes: what still climbs is a cycle
-                depth[jump >= 0] = -1
-                break
+        depth: npt.NDArray[np.int64] = vars(self)["_depth"]  # kept by `_check_topology`
         return depth
+
+    @lazy
+    def tree_depth(self) -> npt.NDArray[np.int64]:
+        """Most tests on a way through each tree, int64 [T]."""
+        deepest = np.zeros(self.n_trees, np.int64)
+        grown = np.diff(self.node_offsets) > 0
+        if self.n_nodes:
+            deepest[grown] = np.maximum.reduceat(self.depth, self.node_offsets[:-1][grown]) + 1
+        return deepest
 
     @lazy
     def tested(self) -> npt.NDArray[np.int64]:
         """Features that some node tests, ascending; feature 0 where none does."""
-        tested = np.unique(self.feature).astype(np.int64)
+        first, _ = distinct(self.feature.astype(np.int64))
+        tested = self.feature[first].astype(np.int64)
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 
     @lazy
@@ -283,6 +283,8 @@ class Forest:
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
         """Each leaf's addend to the sums: its value times its tree's weight, of `sum_dtype` [L, 1] or [L, K]."""
         dtype = np.dtype(self.sum_dtype)
+        if (self.tree_weight == 1).all():
+            return self.leaf_value.astype(dtype, copy=False)
         weight = np.repeat(self.tree_weight.astype(dtype), np.diff(self.leaf_offsets))
         leaves: npt.NDArray[np.floating[Any]] = self.leaf_value.astype(dtype) * weight[:, None]
         return leaves
@@ -325,22 +327,24 @@ class Forest:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"Forest.{name} is {getattr(self, name)!r}, not one of {allowed}")
 
-    def _check_nodes(self) -> None:
+    def _check_nodes(self) -> dict[str, int]:
         nodes_of, leaves_of = np.diff(self.node_offsets), np.diff(self.leaf_offsets)
         self._refuse(leaves_of != nodes_of + 1, "needs one leaf more than it has nodes", "leaf_value", trees=True)
-        n_nodes = nodes_of[self.node_tree]
+        faults: dict[str, int]
+        faults, depth = check_trees(self)
+        object.__setattr__(self, "_depth", depth)
         for name in ("left", "right"):
-            child = getattr(self, name)
-            outside = (child >= n_nodes) | (child < -(n_nodes + 1)) | (child == 0)
-            self._refuse(outside, "child is outside its tree (or is its root)", name)
+            if name in faults:
+                self._refuse_node(faults[name], "child is outside its tree (or is its root)", name)
         bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
         self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
         self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
         self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
         self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         with np.errstate(over="ignore", invalid="ignore"):
-            bad_leaf = np.flatnonzero(~np.isfinite(self.weighted_leaves()).all(axis=1))
-        if len(bad_leaf):
+            finite = np.isfinite(self.weighted_leaves())
+        if not finite.all():
+            bad_leaf = np.flatnonzero(~finite.all(axis=1))
             tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
             leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
             problem = f"leaf {leaf}: value is not finite, or not so in {self.sum_dtype} times the tree's weight"
@@ -349,40 +353,30 @@ class Forest:
         self._refuse(bad_output, f"output is not in [0, {self.n_outputs})", "tree_output", trees=True)
         if not np.isfinite(self.base_score).all():
             raise ModelFormatError("base score is not finite", field="base_score")
+        return faults
 
-    def _check_topology(self) -> None:
+    def _check_topology(self, faults: dict[str, int]) -> None:
         """Every node and leaf has exactly one parent, and every chain of parents ends at a root."""
-        node_base, leaf_base = self.node_offsets[self.node_tree], self.leaf_offsets[self.node_tree]
-        parent = np.full(self.n_nodes, -1, np.int64)
-        seen_nodes = np.zeros(self.n_nodes, np.int64)
-        seen_leaves = np.zeros(len(self.leaf_value), np.int64)
-        for child in (self.left, self.right):
-            inner = np.flatnonzero(child >= 0)
-            target = node_base[inner] + child[inner]
-            parent[target] = inner
-            seen_nodes += np.bincount(target, minlength=self.n_nodes)
-            outer = np.flatnonzero(child < 0)
-            seen_leaves += np.bincount(leaf_base[outer] + ~child[outer], minlength=len(seen_leaves))
-        roots = self.node_offsets[:-1][np.diff(self.node_offsets) > 0]
-        seen_nodes[roots] += 1
-        self._refuse(seen_nodes != 1, "node has no parent or several", "left/right")
-        shared = np.diff(self.leaf_offsets)[self._leaf_tree] > 1
-        bad_leaf = np.flatnonzero(shared & (seen_leaves != 1))
-        if len(bad_leaf):
-            tree = int(self._leaf_tree[bad_leaf[0]])
-            leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
+        if "node" in faults:
+            self._refuse_node(faults["node"], "node has no parent or several", "left/right")
+        if "leaf" in faults:
+            tree = int(np.searchsorted(self.leaf_offsets, faults["leaf"], "right")) - 1
+            leaf = int(faults["leaf"] - self.leaf_offsets[tree])
             raise ModelFormatError(f"leaf {leaf} has no parent or several", tree=tree, field="left/right")
-        object.__setattr__(self, "_parent", parent)
-        self._refuse(self.depth < 0, "nodes form a cycle", "left/right")
+        if "cycle" in faults:
+            self._refuse_node(faults["cycle"], "nodes form a cycle", "left/right")
         self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
 
     def _check_leaf_ids(self) -> None:
         """Numbers tell the leaves of a tree apart, and none is negative."""
+        rises = self.leaf_id[1:] > self.leaf_id[:-1]
+        rises[self.leaf_offsets[1:-1] - 1] = True  # from the last leaf of a tree to the first of the next
+        if rises.all() and (self.leaf_id[self.leaf_offsets[:-1]] >= 0).all():
+            return  # numbered from left to right, as most are
         tree = self._leaf_tree
         ids = (tree << 32) + self.leaf_id
-        if (np.diff(ids) <= 0).any():  # not numbered from left to right, as most are
-            order = np.argsort(ids, kind="stable")
-            ids, tree = ids[order], tree[order]
+        order = np.argsort(ids, kind="stable")
+        ids, tree = ids[order], tree[order]
         bad = (np.diff(ids, prepend=-1) == 0) | ((ids - (tree << 32)) < 0)
         if bad.any():
             raise ModelFormatError("is negative or appears twice", tree=int(tree[np.argmax(bad)]), field="leaf_id")
@@ -397,6 +391,8 @@ class Forest:
         first = int(np.flatnonzero(bad)[0])
         if trees:
             raise ModelFormatError(problem, tree=first, field=name)
-        tree = int(self.node_tree[first])
-        node = int(first - self.node_offsets[tree])
-        raise ModelFormatError(f"node {node}: {problem}", tree=tree, field=name)
+        self._refuse_node(first, problem, name)
+
+    def _refuse_node(self, node: int, problem: str, name: str) -> NoReturn:
+        tree = int(np.searchsorted(self.node_offsets, node, "right")) - 1
+        raise ModelFormatError(f"node {node - int(self.node_offsets[tree])}: {problem}", tree=tree, field=name)

@@ -127,7 +127,7 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
             raise ValueError(f"Forest.{name} has length {len(array)}, not {n_items[name]}")
         if of.offsets_into is not None:
             total = axes[of.offsets_into]
-            if len(array) == 0 or array[0] != 0 or array[-1] != total or (np.diff(array) < 0).any():
+            if len(array) == 0 or array[0] != 0 or array[-1] != total or (array[1:] < array[:-1]).any():
                 raise ValueError(f"Forest.{name} must rise from 0 to {total}")
     return arrays
 

@@ -184,7 +184,16 @@ def loading(report: Report, processor: str) -> list[str]:
         f"`gpuqs.model` {next(imports)}, NumPy alone {next(imports)}.",
         "",
         *table(["", "MB", "seconds", "peak of memory, times the file"], rows),
+        *(line for name, ways in report["starting"].items() for line in _start(name, ways, report["batch"])),
     ]
+
+
+def _start(name: str, ways: dict[str, Any], batch: int) -> list[str]:
+    """From the beginning of a load to the first scores of one model."""
+    columns = ("loaded", "first_score", "first_batch", "batch_again")
+    rows = [[way, *(f"{row[column] * 1e3:,.0f}" for column in columns)] for way, row in ways.items()]
+    head = f"`{name}`: milliseconds from the beginning of a load, one thread; the batch has {batch:,} documents."
+    return ["", head, "", *table(["", "loaded", "first score", "first batch", "the batch again"], rows)]
 
 
 def systems(report: Report, processor: str) -> list[str]:

@@ -5,12 +5,14 @@
 //
 // A number that an instruction's field cannot hold is an error (std::logic_error), never another instruction.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
-#include <vector>
+#include <utility>
 
+#include "jit/code_bytes.hpp"
 #include "jit/encoding.hpp"
 
 namespace gpuqs {
@@ -115,7 +117,9 @@ public:
         bytes({0x41, 0xff, 0x57, static_cast<uint8_t>(8 * number)});  // call [r15 + 8 * number]
     }
 
-    const std::vector<uint8_t>& code() const { return code_; }
+    const CodeBytes& code() const { return code_; }
+    void reserve(size_t bytes) { code_.reserve(bytes); }
+    CodeBytes take_code() { return std::move(code_); }
 
 private:
     static constexpr int kMap = 1, kTernaryMap = 3;
@@ -130,48 +134,66 @@ private:
         for (const int r : all) require(r >= 0 && r < n_registers(), "no register", r);
     }
 
-    void byte(uint8_t b) { code_.push_back(b); }
-    void bytes(std::initializer_list<uint8_t> all) { code_.insert(code_.end(), all); }
+    static constexpr size_t kLongest = 15;  // bytes of an instruction
+
+    void byte(uint8_t b) {
+        *code_.room(1) = b;
+        code_.grow(1);
+    }
+    void bytes(std::initializer_list<uint8_t> all) {
+        std::copy(all.begin(), all.end(), code_.room(all.size()));
+        code_.grow(all.size());
+    }
     void immediate(int32_t number) {
-        for (int i = 0; i < 4; i++) byte(static_cast<uint8_t>(number >> 8 * i));
+        put(code_.room(4), number);
+        code_.grow(4);
+    }
+    static uint8_t* put(uint8_t* to, int32_t number) {
+        for (int i = 0; i < 4; i++) *to++ = static_cast<uint8_t>(number >> 8 * i);
+        return to;
     }
 
     // Prefix and opcode: `to` and `a` are the register operands, `b` the one that may be memory instead (then 0).
-    void open(int map, uint8_t opcode, int to, int a, int b) {
-        const auto absent = [](int reg, int bit, int at) { return static_cast<uint8_t>((~reg >> bit & 1) << at); };
+    uint8_t* open(uint8_t* at, int map, uint8_t opcode, int to, int a, int b) const {
+        const auto absent = [](int reg, int bit, int place) { return static_cast<uint8_t>((~reg >> bit & 1) << place); };
         const uint8_t length = static_cast<uint8_t>(word_bytes_ / 32);  // 0: 16 bytes, 1: 32, 2: 64
         const uint8_t a_low = static_cast<uint8_t>((~a & 15) << 3);
         if (evex_) {
-            byte(0x62);
-            byte(absent(to, 3, 7) | absent(b, 4, 6) | absent(b, 3, 5) | absent(to, 4, 4) | static_cast<uint8_t>(map));
-            byte(0x80 | a_low | 5);
-            byte(static_cast<uint8_t>(length << 5) | absent(a, 4, 3));
+            *at++ = 0x62;
+            *at++ = absent(to, 3, 7) | absent(b, 4, 6) | absent(b, 3, 5) | absent(to, 4, 4) | static_cast<uint8_t>(map);
+            *at++ = 0x80 | a_low | 5;
+            *at++ = static_cast<uint8_t>(length << 5) | absent(a, 4, 3);
         } else if (b < 8) {
-            byte(0xc5);
-            byte(absent(to, 3, 7) | a_low | static_cast<uint8_t>(length << 2) | 1);
+            *at++ = 0xc5;
+            *at++ = absent(to, 3, 7) | a_low | static_cast<uint8_t>(length << 2) | 1;
         } else {
-            byte(0xc4);
-            byte(absent(to, 3, 7) | 0x40 | absent(b, 3, 5) | static_cast<uint8_t>(map));
-            byte(a_low | static_cast<uint8_t>(length << 2) | 1);
+            *at++ = 0xc4;
+            *at++ = absent(to, 3, 7) | 0x40 | absent(b, 3, 5) | static_cast<uint8_t>(map);
+            *at++ = a_low | static_cast<uint8_t>(length << 2) | 1;
         }
-        byte(opcode);
+        *at++ = opcode;
+        return at;
     }
     void registers(int map, uint8_t opcode, int to, int a, int b) {
-        open(map, opcode, to, a, b);
-        byte(static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (b & 7)));
+        uint8_t* const start = code_.room(kLongest);
+        uint8_t* at = open(start, map, opcode, to, a, b);
+        *at++ = static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (b & 7));
+        code_.grow(at - start);
     }
     void memory(int map, uint8_t opcode, int to, int a, Operand b) {
         const int64_t displacement = static_cast<int64_t>(b.word) * word_bytes_;
         require(displacement <= INT32_MAX, "a displacement does not hold word", b.word);
-        open(map, opcode, to, a, 0);
-        byte(static_cast<uint8_t>(0x80 | (to & 7) << 3 | static_cast<int>(b.base)));
-        immediate(static_cast<int32_t>(displacement));
+        uint8_t* const start = code_.room(kLongest);
+        uint8_t* at = open(start, map, opcode, to, a, 0);
+        *at++ = static_cast<uint8_t>(0x80 | (to & 7) << 3 | static_cast<int>(b.base));
+        at = put(at, static_cast<int32_t>(displacement));
+        code_.grow(at - start);
     }
 
     const bool evex_;
     const int word_bytes_;
     const int scratch_;
-    std::vector<uint8_t> code_;
+    CodeBytes code_;
 };
 
 }  // namespace gpuqs

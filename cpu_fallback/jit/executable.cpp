@@ -13,11 +13,12 @@ namespace gpuqs {
 
 #ifdef GPUQS_EXECUTABLE
 
-Executable::Executable(const std::vector<uint8_t>& code) : bytes_(code.size() + 1) {
+Executable::Executable(const CodeBytes& code) : bytes_(code.size() + 1) {
     void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     pages_ = static_cast<uint8_t*>(pages);
-    if (!code.empty()) std::memcpy(pages_, code.data(), code.size());
+    ask_for_large_pages(pages, bytes_);
+    if (code.size()) std::memcpy(pages_, code.data(), code.size());
     if (mprotect(pages_, bytes_, PROT_READ | PROT_EXEC) != 0) {
         munmap(pages_, bytes_);
         throw std::bad_alloc();
@@ -30,7 +31,7 @@ bool Executable::allowed() {
     static std::atomic<int> known{-1};  // not `static const bool`: if a fork came while it is made, the child would wait for ever
     if (known < 0) {
         try {
-            const Executable nothing({});
+            const Executable nothing{CodeBytes()};
             known = 1;
         } catch (const std::bad_alloc&) {
             known = 0;
@@ -41,7 +42,7 @@ bool Executable::allowed() {
 
 #else
 
-Executable::Executable(const std::vector<uint8_t>&) { throw std::bad_alloc(); }
+Executable::Executable(const CodeBytes&) { throw std::bad_alloc(); }
 Executable::~Executable() {}
 bool Executable::allowed() { return false; }
 

@@ -2,13 +2,14 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+
+#include "jit/code_bytes.hpp"
 
 namespace gpuqs {
 
 class Executable {
 public:
-    explicit Executable(const std::vector<uint8_t>& code);  // throws std::bad_alloc where the system gives no such pages
+    explicit Executable(const CodeBytes& code);  // throws std::bad_alloc where the system gives no such pages
     ~Executable();
     Executable(const Executable&) = delete;
     Executable& operator=(const Executable&) = delete;

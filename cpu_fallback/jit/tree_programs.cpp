@@ -1,6 +1,7 @@
 #include "jit/tree_programs.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -9,19 +10,24 @@
 namespace gpuqs {
 namespace {
 
-// Writes the program of one tree; knows which register holds which S, and how often each is still needed.
-class TreeProgram {
+constexpr size_t kBytesOfNode = 24;  // about; a tree's call of `spread` takes as many
+
+// Writes the programs of trees; knows which register holds which S, and how often each is still needed.
+class TreeWriter {
 public:
-    TreeProgram(Assembler& assembler, Encoding encoding, const TreeNode* nodes, int n_leaves)
-        : to_(assembler), nodes_(nodes), registers_needed_(n_leaves), uses_(assembler.n_registers()),
-          n_waiting_(encoding == Encoding::evex ? 4 : 0) {
-        while (1 << n_planes_ < n_leaves) n_planes_++;
-        // Registers are for S, for the S that wait for a plane, and one is spare: planes get what is left.
-        n_in_registers_ = assembler.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
-    }
+    TreeWriter(Assembler& assembler, Encoding encoding) : to_(assembler), n_waiting_(encoding == Encoding::evex ? 4 : 0) {}
 
     // Returns how many planes there are.
-    int write() {
+    int write(const TreeNode* nodes, int n_leaves) {
+        nodes_ = nodes;
+        n_planes_ = 0;
+        while (1 << n_planes_ < n_leaves) n_planes_++;
+        // Registers are for S, for the S that wait for a plane, and one is spare: planes get what is left.
+        n_in_registers_ = to_.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
+        std::fill(std::begin(uses_), std::end(uses_), 0);
+        free_ = static_cast<uint32_t>((uint64_t{1} << to_.n_registers()) - 1);
+        std::fill(std::begin(planes_), std::end(planes_), Plane{});
+        registers_needed_.assign(n_leaves, 0);
         if (const int root = nodes_[0].right) {
             count_registers(root);
             write_nodes(root);
@@ -41,31 +47,32 @@ private:
         bool begun = false;  // in memory
     };
 
+    struct Subtree { int j, first, end; };
+
     static Operand predicate(uint32_t word) { return {Base::predicates, word}; }
     static Operand plane_at(int k) { return {Base::planes, static_cast<uint32_t>(k)}; }
 
     int take() {
-        for (size_t r = 0; r < uses_.size(); r++)
-            if (uses_[r] == 0) {
-                uses_[r] = 1;
-                return static_cast<int>(r);
-            }
-        throw std::logic_error("a tree program needs more registers than there are");  // layouts hold no such trees
+        if (!free_) throw std::logic_error("a tree program needs more registers than there are");  // layouts hold no such trees
+        const int r = __builtin_ctz(free_);
+        free_ &= free_ - 1;
+        uses_[r] = 1;
+        return r;
     }
     void keep(int r) { uses_[r]++; }
     void drop(int r) {
-        if (r != kNone) uses_[r]--;
+        if (r != kNone && --uses_[r] == 0) free_ |= uint32_t{1} << r;
     }
 
     // Without recursion: chains are as deep as trees have leaves.
     void count_registers(int root) {
-        std::vector<int> order = {root};  // parents first
-        for (size_t i = 0; i < order.size(); i++)
-            for (const int child : {nodes_[order[i]].left, nodes_[order[i]].right})
-                if (child) order.push_back(child);
-        for (size_t i = order.size(); i-- > 0;) {
-            const int left = registers_needed_[nodes_[order[i]].left], right = registers_needed_[nodes_[order[i]].right];
-            registers_needed_[order[i]] = left == right ? left + 1 : std::max(left, right);
+        order_.assign(1, root);  // parents first
+        for (size_t i = 0; i < order_.size(); i++)
+            for (const int child : {nodes_[order_[i]].left, nodes_[order_[i]].right})
+                if (child) order_.push_back(child);
+        for (size_t i = order_.size(); i-- > 0;) {
+            const int left = registers_needed_[nodes_[order_[i]].left], right = registers_needed_[nodes_[order_[i]].right];
+            registers_needed_[order_[i]] = left == right ? left + 1 : std::max(left, right);
         }
     }
 
@@ -97,11 +104,10 @@ private:
     }
 
     void write_nodes(int root) {
-        struct Subtree { int j, first, end; };
-        std::vector<Subtree> to_do = {{root, kNone, kNone}};
-        while (!to_do.empty()) {
-            const auto [j, first, end] = to_do.back();
-            to_do.pop_back();
+        to_do_.assign(1, {root, kNone, kNone});
+        while (!to_do_.empty()) {
+            const auto [j, first, end] = to_do_.back();
+            to_do_.pop_back();
             const TreeNode& node = nodes_[j];
             const int s = combine(j, first, end);
             add_to_plane(__builtin_ctz(j), s);
@@ -109,10 +115,10 @@ private:
             if (node.left && node.right) {
                 keep(s);
                 const bool left_first = registers_needed_[node.left] <= registers_needed_[node.right];
-                to_do.push_back(left_first ? right : left);
-                to_do.push_back(left_first ? left : right);
+                to_do_.push_back(left_first ? right : left);
+                to_do_.push_back(left_first ? left : right);
             } else if (node.left || node.right) {
-                to_do.push_back(node.left ? left : right);
+                to_do_.push_back(node.left ? left : right);
             } else {
                 drop(s);
             }
@@ -164,11 +170,13 @@ private:
     }
 
     Assembler& to_;
-    const TreeNode* const nodes_;
-    std::vector<int> registers_needed_;
-    std::vector<int> uses_;
     const int n_waiting_;
-    int n_planes_ = 0, n_in_registers_;
+    const TreeNode* nodes_ = nullptr;
+    std::vector<int> registers_needed_, order_;
+    std::vector<Subtree> to_do_;
+    int uses_[32];
+    uint32_t free_ = 0;  // a bit for each register that is not in use
+    int n_planes_ = 0, n_in_registers_ = 0;
     Plane planes_[kPlanes];
 };
 
@@ -177,6 +185,8 @@ private:
 TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes) {
     TreePrograms programs;
     Assembler assembler(encoding, word_bytes);
+    TreeWriter writer(assembler, encoding);
+    if (layout.nodes) assembler.reserve(kBytesOfNode * (layout.node_offsets[layout.n_trees] + layout.n_trees));
     for (int block = 0; block < layout.n_blocks; block++) {
         programs.starts.push_back(assembler.begin_function());
         for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
@@ -185,13 +195,12 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int
                 assembler.load(0, {Base::predicates, layout.levels[layout.level_offsets[t] + k]});
                 assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
             }
-            if (n_planes == 0)
-                n_planes = TreeProgram(assembler, encoding, layout.nodes + layout.node_offsets[t], layout.tree_leaves[t]).write();
+            if (n_planes == 0) n_planes = writer.write(layout.nodes + layout.node_offsets[t], layout.tree_leaves[t]);
             assembler.call_with_leaves(n_planes, int64_t{8} * word_bytes * layout.leaf_bytes);
         }
         assembler.end_function();
     }
-    programs.code = assembler.code();
+    programs.code = assembler.take_code();
     return programs;
 }
 

@@ -13,13 +13,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "jit/code_bytes.hpp"
 #include "jit/encoding.hpp"
 #include "layout/bitslice.hpp"
 
 namespace gpuqs {
 
 struct TreePrograms {
-    std::vector<uint8_t> code;
+    CodeBytes code;
     std::vector<size_t> starts;  // of each tree block's function (words of predicates, words of planes, leaves, spread functions)
 };
 

@@ -50,9 +50,7 @@ class RankWalk(CpuEngine):
         return None
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        deepest = np.zeros(forest.n_trees, np.int64)
-        np.maximum.at(deepest, forest.node_tree, forest.depth + 1)
-        steps, columns = int(deepest.sum()) * 1e-3, forest.n_features * 1e-3
+        steps, columns = int(forest.tree_depth.sum()) * 1e-3, forest.n_features * 1e-3
         walks = n_documents * (steps * self.step + columns * self.column)
         return CALL + walks + category_cost(forest, n_documents)
 

@@ -112,8 +112,10 @@ def content(file: BinaryIO, source: str) -> bytes:
     _reader_of(head, source)
     if not file.seekable():
         return head + file.read()
-    file.seek(-len(head), os.SEEK_CUR)
-    return file.read()
+    whole = getattr(file, "raw", file)  # a buffer would be put before the rest, by a copy of all
+    whole.seek(file.tell() - len(head))
+    rest: bytes = whole.read()
+    return rest
 
 
 def _read_bytes(data: bytes, source: str) -> Forest:

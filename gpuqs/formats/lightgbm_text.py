@@ -80,6 +80,12 @@ class FieldNumbers:
         if self._n_bytes > _BLOCK_BYTES:
             self._parse()
 
+    def extend(self, values: np.ndarray, n_trees: int) -> None:
+        """Add the field of the next trees, read and checked."""
+        self._parse()
+        self._values.extend(values)
+        self._first_tree += n_trees
+
     def array(self) -> np.ndarray:
         """The numbers of all trees."""
         self._parse()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import number_predicates
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.leaves import LeafRanges, LeafValues, number_leaves
 from gpuqs.layout.programs import (
@@ -111,36 +112,24 @@ def build_bitslice(
         Programs for machine code.
     """
     ranges = number_leaves(forest)
-    key = _predicate_keys(forest, ranks)
     tree_block = min(TREE_BLOCK, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
     block_offsets = np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
+    keys, key = _predicate_keys(forest, ranks)
     first_nodes = forest.node_offsets[block_offsets]
-    predicate = np.zeros(forest.n_nodes, np.int64)
-    segments, lows = [], []
-    block_segments, block_low = [0], [0]
-    n_predicates, block, n_blocks = 0, 0, len(block_offsets) - 1
-    while block < n_blocks:
-        end, distinct = _end_superblock(key, first_nodes, block, max_predicates, max_nodes)
-        nodes = slice(int(first_nodes[block]), int(first_nodes[end]))
-        predicate[nodes] = np.searchsorted(distinct, key[nodes])
-        of_superblock, low = _segments(distinct)
-        segments.append(of_superblock)
-        lows.append(low)
-        n_predicates = max(n_predicates, len(distinct))
-        block_segments += [block_segments[-1] + len(of_superblock)] * (end - block)
-        block_low += [block_low[-1] + len(low)] * (end - block)
-        block = end
+    ends, distinct, n_distinct, predicate = number_predicates(key, len(keys), first_nodes, max_predicates, max_nodes)
+    blocks = np.diff(ends, prepend=0)
+    segments = [_segments(part) for part in np.split(keys[distinct], np.cumsum(n_distinct))[:-1]]
     level_offsets, levels = _levels(forest, predicate)
     by_program = np.diff(level_offsets) == 0
     return BitsliceLayout(
         ranks=ranks,
         ranges=ranges,
         block_offsets=block_offsets,
-        block_segments=np.array(block_segments, np.int64),
+        block_segments=_ends([len(part) for part in segments], blocks),
         segments=np.concatenate([*segments, np.zeros(0, SEGMENT)]),
-        low=np.concatenate([*lows, np.zeros(0, np.uint8)]),
-        block_low=np.array(block_low, np.int64),
-        n_predicates=n_predicates,
+        low=(keys[distinct] & ((1 << LOW_BITS) - 1)).astype(np.uint8),
+        block_low=_ends(n_distinct, blocks),
+        n_predicates=int(n_distinct.max(initial=0)),
         level_offsets=level_offsets,
         levels=levels,
         tree_leaves=np.diff(forest.leaf_offsets).astype(np.uint16),
@@ -150,25 +139,20 @@ def build_bitslice(
     )
 
 
-def _predicate_keys(forest: Forest, ranks: RankTables) -> npt.NDArray[np.int64]:
-    """One number per distinct (column, missing goes left, threshold), ascending in that order."""
+def _predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A number for each (column, missing goes left, threshold), ascending in that order; and which each node's is."""
     nan_left = (forest.routing & NAN_LEFT) != 0
-    column = ranks.columns.of_node.astype(np.int64)
-    return (column << 1 | nan_left) << RANK_BITS | ranks.of_node
+    column, n = ranks.columns.of_node, np.diff(ranks.offsets)
+    side = np.repeat(np.arange(2 * len(n)), np.repeat(n, 2))
+    starts = np.repeat(2 * ranks.offsets[:-1], 2)
+    starts[1::2] += n
+    rank = np.arange(len(side)) - starts[side]
+    return side << RANK_BITS | rank, starts[2 * column + nan_left] + ranks.of_node
 
 
-def _end_superblock(
-    key: np.ndarray, first_nodes: np.ndarray, block: int, max_predicates: int, max_nodes: int
-) -> tuple[int, npt.NDArray[np.int64]]:
-    """The end of the superblock that begins with a tree block, and the superblock's distinct predicates."""
-    end, distinct = block, np.zeros(0, np.int64)
-    while end < len(first_nodes) - 1:
-        grown = np.union1d(distinct, key[first_nodes[end] : first_nodes[end + 1]])
-        n_nodes = first_nodes[end + 1] - first_nodes[block]
-        if end > block and (len(grown) > max_predicates or n_nodes > max_nodes):
-            break
-        end, distinct = end + 1, grown
-    return end, distinct
+def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where what each tree block has ends, after 0: all of its superblock's, as the first block of it has that."""
+    return np.concatenate([[0], np.repeat(np.cumsum(sizes, dtype=np.int64), blocks)])
 
 
 def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.uint8]]:
@@ -180,23 +164,26 @@ def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[
     segments["column"], segments["nan_left"] = side >> 1, side & 1
     segments["high"] = shared & ((1 << high_bits) - 1)
     segments["count"] = counts
-    return segments, (distinct & ((1 << LOW_BITS) - 1)).astype(np.uint8)
+    return segments
 
 
 def _levels(
     forest: Forest, predicate: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
     """Predicates of the oblivious trees' levels, the deepest first, and where each tree's start."""
-    by_level = np.lexsort((forest.depth, forest.node_tree))
-    tree, depth, predicate = forest.node_tree[by_level], forest.depth[by_level], predicate[by_level]
-    is_first = np.ones(len(by_level), bool)
+    n_leaves = np.diff(forest.leaf_offsets)
+    complete = n_leaves == np.left_shift(1, np.minimum(forest.tree_depth, 62))
+    nodes = np.flatnonzero(complete[forest.node_tree])
+    nodes = nodes[np.lexsort((forest.depth[nodes], forest.node_tree[nodes]))]
+    tree, depth, predicate = forest.node_tree[nodes], forest.depth[nodes], predicate[nodes]
+    is_first = np.ones(len(nodes), bool)
     is_first[1:] = (tree[1:] != tree[:-1]) | (depth[1:] != depth[:-1])
     first = np.flatnonzero(is_first)
-    whole = np.diff(np.append(first, len(by_level))) == 1 << np.minimum(depth[first], 62)
+    mixed = np.zeros(len(first), bool)
     if len(first):
-        whole &= np.minimum.reduceat(predicate, first) == np.maximum.reduceat(predicate, first)
-    # A tree is oblivious if all its levels are whole and ask one predicate each.
-    bad = np.bincount(tree[first], ~whole, minlength=forest.n_trees) > 0
+        mixed = np.minimum.reduceat(predicate, first) != np.maximum.reduceat(predicate, first)
+    # A complete tree is oblivious if all its levels ask one predicate each.
+    bad = np.bincount(tree[first], mixed, minlength=forest.n_trees) > 0
     first = first[~bad[tree[first]]]
     n_levels = np.bincount(tree[first], minlength=forest.n_trees)
     deepest_first = first[np.lexsort((-depth[first], tree[first]))]

@@ -14,11 +14,13 @@ A feature may give several columns; one that no node tests gives none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import (
     ALL_ROUTING,
     CATEGORICAL,
@@ -28,6 +30,7 @@ from gpuqs.forest import (
     ZERO_MISSING,
     Forest,
 )
+from gpuqs.forks import lazy
 
 #: The routing bits that say how a categorical node reads its feature.
 _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES
@@ -64,6 +67,11 @@ class Columns:
     def __len__(self) -> int:
         return len(self.feature)
 
+    @lazy
+    def n_nodes(self) -> npt.NDArray[np.int64]:
+        """How many nodes test each column."""
+        return np.bincount(self.of_node, minlength=len(self))
+
     @property
     def n_numeric(self) -> int:
         """Columns before the first categorical one."""
@@ -83,21 +91,26 @@ def find_columns(forest: Forest) -> Columns:
 
 def _find(forest: Forest) -> Columns:
     categorical = (forest.routing & CATEGORICAL) != 0
-    how = np.where(categorical, forest.routing & _OF_CATEGORIES, forest.routing & ZERO_MISSING)
-    sets = _number_sets(forest, np.flatnonzero(categorical))
+    how, sets = forest.routing & ZERO_MISSING, np.int64(0)
+    if categorical.any():
+        how = np.where(categorical, forest.routing & _OF_CATEGORIES, how)
+        sets = _number_sets(forest, np.flatnonzero(categorical))
     sizes = (2, int(forest.feature.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
-    key = np.ravel_multi_index((categorical, forest.feature, sets, how), sizes)
-    _, first, of_node = np.unique(key, return_index=True, return_inverse=True)
-    n_words = np.where(categorical[first], np.diff(forest.category_offsets)[first], 0)
+    if prod(sizes) > np.iinfo(np.int64).max:
+        raise ValueError("the forest has too many category sets and features to tell its columns apart")
+    key = ((categorical * np.int64(sizes[1]) + forest.feature) * sizes[2] + sets) * sizes[3] + how
+    first, of_node = distinct(key)
+    starts, ends = forest.category_offsets[first], forest.category_offsets[first + 1]
+    n_words = np.where(categorical[first], ends - starts, 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])
-    word = np.repeat(forest.category_offsets[:-1][first] - offsets[:-1], n_words) + np.arange(offsets[-1])
+    word = np.repeat(starts - offsets[:-1], n_words) + np.arange(offsets[-1])
     return Columns(
         feature=forest.feature[first],
         routing=how[first].astype(np.uint8),
         set_offsets=offsets,
         set_words=forest.category_words[word],
         of_node=of_node.astype(np.int32),
-        threshold=np.where(categorical, 0.5, forest.threshold),
+        threshold=np.where(categorical, 0.5, forest.threshold) if categorical.any() else forest.threshold,
     )
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import making
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
-from gpuqs.layout.traversal import split_by_depth
 
 #: Leaf values of ``precision="fast"`` are whole numbers of steps, below this in magnitude.
 FIXED_POINT_LIMIT = 1 << 23
@@ -45,34 +45,7 @@ class LeafRanges:
 
 def number_leaves(forest: Forest) -> LeafRanges:
     """Number every tree's leaves from left to right."""
-    node_base = forest.node_offsets[forest.node_tree]
-    leaf_base = forest.leaf_offsets[forest.node_tree]
-    levels = split_by_depth(forest)
-
-    left_inner, right_inner = forest.left >= 0, forest.right >= 0
-    left_node = np.where(left_inner, node_base + forest.left, 0)
-    right_node = np.where(right_inner, node_base + forest.right, 0)
-    n_left = np.ones(forest.n_nodes, np.int32)
-    n_under = np.zeros(forest.n_nodes, np.int32)
-    for level in reversed(levels):
-        inner = level[left_inner[level]]
-        n_left[inner] = n_under[left_node[inner]]
-        n_right = np.where(right_inner[level], n_under[right_node[level]], 1)
-        n_under[level] = n_left[level] + n_right
-
-    first = np.zeros(forest.n_nodes, np.int32)
-    position = np.zeros(len(forest.leaf_value), np.int32)
-    for level in levels:
-        for inner, node, child, skip in (
-            (left_inner, left_node, forest.left, False),
-            (right_inner, right_node, forest.right, True),
-        ):
-            start = first[level] + (n_left[level] if skip else 0)
-            below = inner[level]
-            first[node[level[below]]] = start[below]
-            outer = level[~below]
-            position[leaf_base[outer] + ~child[outer]] = start[~below]
-    return LeafRanges(first, first + n_left, first + n_under, position)
+    return LeafRanges(*making.number_leaves(forest))
 
 
 @dataclass(frozen=True)
@@ -137,11 +110,10 @@ class LeafValues:
 
 def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point)."""
-    leaf_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.leaf_offsets))
-    order = np.empty(len(leaf_tree), np.int64)
-    order[forest.leaf_offsets[leaf_tree] + ranges.position] = np.arange(len(leaf_tree))
+    place = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets)) + ranges.position
     dtype = np.dtype(forest.sum_dtype)
-    value = forest.weighted_leaves()[order]
+    value, leaf_id = np.empty(forest.leaf_value.shape, dtype), np.empty(len(place), np.int32)
+    value[place], leaf_id[place] = forest.weighted_leaves(), forest.leaf_id
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":
@@ -153,7 +125,7 @@ def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValue
         value=np.ascontiguousarray(value),
         offsets=forest.leaf_offsets,
         tree_output=forest.tree_output,
-        leaf_id=np.ascontiguousarray(forest.leaf_id[order]),
+        leaf_id=leaf_id,
         n_outputs=forest.n_outputs,
         start=start,
         add_last=add_last,

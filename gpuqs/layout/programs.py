@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import making
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges
 from gpuqs.layout.treelets import cut_into_treelets
@@ -88,17 +89,9 @@ def node_programs(forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.
     predicate : int64 [N]
         Predicate of each node within its superblock.
     """
-    base = forest.node_offsets[forest.node_tree]
-    offsets = forest.leaf_offsets.astype(np.int64)
-    nodes = np.zeros(offsets[-1], TREE_NODE)
-    at = offsets[forest.node_tree] + ranges.middle
-    nodes["predicate"][at] = predicate
-    for side, child in (("left", forest.left), ("right", forest.right)):
-        inner = child >= 0
-        nodes[side][at[inner]] = ranges.middle[(base + child)[inner]]
-    grown = np.diff(forest.node_offsets) > 0
-    nodes["right"][offsets[:-1][grown]] = ranges.middle[forest.node_offsets[:-1][grown]]
-    return NodePrograms(offsets, nodes)
+    nodes = np.zeros(len(forest.leaf_value), TREE_NODE)
+    making.node_programs(forest, ranges.middle, predicate, nodes)
+    return NodePrograms(forest.leaf_offsets, nodes)
 
 
 def treelet_programs(

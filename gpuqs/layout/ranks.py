@@ -19,6 +19,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
@@ -84,7 +85,7 @@ class RankTables:
 
 def most_thresholds(columns: Columns) -> int:
     """The largest number of distinct thresholds of one column, or of its nodes where these are few enough."""
-    n_nodes = np.bincount(columns.of_node, minlength=len(columns))
+    n_nodes = columns.n_nodes
     crowded = np.flatnonzero(n_nodes > MAX_THRESHOLDS)
     distinct = [len(np.unique(columns.threshold[columns.of_node == column])) for column in crowded]
     return max([*distinct, *n_nodes[n_nodes <= MAX_THRESHOLDS].tolist()], default=0)
@@ -93,14 +94,10 @@ def most_thresholds(columns: Columns) -> int:
 def build_ranks(forest: Forest) -> RankTables:
     """Rank tables of a forest, at most `MAX_THRESHOLDS` thresholds a column."""
     columns = find_columns(forest)
-    order = np.lexsort((columns.threshold, columns.of_node))
-    column, threshold = columns.of_node[order], columns.threshold[order]
-    is_new = np.ones(len(order), bool)
-    is_new[1:] = (column[1:] != column[:-1]) | (threshold[1:] != threshold[:-1])
-    offsets = np.searchsorted(column[is_new], np.arange(len(columns) + 1)).astype(np.int64)
-    of_node = np.empty(len(order), np.int32)
-    of_node[order] = np.cumsum(is_new) - 1 - offsets[column]
-    distinct = threshold[is_new]
+    first, place = distinct(columns.threshold, columns.of_node)
+    thresholds = columns.threshold[first]
+    offsets = np.searchsorted(columns.of_node[first], np.arange(len(columns) + 1)).astype(np.int64)
+    of_node = (place - offsets[columns.of_node]).astype(np.int32)
 
     n_bits = np.array([int(n).bit_length() for n in np.diff(offsets)], np.uint8)
     if n_bits.max(initial=0) > 16:
@@ -108,14 +105,14 @@ def build_ranks(forest: Forest) -> RankTables:
     nan_left = np.bincount(columns.of_node, (forest.routing & NAN_LEFT) != 0, minlength=len(columns))
     tables, level_offsets, size = [], [], 0
     for c in range(len(columns)):
-        table = search_tables(distinct[offsets[c] : offsets[c + 1]], int(n_bits[c]))
+        table = search_tables(thresholds[offsets[c] : offsets[c + 1]], int(n_bits[c]))
         tables.append(table)
         level_offsets.append(size)
         size += len(table)
     return RankTables(
         columns=columns,
         offsets=offsets,
-        threshold=distinct,
+        threshold=thresholds,
         n_bits=n_bits,
         marks_missing=(nan_left > 0).astype(np.uint8),
         level_offsets=np.array(level_offsets, np.int64),
@@ -127,16 +124,25 @@ def build_ranks(forest: Forest) -> RankTables:
 
 def search_tables(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:
     """The search tables of one column: level after level, then rows for three levels after three levels."""
-    padded = np.full(1 << n_bits, np.inf, np.float32)
+    padded = np.full((1 << n_bits) + 1, np.inf, np.float32)
     padded[: len(threshold)] = round_down(threshold)
+    padded[-1] = 0.0  # of the entries that are never asked
+    tables: npt.NDArray[np.float32] = padded[_order_of_tables(n_bits)]
+    return tables
+
+
+@cache
+def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
+    """The threshold that each entry of all tables asks; beyond those of a column are infinity, and 0, which nobody asks."""
+    threshold = np.arange(1 << n_bits)
     tables = []
     for level in range(min(n_bits, MOST_LEVELS)):
-        table = np.zeros(max(1 << level, REGISTER_FLOATS), np.float32)
-        table[_answers(level)] = padded[(1 << (n_bits - 1 - level)) - 1 :: 1 << (n_bits - level)]
+        table = np.full(max(1 << level, REGISTER_FLOATS), 1 << n_bits)
+        table[_answers(level)] = threshold[(1 << (n_bits - 1 - level)) - 1 :: 1 << (n_bits - level)]
         tables.append(table)
     for level in range(3 + n_bits % 3, n_bits, 3) if n_bits > NO_ROWS else ():
-        rows = padded[(1 << (n_bits - level - 3)) - 1 :: 1 << (n_bits - level - 3)].reshape(-1, 8)
-        table = np.full(rows.shape, np.inf, np.float32)
+        rows = threshold[(1 << (n_bits - level - 3)) - 1 :: 1 << (n_bits - level - 3)].reshape(-1, 8)
+        table = np.full(rows.shape, (1 << n_bits) - 1)
         table[_answers(level), :7] = rows[:, :7]
         tables.append(table.ravel())
     return np.concatenate(tables)

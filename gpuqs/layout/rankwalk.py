@@ -18,11 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.traversal import pair_up, preorder
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables
+from gpuqs.layout.traversal import pair_up
 
 #: Most leaves of a tree: a left child is then at most 251 items away.
 MAX_LEAVES = 128
@@ -85,20 +86,19 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     ``tree_block`` trees, a multiple of `WALKS`, make a block.
     """
     ranges = number_leaves(forest)
-    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges.n_left))
+    place, distance, tree_offsets = pair_up(forest)
 
     run = ranks.of_node // ENTRY_THRESHOLDS
-    sizes = (len(ranks.columns) + 1, int(run.max(initial=0)) + 1, 2)
-    keys = np.ravel_multi_index((ranks.columns.of_node, run, (forest.routing & NAN_LEFT) != 0), sizes)
-    keys, entry = np.unique(keys, return_inverse=True)
-    entries = np.zeros(len(keys) + 1, RANK_ENTRY)
-    entries["column"][1:], run, entries["nan_left"][1:] = np.unravel_index(keys, sizes)
-    entries["first"][1:] = run * ENTRY_THRESHOLDS
-    position = ranks.of_node % ENTRY_THRESHOLDS
+    nan_left = (forest.routing & NAN_LEFT) != 0
+    n_runs = MAX_THRESHOLDS // ENTRY_THRESHOLDS + 1
+    first, entry = distinct((ranks.columns.of_node * np.int64(n_runs) + run) * 2 + nan_left)
+    entries = np.zeros(len(first) + 1, RANK_ENTRY)
+    entries["column"][1:], entries["nan_left"][1:] = ranks.columns.of_node[first], nan_left[first]
+    entries["first"][1:] = run[first] * ENTRY_THRESHOLDS
+    position = ranks.of_node - run * ENTRY_THRESHOLDS
 
     n_trees, n_items = forest.n_trees, np.diff(tree_offsets)
-    depth = np.zeros(n_trees, np.int64)
-    np.maximum.at(depth, forest.node_tree, forest.depth + 1)
+    depth = forest.tree_depth
     block = np.arange(n_trees) // tree_block
     order = np.lexsort((depth, block))
     n_groups = -(-n_trees // WALKS)
@@ -130,5 +130,4 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
 
 def most_entries(columns: Columns) -> int:
     """A bound on the entries that documents are coded as."""
-    n_nodes = np.bincount(columns.of_node, minlength=len(columns))
-    return 1 + 2 * int((-(-n_nodes // ENTRY_THRESHOLDS)).sum())
+    return 1 + 2 * int((-(-columns.n_nodes // ENTRY_THRESHOLDS)).sum())

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.traversal import pair_up, preorder
+from gpuqs.layout.traversal import pair_up
 
 #: Most leaves of a tree: the payload of a float32 NaN.
 MAX_LEAVES = 1 << 22
@@ -63,7 +63,7 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
     """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
     columns, ranges = find_columns(forest), number_leaves(forest)
     n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
-    place, distance, tree_offsets = pair_up(forest, preorder(forest, ranges.n_left))
+    place, distance, tree_offsets = pair_up(forest)
     column_bits = _column_bits(columns)
     nan_left = (forest.routing & NAN_LEFT) != 0
     link = np.full(n_items, 1 << column_bits, np.uint32)

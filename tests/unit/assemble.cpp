@@ -63,7 +63,7 @@ std::vector<uint8_t> write_operation(const std::string& operation, Encoding enco
     } else {
         throw std::runtime_error("no operation " + operation);
     }
-    return to.code();
+    return {to.code().begin(), to.code().end()};
 }
 
 template <class Number> std::vector<Number> read_many(std::istream& in, size_t n) {
@@ -99,7 +99,8 @@ std::vector<uint8_t> write_trees(Encoding encoding, int word_bytes, std::istream
     layout.tree_leaves = tree_leaves.data();
     layout.node_offsets = node_offsets.data();
     layout.nodes = nodes.data();
-    return write_programs(layout, encoding, word_bytes).code;
+    const CodeBytes code = write_programs(layout, encoding, word_bytes).code;
+    return {code.begin(), code.end()};
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ def assert_same_scores(booster: xgb.Booster, forest: Forest, rows: np.ndarray) -
 
 def assert_equal_forests(one: Forest, other: Forest) -> None:
     for name, value in vars(one).items():
-        if name != "_parent":
+        if name != "_depth":
             np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)
 
 

@@ -1,0 +1,128 @@
+#include "making/distinct.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <tuple>
+
+namespace gpuqs {
+namespace {
+
+uint64_t bits_of(int64_t key) { return static_cast<uint64_t>(key); }
+uint64_t bits_of(double key) {
+    key += 0.0;  // -0.0 becomes 0.0
+    uint64_t bits;
+    std::memcpy(&bits, &key, sizeof bits);
+    return bits;
+}
+
+// Numbers keys in the order in which they are first met: a hash table with open addressing.
+class Numbers {
+public:
+    // The factor is another one each time, so that no file can hold keys that all collide.
+    Numbers() : factor_(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) * 0x9e3779b97f4a7c15 | 1) {
+        resize(1 << 12);
+    }
+
+    int64_t number_of(uint64_t bits, int32_t group, int64_t at) {
+        uint64_t slot = slot_of(bits, group);
+        for (; slots_[slot].number >= 0; slot = (slot + 1) & mask_)
+            if (slots_[slot].bits == bits && slots_[slot].group == group) return slots_[slot].number;
+        const int32_t number = static_cast<int32_t>(first_.size());
+        slots_[slot] = {bits, group, number};
+        first_.push_back(at);
+        if (first_.size() * 2 > slots_.size()) resize(slots_.size() * 4);
+        return number;
+    }
+    const std::vector<int64_t>& first() const { return first_; }
+
+private:
+    struct Slot {
+        uint64_t bits;
+        int32_t group, number;  // memory holds fewer keys than this counts
+    };
+
+    uint64_t slot_of(uint64_t bits, int32_t group) const {
+        bits = (bits ^ bits >> 32 ^ static_cast<uint64_t>(group) << 20) * factor_;
+        return (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9 >> shift_;
+    }
+    void resize(size_t size) {
+        const std::vector<Slot> old = std::move(slots_);
+        slots_.assign(size, {0, 0, -1});
+        mask_ = size - 1;
+        shift_ = 64 - __builtin_ctzll(size);
+        for (const Slot& kept : old) {
+            if (kept.number < 0) continue;
+            uint64_t slot = slot_of(kept.bits, kept.group);
+            while (slots_[slot].number >= 0) slot = (slot + 1) & mask_;
+            slots_[slot] = kept;
+        }
+    }
+
+    const uint64_t factor_;
+    std::vector<Slot> slots_;
+    std::vector<int64_t> first_;
+    uint64_t mask_ = 0;
+    int shift_ = 0;
+};
+
+}  // namespace
+
+template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int64_t* number) {
+    Numbers met;
+    for (int64_t i = 0; i < n; i++) number[i] = met.number_of(bits_of(keys[i]), groups ? groups[i] : 0, i);
+    const std::vector<int64_t>& first = met.first();
+    std::vector<std::tuple<int32_t, Key, int64_t>> order;  // group, key, number
+    order.reserve(first.size());
+    for (const int64_t at : first) order.emplace_back(groups ? groups[at] : 0, keys[at], static_cast<int64_t>(order.size()));
+    std::sort(order.begin(), order.end());
+    std::vector<int64_t> place(first.size()), sorted;
+    sorted.reserve(first.size());
+    for (const auto& [group, key, met_as] : order) {
+        place[met_as] = static_cast<int64_t>(sorted.size());
+        sorted.push_back(first[met_as]);
+    }
+    for (int64_t i = 0; i < n; i++) number[i] = place[number[i]];
+    return sorted;
+}
+
+template std::vector<int64_t> distinct(const double*, const int32_t*, int64_t, int64_t*);
+template std::vector<int64_t> distinct(const int64_t*, const int32_t*, int64_t, int64_t*);
+
+Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
+                              int64_t most_predicates, int64_t most_nodes, int64_t* number) {
+    Superblocks superblocks;
+    std::vector<uint8_t> is_in(n_predicates);  // the superblock
+    std::vector<int32_t> number_of(n_predicates);
+    std::vector<int64_t> added;
+    for (int64_t block = 0, end = 0; block < n_blocks; block = end) {
+        int64_t n_distinct = 0;
+        for (; end < n_blocks; end++) {
+            added.clear();
+            for (int64_t node = first_node[end]; node < first_node[end + 1]; node++)
+                if (!is_in[predicate[node]]) {
+                    is_in[predicate[node]] = 1;
+                    added.push_back(predicate[node]);
+                }
+            const int64_t grown = n_distinct + static_cast<int64_t>(added.size());
+            if (end > block && (grown > most_predicates || first_node[end + 1] - first_node[block] > most_nodes)) {
+                for (const int64_t p : added) is_in[p] = 0;
+                break;
+            }
+            n_distinct = grown;
+        }
+        int32_t count = 0;
+        for (int64_t p = 0; p < n_predicates && count < n_distinct; p++)
+            if (is_in[p]) {
+                superblocks.distinct.push_back(p);
+                number_of[p] = count++;
+                is_in[p] = 0;
+            }
+        for (int64_t node = first_node[block]; node < first_node[end]; node++) number[node] = number_of[predicate[node]];
+        superblocks.ends.push_back(end);
+        superblocks.n_distinct.push_back(n_distinct);
+    }
+    return superblocks;
+}
+
+}  // namespace gpuqs

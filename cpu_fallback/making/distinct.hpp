@@ -1,0 +1,25 @@
+// The distinct ones among many keys, in ascending order.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace gpuqs {
+
+// Which keys are met first: keys[first[i]] is the i-th distinct one. number [n]: which distinct one each key is. Keys are
+// double (no NaN; zeros of either sign are the same) or int64_t. Where groups are given [n], keys of different groups are
+// different, and ascend by group first.
+template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int64_t* number);
+
+// Predicates of tree blocks, which superblocks share: whole blocks in a row, as many as have no more distinct predicates
+// and nodes than allowed, and one at least.
+struct Superblocks {
+    std::vector<int64_t> ends;       // of each superblock: the block behind it
+    std::vector<int64_t> distinct;   // each superblock's distinct predicates, ascending, one superblock after another
+    std::vector<int64_t> n_distinct;
+};
+
+// predicate [nodes], in [0, n_predicates); first_node [blocks + 1]. number [nodes]: which of its superblock's distinct ones.
+Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
+                              int64_t most_predicates, int64_t most_nodes, int64_t* number);
+
+}  // namespace gpuqs

@@ -1,0 +1,18 @@
+#include "making/node_programs.hpp"
+
+#include "layout/programs.hpp"
+
+namespace gpuqs {
+
+void node_programs(const Trees& trees, const int32_t* middle, const int64_t* predicate, void* nodes) {
+    for (int64_t t = 0; t < trees.n_trees; t++) {
+        TreeNode* const of_tree = static_cast<TreeNode*>(nodes) + trees.leaf_offsets[t];
+        const int64_t first = trees.node_offsets[t], end = trees.node_offsets[t + 1];
+        const auto number = [&](int32_t child) { return static_cast<uint16_t>(child >= 0 ? middle[first + child] : 0); };
+        if (first < end) of_tree[0].right = static_cast<uint16_t>(middle[first]);
+        for (int64_t i = first; i < end; i++)
+            of_tree[middle[i]] = {static_cast<uint32_t>(predicate[i]), number(trees.left[i]), number(trees.right[i])};
+    }
+}
+
+}  // namespace gpuqs

@@ -1,0 +1,12 @@
+// Tree programs as nodes, of whole forests.
+#pragma once
+#include <cstdint>
+
+#include "making/trees.hpp"
+
+namespace gpuqs {
+
+// nodes: a TreeNode for each leaf, zeros, filled as gpuqs/layout/programs.py says; middle: as number_leaves gives it.
+void node_programs(const Trees& trees, const int32_t* middle, const int64_t* predicate, void* nodes);
+
+}  // namespace gpuqs

@@ -1,0 +1,21 @@
+// The trees of LightGBM's text, as LightGBM writes those that test numbers alone. What is written in any other way is left
+// to a reader that says what is wrong.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace gpuqs {
+
+struct PlainTrees {
+    std::vector<int64_t> starts, n_leaves;  // of each tree: where its text starts; its leaves
+    std::vector<int32_t> feature, left, right;
+    std::vector<double> threshold, leaf_value;
+    std::vector<uint8_t> decision;
+    int64_t next = 0;  // the text of the first tree that was not read; -1: there is none
+};
+
+// Reads trees whose text ("\nTree=..." up to the next one) starts at `at`, numbered from `tree` on, up to one that is not
+// plain or about `bytes` of text. decision types are at most `largest_decision`.
+PlainTrees read_plain_trees(const char* text, int64_t at, int64_t end, int64_t tree, int64_t bytes, int largest_decision);
+
+}  // namespace gpuqs

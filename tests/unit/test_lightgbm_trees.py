@@ -1,0 +1,125 @@
+"""LightGBM's trees, read in compiled code where they are plain, are those that the reader of every tree reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+
+from gpuqs.cpu_fallback import lightgbm_trees
+from gpuqs.errors import GpuqsError
+from gpuqs.forest_arrays import ARRAYS
+from gpuqs.formats import lightgbm
+
+
+def model_text(categorical: bool, n_trees: int = 6) -> bytes:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(400, 4))
+    X[:, 3] = rng.integers(0, 6, 400)
+    y = X[:, 0] + (X[:, 3] % 2) * X[:, 1]
+    data = lgb.Dataset(X, y, categorical_feature=[3] if categorical else [])
+    params = {"num_leaves": 7, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "max_cat_to_onehot": 1}
+    return lgb.train(params, data, n_trees).model_to_string().encode()
+
+
+TEXTS = {categorical: model_text(categorical) for categorical in (False, True)}
+
+
+def outcome(text: bytes) -> Any:
+    """The arrays, or what is said against the text."""
+    try:
+        forest = lightgbm.read(text, "model")
+    except GpuqsError as error:
+        return str(error)
+    return {name: (getattr(forest, name).dtype, getattr(forest, name).tobytes()) for name in ARRAYS}
+
+
+def read_tree_by_tree(text: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
+    nothing = {"n_leaves": np.zeros(0, np.int64)}
+    with monkeypatch.context() as patched:
+        patched.setattr(lightgbm_trees, "read", lambda text, at, *rest: (nothing, at))
+        return outcome(text)
+
+
+@pytest.mark.parametrize("categorical", [False, True])
+def test_both_ways_read_the_same(categorical: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TEXTS[categorical]
+    arrays = outcome(text)
+    assert isinstance(arrays, dict) and arrays == read_tree_by_tree(text, monkeypatch)
+
+
+def test_plain_trees_are_read_in_compiled_code() -> None:
+    text = TEXTS[False]
+    first, end = text.index(b"\nTree="), text.index(b"\nend of trees")
+    arrays, following = lightgbm_trees.read(text, first, end, 0, 1 << 20, 10)
+    assert following == -1 and len(arrays["n_leaves"]) == 6
+    arrays, following = lightgbm_trees.read(text, first, end, 0, 1, 10)
+    assert len(arrays["n_leaves"]) == 1 and text[following:].startswith(b"\nTree=1\n")
+
+
+def test_trees_that_are_not_plain_stand_between_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TEXTS[False].replace(b"\nTree=2\nnum_leaves=7\nnum_cat=0\n", b"\nTree=2 \nnum_leaves=07\nnum_cat=0\n")
+    text = b"\n".join(line for line in text.split(b"\n") if not line.startswith(b"tree_sizes="))
+    assert text != TEXTS[False]
+    assert isinstance(outcome(text), dict)
+    assert outcome(text) == read_tree_by_tree(text, monkeypatch) == outcome(TEXTS[False])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"threshold=", b"threshold=1e999 "),
+        (b"threshold=", b"threshold=0x1p3 "),
+        (b"threshold=", b"threshold=  "),
+        (b"threshold=", b"threshold=+"),
+        (b"threshold=", b"threshold\n"),
+        (b"threshold=", b"threshold=nan "),
+        (b"threshold=", b"threshold=1\nthreshold="),
+        (b"leaf_value=", b"leaf_value=1.\t"),
+        (b"leaf_value=", b"leaf_value=-"),
+        (b"split_feature=", b"split_feature=1.5 "),
+        (b"split_feature=", b"split_feature=99999999999 "),
+        (b"left_child=", b"left_child=-2147483648 "),
+        (b"decision_type=", b"decision_type=-1 "),
+        (b"decision_type=", b"decision_type=11 "),
+        (b"decision_type=", b"decision_type=300 "),
+        (b"decision_type=", b"decision_types="),
+        (b"num_leaves=7", b"num_leaves=6"),
+        (b"num_leaves=7", b"num_leaves=1"),
+        (b"num_cat=0", b"num_cat=1"),
+        (b"num_cat=0", b"is_linear=00\nnum_cat=0"),
+        (b"num_cat=0", b"num_cat=0" + b"\n" * 1001),
+        (b"Tree=1\n", b"Tree=01\n"),
+        (b"Tree=1\n", b"Tree=2\n"),
+    ],
+)
+def test_odd_text_is_read_or_refused_alike(old: bytes, new: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"\n".join(line for line in TEXTS[False].split(b"\n") if not line.startswith(b"tree_sizes="))
+    for count in (1, 2):  # in the first tree, in the second
+        before, found, after = text.partition(b"\nTree=" + b"%d" % (count - 1))
+        damaged = before + found + after.replace(old, new, 1)
+        assert outcome(damaged) == read_tree_by_tree(damaged, monkeypatch)
+
+
+def test_damaged_text_is_read_or_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(11)
+    bytes_ = np.frombuffer(b" \n=-+.0123456789eEinfaT\t\rx", np.uint8)
+    kinds = set()
+    for categorical in (False, True):
+        text = b"\n".join(line for line in TEXTS[categorical].split(b"\n") if not line.startswith(b"tree_sizes="))
+        first, end = text.index(b"\nTree=") + 1, text.index(b"\nend of trees")
+        for _ in range(400):
+            damaged = bytearray(text)
+            damaged[rng.integers(first, end)] = rng.choice(bytes_)  # one: of two faults, either may be told
+            got = outcome(bytes(damaged))
+            kinds.add(type(got))
+            assert got == read_tree_by_tree(bytes(damaged), monkeypatch)
+    assert kinds == {str, dict}
+
+
+@pytest.mark.parametrize(("at", "end"), [(3, 99), (3, 3), (-1, 4), (5, 4)])
+def test_places_outside_the_text_are_refused(at: int, end: int) -> None:
+    with pytest.raises(ValueError, match="no trees from"):
+        lightgbm_trees.read(b"\nTree=0\n", at, end, 0, 1, 10)
