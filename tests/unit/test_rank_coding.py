@@ -62,6 +62,9 @@ def test_float64_values_decide_where_float32_are_equal(isa: str, n_thresholds: i
     expected[np.isnan(x)] = (model.forest.routing & 1) == 0
     for X in (x[:, None], np.tile(x[:, None], (1, 9))[:, 4:5]):
         np.testing.assert_array_equal(model.predict(X, "leaf", engine="bitslice"), expected)
+    # What is settled for one document is settled for those ranked with it, too: so each alone.
+    alone = [model.predict(x[d : d + 1, None], "leaf", engine="bitslice")[0] for d in range(100)[: len(x)]]
+    np.testing.assert_array_equal(alone, expected[: len(alone)])
 
 
 def test_zeros_that_are_missing_are_told_by_their_float64_values(isa: str) -> None:
