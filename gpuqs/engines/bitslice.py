@@ -45,7 +45,7 @@ class Bitslice(CpuEngine):
         True: {128: 1.4, 256: 2.1, 512: 3.2},
     }
     #: No other engine's program is as large, and processors read machine code that is in no cache slowly.
-    cold_node: ClassVar[float] = 2.7
+    cold_node: ClassVar[float] = 2.5
     cold_interpreted: ClassVar[float] = 1.0
     #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07
