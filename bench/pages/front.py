@@ -184,7 +184,7 @@ def loading(report: Report, processor: str) -> list[str]:
         f"`gpuqs.model` {next(imports)}, NumPy alone {next(imports)}.",
         "",
         *table(["", "MB", "seconds", "peak of memory, times the file"], rows),
-        *(line for name, ways in report["starting"].items() for line in _start(name, ways, report["batch"])),
+        *(line for name, ways in report.get("starting", {}).items() for line in _start(name, ways, report["batch"])),
     ]
 
 
