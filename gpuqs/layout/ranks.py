@@ -133,7 +133,7 @@ def search_tables(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArra
 
 @cache
 def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
-    """The threshold that each entry of all tables asks; beyond those of a column are infinity, and 0, which nobody asks."""
+    """The threshold that each entry of all tables asks: beyond a column's come infinity, and 0, which nobody asks."""
     threshold = np.arange(1 << n_bits)
     tables = []
     for level in range(min(n_bits, MOST_LEVELS)):
