@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -64,6 +65,11 @@ def make_importable() -> bool:
         )
         # Not run, for it imports the CPU engines; its loader finds submodules, and the device code beside it.
         sys.modules[name] = importlib.util.module_from_spec(spec)
+    import plain_making
+
+    stand_in: Any = types.ModuleType("gpuqs.cpu_fallback")
+    stand_in.making = plain_making
+    sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
     return False
 
 

@@ -1,9 +1,11 @@
-"""The compiled loops over all nodes, against their definitions in plain Python and NumPy."""
+"""The compiled loops over all nodes, and those that stand in for them, against their definitions in plain Python."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Drawn, forests
 
-import gpuqs
-from gpuqs.cpu_fallback import making
-from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import build_bitslice
-from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.ranks import build_ranks
-from gpuqs.layout.traversal import pair_up
+BENCH = Path(__file__).parents[2] / "bench"
+if str(BENCH) not in sys.path:
+    sys.path.append(str(BENCH))
+
+import plain_making  # noqa: E402
+
+import gpuqs  # noqa: E402
+from gpuqs.cpu_fallback import making  # noqa: E402
+from gpuqs.forest import Forest  # noqa: E402
+from gpuqs.layout.bitslice import build_bitslice  # noqa: E402
+from gpuqs.layout.leaves import LeafRanges, number_leaves  # noqa: E402
+from gpuqs.layout.ranks import build_ranks  # noqa: E402
+from gpuqs.layout.traversal import pair_up  # noqa: E402
 
 
 def renumbered(forest: Forest, rng: np.random.Generator) -> Forest:
@@ -125,15 +133,26 @@ def test_faults_of_damaged_trees_are_found(seed: int, n_changes: int, swaps: boo
             one[i], other[j] = other[j], one[i]
         else:
             one[i] = rng.integers(-8, 8)
-    found, depth = making.check_trees(damaged)
-    assert found == faults_of(damaged)
-    if not found:
-        assert depth.min(initial=0) == 0 and len(depth) == forest.n_nodes
+    for check_trees in (making.check_trees, plain_making.check_trees):
+        found, depth = check_trees(damaged)
+        assert found == faults_of(damaged)
+        if not found:
+            assert depth.min(initial=0) == 0 and len(depth) == forest.n_nodes
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(forests(max_nodes=600))
+def test_leaves_are_numbered_alike_without_compiled_loops(drawn: Drawn) -> None:
+    forest = drawn.forest()
+    for compiled, plain in zip(making.number_leaves(forest), plain_making.number_leaves(forest), strict=True):
+        np.testing.assert_array_equal(plain, compiled)
+    np.testing.assert_array_equal(plain_making.check_trees(forest)[1], forest.depth)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 20_000])
 @pytest.mark.parametrize("n_values", [1, 30, 1 << 40])
-def test_distinct_keys_are_numpys(n: int, n_values: int) -> None:
+@pytest.mark.parametrize("making", [making, plain_making])
+def test_distinct_keys_are_numpys(making: ModuleType, n: int, n_values: int) -> None:
     rng = np.random.default_rng(n)
     keys = rng.integers(-n_values, n_values, n)
     for of_type in (keys, keys / 7):
@@ -149,7 +168,8 @@ def test_distinct_keys_are_numpys(n: int, n_values: int) -> None:
     np.testing.assert_array_equal(number, want.ravel())
 
 
-def test_zeros_of_either_sign_are_one_key_and_infinities_two() -> None:
+@pytest.mark.parametrize("making", [making, plain_making])
+def test_zeros_of_either_sign_are_one_key_and_infinities_two(making: ModuleType) -> None:
     first, number = making.distinct(np.array([np.inf, -0.0, 5e-324, 0.0, -np.inf]))
     assert first.tolist() == [4, 1, 2, 0] and number.tolist() == [3, 1, 2, 1, 0]
 

@@ -1,0 +1,79 @@
+"""What `gpuqs.cpu_fallback.making` does for engines on GPUs, in NumPy: for checkouts whose CPU part cannot be built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+def check_trees(forest: Any) -> tuple[dict[str, int], Ints]:
+    """The first node or leaf with each fault, and each node's depth."""
+    nodes_of = np.diff(forest.node_offsets)
+    tree = np.repeat(np.arange(len(nodes_of)), nodes_of)
+    depth = np.zeros(len(tree), np.int64)
+    outside = {
+        name: (child >= nodes_of[tree]) | (child < -(nodes_of[tree] + 1)) | (child == 0)
+        for name, child in (("left", forest.left), ("right", forest.right))
+    }
+    if found := _first(outside):
+        return found, depth
+    parent = np.full(len(tree), -1, np.int64)
+    seen_nodes, seen_leaves = np.zeros(len(tree), np.int64), np.zeros(len(forest.leaf_value), np.int64)
+    for child in (forest.left, forest.right):
+        inner, outer = np.flatnonzero(child >= 0), np.flatnonzero(child < 0)
+        target = forest.node_offsets[tree[inner]] + child[inner]
+        parent[target] = inner
+        seen_nodes += np.bincount(target, minlength=len(seen_nodes))
+        leaves = forest.leaf_offsets[tree[outer]] + ~child[outer]
+        seen_leaves += np.bincount(leaves, minlength=len(seen_leaves))
+    seen_nodes[forest.node_offsets[:-1][nodes_of > 0]] += 1
+    of_several = np.repeat(nodes_of > 0, np.diff(forest.leaf_offsets))
+    if found := _first({"node": seen_nodes != 1, "leaf": of_several & (seen_leaves != 1)}):
+        return found, depth
+    # Pointer doubling: after k rounds `jump` is the 2^k-th ancestor, `depth` the steps taken.
+    depth, jump = (parent >= 0).astype(np.int64), parent
+    while (jump >= 0).any() and depth.max() <= 2 * len(tree):
+        live = np.flatnonzero(jump >= 0)
+        depth[live] += depth[jump[live]]
+        jump[live] = jump[jump[live]]
+    return _first({"cycle": jump >= 0}), depth
+
+
+def _first(faults: dict[str, npt.NDArray[np.bool_]]) -> dict[str, int]:
+    return {fault: int(np.argmax(at)) for fault, at in faults.items() if at.any()}
+
+
+def distinct(keys: np.ndarray, groups: npt.NDArray[np.int32] | None = None) -> tuple[Ints, Ints]:
+    """Where each distinct key is first met, keys (of each group) ascending, and which of them each key is."""
+    of = np.zeros(len(keys), np.int32) if groups is None else groups
+    order = np.lexsort((keys, of))
+    new = np.ones(len(keys), bool)
+    new[1:] = (keys[order][1:] != keys[order][:-1]) | (of[order][1:] != of[order][:-1])
+    number = np.empty(len(keys), np.int64)
+    number[order] = np.cumsum(new) - 1
+    return order[new], number
+
+
+def number_leaves(forest: Any) -> list[npt.NDArray[np.int32]]:
+    """The arrays of `gpuqs.layout.leaves.LeafRanges`."""
+    node_base, leaf_base = forest.node_offsets[forest.node_tree], forest.leaf_offsets[forest.node_tree]
+    levels = [np.flatnonzero(forest.depth == depth) for depth in range(int(forest.depth.max(initial=-1)) + 1)]
+    is_node = {"left": forest.left >= 0, "right": forest.right >= 0}
+    node = {"left": node_base + forest.left, "right": node_base + forest.right}
+    leaf = {"left": leaf_base + ~forest.left, "right": leaf_base + ~forest.right}
+    under = {side: np.ones(forest.n_nodes, np.int32) for side in node}
+    for level in reversed(levels):
+        for side in node:
+            inner = level[is_node[side][level]]
+            under[side][inner] = sum(under[other][node[side][inner]] for other in node)
+    first, position = np.zeros(forest.n_nodes, np.int32), np.zeros(len(forest.leaf_value), np.int32)
+    for level in levels:
+        for side, start in (("left", first[level]), ("right", first[level] + under["left"][level])):
+            below = is_node[side][level]
+            first[node[side][level[below]]] = start[below]
+            position[leaf[side][level[~below]]] = start[~below]
+    return [first, first + under["left"], first + under["left"] + under["right"], position]
