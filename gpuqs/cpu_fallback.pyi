@@ -17,6 +17,7 @@ QuickScorer: Any
 RankWalk: Any
 Values: Any
 Walk: Any
+making: Any
 sparse: Any
 svmlight: Any
 ubjson: Any

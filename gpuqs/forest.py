@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import check_trees, distinct  # type: ignore[import-untyped]
+from gpuqs.cpu_fallback import making
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
@@ -245,7 +245,7 @@ class Forest:
     @lazy
     def tested(self) -> npt.NDArray[np.int64]:
         """Features that some node tests, ascending; feature 0 where none does."""
-        first, _ = distinct(self.feature.astype(np.int64))
+        first, _ = making.distinct(self.feature.astype(np.int64))
         tested = self.feature[first].astype(np.int64)
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 
@@ -331,7 +331,7 @@ class Forest:
         nodes_of, leaves_of = np.diff(self.node_offsets), np.diff(self.leaf_offsets)
         self._refuse(leaves_of != nodes_of + 1, "needs one leaf more than it has nodes", "leaf_value", trees=True)
         faults: dict[str, int]
-        faults, depth = check_trees(self)
+        faults, depth = making.check_trees(self)
         object.__setattr__(self, "_depth", depth)
         for name in ("left", "right"):
             if name in faults:

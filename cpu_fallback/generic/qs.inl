@@ -74,7 +74,7 @@ void rule_out_together(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end
         for (int k = 0; k < 4; k++) clear(i + k, Masks{});
     const auto clear_some = [&](int64_t at) {
         const auto is_false = Test::kAbove ? values > tests.threshold[at] : values <= tests.threshold[at];
-        clear(at, (Masks)__builtin_convertvector(~is_false, Lanes));
+        clear(at, (Masks) __builtin_convertvector(~is_false, Lanes));
     };
     for (; i + 4 <= end && Test::is_false(any, tests.threshold[i]); i += 4)
         for (int k = 0; k < 4; k++) clear_some(i + k);

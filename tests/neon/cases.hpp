@@ -186,6 +186,7 @@ private:
         rankwalk_.tree = from.items<int32_t>();
         rankwalk_.root = from.items<uint32_t>();
         rankwalk_.steps = from.items<uint8_t>();
+        rankwalk_.group_items = from.items<int64_t>();
         rankwalk_.items = from.items<uint32_t>();
     }
 
