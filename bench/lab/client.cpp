@@ -3,7 +3,6 @@
 
 extern "C" {
 void count_start() { CALLGRIND_START_INSTRUMENTATION; }
-void count_zero() { CALLGRIND_ZERO_STATS; }
 void count_dump(const char* name) { CALLGRIND_DUMP_STATS_AT(name); }
 void count_stop() { CALLGRIND_STOP_INSTRUMENTATION; }
 }

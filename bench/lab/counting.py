@@ -153,7 +153,7 @@ def under_callgrind(job: Path) -> list[dict[str, float]]:
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--branch-sim=yes", "--cache-sim=yes", *levels]
     run([*command, f"--callgrind-out-file={out}", sys.executable, str(PROCESS), str(job), "callgrind"])
     parts = sorted(job.parent.glob("callgrind.*"), key=lambda path: int(path.suffix[1:]))
-    return [read_callgrind(path.read_text()) for path in parts]
+    return [read_callgrind(path.read_text()) for path in parts[1::2]]  # each contender's follows that of its warming
 
 
 def simulated_caches() -> list[tuple[str, int, int]]:
