@@ -60,8 +60,10 @@ def distinct(keys: np.ndarray, groups: npt.NDArray[np.int32] | None = None) -> t
 
 def number_leaves(forest: Any) -> list[npt.NDArray[np.int32]]:
     """The arrays of `gpuqs.layout.leaves.LeafRanges`."""
+    from gpuqs.layout.traversal import split_by_depth  # can be imported once this module stands in
+
     node_base, leaf_base = forest.node_offsets[forest.node_tree], forest.leaf_offsets[forest.node_tree]
-    levels = [np.flatnonzero(forest.depth == depth) for depth in range(int(forest.depth.max(initial=-1)) + 1)]
+    levels = split_by_depth(forest)
     is_node = {"left": forest.left >= 0, "right": forest.right >= 0}
     node = {"left": node_base + forest.left, "right": node_base + forest.right}
     leaf = {"left": leaf_base + ~forest.left, "right": leaf_base + ~forest.right}

@@ -73,7 +73,7 @@ __attribute__((noinline)) const uint32_t* walk_group(const uint32_t* items, cons
             const uint32_t item = *at[k];
             at[k] += (item + code[item & kEntryMask]) >> kDistanceShift;
         }
-        next += kAhead * kItemsOfLine;
+        if (ahead) next += kAhead * kItemsOfLine;
     }
     for (int k = 0; k < kRankWalks; k++) end[k] = *at[k];
     return next;
