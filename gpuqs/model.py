@@ -30,6 +30,7 @@ from gpuqs.tuning.plan import Plan
 
 #: Defaults of `Model.predict`, of which Python keeps one object each.
 VALUE, RAW, AUTO, EXACT, NONE_BEFORE = "value", "raw", "auto", "exact", 0
+ONE_THREAD = 1
 #: Less work than this is done sooner by one thread than by several.
 THREAD_WORK = 500_000
 
@@ -222,7 +223,8 @@ class Model:
             (output is VALUE or output is RAW)
             and (raw_score is False or raw_score is True)
             and output_margin is pred_leaf is pred_contrib is False
-            and n_threads is out is trees is base_margin is device is num_iteration is None
+            and (n_threads is None or n_threads is ONE_THREAD)
+            and out is trees is base_margin is device is num_iteration is None
             and iteration_range is None
             and (engine is AUTO and precision is EXACT and start_iteration is NONE_BEFORE)
             and type(X) is np.ndarray

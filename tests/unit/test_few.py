@@ -52,7 +52,7 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
     """The answer of the long way: a wish leads there."""
-    return model.predict(X, n_threads=1, **words)
+    return model.predict(X, **words | {"n_threads": 2})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -62,12 +62,12 @@ def test_same_bits(fields: dict[str, Any], dtype: type, long_way: list[int]) -> 
     with np.errstate(over="ignore"):
         documents = probing_documents(np.random.default_rng(6), model.forest, few.MOST + 1).astype(dtype)
     for n in (1, 2, 7, 8, 9, 64, few.MOST - 1, few.MOST):
-        for words in ({}, {"output": "raw"}, {"raw_score": True}):
+        for words in ({}, {"output": "raw"}, {"raw_score": True}, {"n_threads": 1}):
             given = model.predict(documents[:n], **words)
             expected = asked_otherwise(model, documents[:n], **words)
             assert given.dtype == expected.dtype and given.shape == expected.shape
             assert given.tobytes() == expected.tobytes()
-    calls = 8 * 3
+    calls = 8 * 4
     assert len(long_way) == calls * (2 if model.forest.link == "argmax" else 1)
     model.predict(documents)
     assert long_way[-1] == few.MOST + 1
