@@ -202,7 +202,7 @@ def count(placed: GpuForest, X: np.ndarray, body: Loops) -> Counts:
 
 def place(forest: Forest, attributes: DeviceAttributes, settings: Settings) -> GpuForest:
     ranges = number_leaves(forest)
-    return GpuForest(Paper(attributes), forest, ranges, leaf_values(forest, ranges, "exact"), settings)
+    return GpuForest(Paper(attributes), forest, ranges, leaf_values(forest, ranges.position, "exact"), settings)
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ else:
     os.environ["GPUQS_CALIBRATE"] = "0"
     import gpuqs
     X = np.random.default_rng(0).normal(size=(n, gpuqs.load(path).n_features)).astype(np.float32)
-    load = lambda: gpuqs.load(path)
+    load = lambda: gpuqs.load(path, mmap=name == "gpuqs mapped")
     score = lambda model, rows: model.predict(rows, "raw", n_threads=1)
 clocks = [(time.perf_counter(), time.process_time())]
 def tick():
@@ -78,10 +78,12 @@ print(batch.sum().hex(), 0)
 
 
 def starts(folder: Path, text: Path) -> dict[str, Any]:
-    """Median times of fresh processes from a load to first scores, by turns: of LightGBM's text and of gpuqs's file."""
-    saved = folder / "model.gpuqs"
+    """Median times of fresh processes from a load to first scores, by turns: LightGBM's text and gpuqs's files."""
+    saved, ready = folder / "model.gpuqs", folder / "ready.gpuqs"
     gpuqs.load(text).save(saved)
+    gpuqs.load(text).save(ready, ready=True)
     ways = {"LightGBM": ("LightGBM", text), "gpuqs, text": ("gpuqs", text), "gpuqs, own file": ("gpuqs", saved)}
+    ways |= {"gpuqs, ready": ("gpuqs", ready), "gpuqs, ready, mapped": ("gpuqs mapped", ready)}
     runs: dict[str, list[list[list[float]]]] = {name: [] for name in ways}
     sums = set()
     for _ in range(ROUNDS):

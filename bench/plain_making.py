@@ -47,13 +47,15 @@ def _first(faults: dict[str, npt.NDArray[np.bool_]]) -> dict[str, int]:
     return {fault: int(np.argmax(at)) for fault, at in faults.items() if at.any()}
 
 
-def distinct(keys: np.ndarray, groups: npt.NDArray[np.int32] | None = None) -> tuple[Ints, Ints]:
+def distinct(
+    keys: np.ndarray, groups: npt.NDArray[np.int32] | None = None
+) -> tuple[Ints, npt.NDArray[np.int32]]:
     """Where each distinct key is first met, keys (of each group) ascending, and which of them each key is."""
     of = np.zeros(len(keys), np.int32) if groups is None else groups
     order = np.lexsort((keys, of))
     new = np.ones(len(keys), bool)
     new[1:] = (keys[order][1:] != keys[order][:-1]) | (of[order][1:] != of[order][:-1])
-    number = np.empty(len(keys), np.int64)
+    number = np.empty(len(keys), np.int32)
     number[order] = np.cumsum(new) - 1
     return order[new], number
 
@@ -79,3 +81,10 @@ def number_leaves(forest: Any) -> list[npt.NDArray[np.int32]]:
             first[node[side][level[below]]] = start[below]
             position[leaf[side][level[~below]]] = start[~below]
     return [first, first + under["left"], first + under["left"] + under["right"], position]
+
+
+def put_in_order(
+    leaf_offsets: Ints, position: npt.NDArray[np.int32], given: np.ndarray, ordered: np.ndarray
+) -> None:
+    """Put each leaf's item at its position in its tree."""
+    ordered[np.repeat(leaf_offsets[:-1], np.diff(leaf_offsets)) + position] = given

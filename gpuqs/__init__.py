@@ -97,6 +97,7 @@ def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
     else:
         forest = read_model(source, mmap=mmap)
         plan = _plan_of(forest, source)
+        _keep_arrays_of(forest)
     return Model(forest if categories is None else told(forest, categories), plan)
 
 
@@ -110,6 +111,16 @@ def _plan_of(forest: Forest, source: Any) -> Plan | None:
 
     with errors.naming(str(source) if isinstance(source, (str, os.PathLike)) else "model bytes"):
         return from_json(kept)
+
+
+def _keep_arrays_of(forest: Forest) -> None:
+    """Hand what was kept in the file that a Forest was read from to the layouts."""
+    from gpuqs.formats.native import kept_arrays
+
+    if kept := kept_arrays(forest):
+        from gpuqs.layout.ready import keep
+
+        keep(forest, kept)
 
 
 def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:

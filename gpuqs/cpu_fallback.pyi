@@ -17,6 +17,7 @@ QuickScorer: Any
 RankWalk: Any
 Values: Any
 Walk: Any
+checksum: Any
 making: Any
 sparse: Any
 svmlight: Any

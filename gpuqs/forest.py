@@ -245,7 +245,7 @@ class Forest:
     @lazy
     def tested(self) -> npt.NDArray[np.int64]:
         """Features that some node tests, ascending; feature 0 where none does."""
-        first, _ = making.distinct(self.feature.astype(np.int64))
+        first, _ = making.distinct(self.feature)
         tested = self.feature[first].astype(np.int64)
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 

@@ -39,8 +39,10 @@ class ForestArray(NamedTuple):
 def _leaf_positions(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int32]:
     """The position of each leaf in its tree, as leaves are stored."""
     offsets = arrays["leaf_offsets"]
-    positions: np.ndarray = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
-    return positions.astype(np.int32)
+    kind = np.int32 if offsets[-1] <= np.iinfo(np.int32).max else np.int64
+    positions: np.ndarray = np.arange(offsets[-1], dtype=kind)
+    positions -= np.repeat(offsets[:-1].astype(kind), np.diff(offsets))
+    return positions.astype(np.int32, copy=False)
 
 
 def _tree_for_each_output(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int64]:
@@ -90,7 +92,7 @@ def _axes(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
         "node": len(arrays["feature"]),
         "leaf": len(arrays["leaf_value"]),
         "output": n_outputs,
-        "category word": len(arrays["category_words"]),
+        "category word": len(arrays.get("category_words", ())),
     }
 
 
@@ -130,6 +132,12 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
             if len(array) == 0 or array[0] != 0 or array[-1] != total or (array[1:] < array[:-1]).any():
                 raise ValueError(f"Forest.{name} must rise from 0 to {total}")
     return arrays
+
+
+def as_by_default(arrays: Mapping[str, np.ndarray]) -> set[str]:
+    """Which of the larger arrays would be made as they are if they were left out."""
+    found = {"category_offsets", "category_words"} if len(arrays["category_words"]) == 0 else set()
+    return found | ({"leaf_id"} if np.array_equal(arrays["leaf_id"], _leaf_positions(arrays)) else set())
 
 
 def select_trees(arrays: Mapping[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:

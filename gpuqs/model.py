@@ -450,16 +450,25 @@ class Model:
                 self._elsewhere[there.key] = model
             return self._elsewhere[there.key]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, ready: bool = False) -> None:
         """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment.
 
         The file is checksummed, holds arrays and no code, and is replaced as a whole or not at all. It keeps the
         `plan`, which is used where the file is loaded on such a machine.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+        ready : bool
+            Also keep the ranks of the thresholds, which take longest to find when a loaded model is first used: two
+            bytes more a node. They serve every machine, and are checked when they are used.
         """
         from gpuqs.formats import native
+        from gpuqs.layout.ranks import to_keep
         from gpuqs.tuning.plan import to_json
 
-        native.write(self.forest, path, None if self.plan is None else to_json(self.plan))
+        plan = None if self.plan is None else to_json(self.plan)
+        native.write(self.forest, path, plan, to_keep(self.forest) if ready else {})
 
     def _documents(self, X: Any, device: Device, engine: str | Way) -> tuple[Documents, Device]:
         """Documents, and the device where they lie."""

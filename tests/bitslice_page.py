@@ -211,7 +211,7 @@ def leaves() -> str:
 
 
 def values() -> str:
-    of_leaves = leaf_values(FOREST, LAYOUT.ranges, "exact")
+    of_leaves = leaf_values(FOREST, LAYOUT.position, "exact")
     gray = gray_values(of_leaves, np.diff(FOREST.leaf_offsets), LAYOUT.oblivious)
     return table(
         "number|leaf|value", ((place, gray.leaf_id[place], f"{gray.value[place, 0]:g}") for place in range(N_LEAVES))

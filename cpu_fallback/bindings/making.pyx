@@ -1,10 +1,13 @@
 # cython: language_level=3
 """Loops over all nodes of a forest: to check it, and to lay it out. Nobody else need check what is passed but where it says so."""
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 import numpy as np
+
+from gpuqs import cache_lines
 
 
 cdef extern from "making/trees.hpp" namespace "gpuqs" nogil:
@@ -20,24 +23,46 @@ cdef extern from "making/trees.hpp" namespace "gpuqs" nogil:
 
     TreeFaults c_check_trees "gpuqs::check_trees"(const Trees&, int64_t* depth) except +
     void c_number_leaves "gpuqs::number_leaves"(const Trees&, int32_t* first, int32_t* middle, int32_t* end, int32_t* position) except +
+    void c_put_in_order "gpuqs::put_in_order"(
+        int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes, void* ordered)
     void c_pair_up "gpuqs::pair_up"(const Trees&, int64_t* place, int64_t* distance) except +
 
 cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     cdef cppclass Superblocks:
         vector[int64_t] ends, distinct, n_distinct
 
-    vector[int64_t] c_distinct "gpuqs::distinct"(const double* keys, const int32_t* groups, int64_t n, int64_t* number) except +
-    vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, const int32_t* groups, int64_t n, int64_t* number) except +
+    vector[int64_t] c_distinct "gpuqs::distinct"(const double* keys, const int32_t* groups, int64_t n, int32_t* number) except +
+    vector[int64_t] c_distinct "gpuqs::distinct"(const int32_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
+    vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
+    cbool c_are_ranks "gpuqs::are_ranks"(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct,
+                                         const int64_t* offsets, int64_t n_distinct, const int32_t* rank)
     Superblocks c_number_predicates "gpuqs::number_predicates"(
         const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t most_predicates,
         int64_t most_nodes, int64_t* number) except +
 
 cdef extern from "making/node_programs.hpp" namespace "gpuqs" nogil:
     void c_node_programs "gpuqs::node_programs"(const Trees&, const int32_t* middle, const int64_t* predicate, void* nodes) except +
+    void c_gray_places "gpuqs::gray_places"(
+        int64_t n_trees, const int64_t* leaf_offsets, const uint8_t* oblivious, const int64_t* start, int64_t* place)
+
+cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
+    cdef cppclass RankEntry:
+        int32_t column, first, nan_left
+
+    cdef cppclass RankedNodes:
+        const int32_t* column
+        const int32_t* rank
+        const uint8_t* routing
+        uint8_t nan_left
+        int64_t n_columns
+        const int64_t* offsets
+
+    vector[RankEntry] c_rank_items "gpuqs::rank_items"(const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, int32_t* position) except +
 
 ctypedef fused key_t:
     double
     int64_t
+    int32_t
 
 
 cdef inline const int64_t* address(const int64_t[::1] array) noexcept:
@@ -103,6 +128,18 @@ def number_leaves(forest):
     return arrays
 
 
+def put_in_order(const int64_t[::1] leaf_offsets, const int32_t[::1] position, items, ordered):
+    """Put each leaf's item, or row of items, at its position in its tree; both arrays are in C order, of one shape and dtype."""
+    cdef const uint8_t[::1] given = items.reshape(-1).view(np.uint8)
+    cdef uint8_t[::1] to = ordered.reshape(-1).view(np.uint8)
+    cdef int64_t n_trees = len(leaf_offsets) - 1, n = len(position)
+    if len(to) != len(given) or leaf_offsets[n_trees] != n or (n and len(given) % n):
+        raise ValueError("not an item for each leaf")
+    if len(given):
+        with nogil:
+            c_put_in_order(n_trees, &leaf_offsets[0], &position[0], &given[0], len(given) // n, &to[0])
+
+
 def pair_up(forest):
     """The arrays ``place`` and ``distance`` of `gpuqs.layout.traversal.pair_up`."""
     cdef Trees trees = trees_of(forest)
@@ -115,7 +152,7 @@ def pair_up(forest):
 
 
 def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
-    """Where each of the distinct keys is first met, the keys ascending, and which of them each key is.
+    """Where each of the distinct keys is first met, the keys ascending (int64), and which of them each key is (int32).
 
     That is `numpy.unique`'s indexes and inverse, sooner where keys repeat. No key is NaN. Where ``groups`` are given, keys of
     different groups are different, and ascend by group first.
@@ -128,8 +165,8 @@ def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
     if groups is not None:
         group = address32(groups)
     cdef const key_t* of = &keys[0] if n else NULL
-    number = np.empty(n, np.int64)
-    cdef int64_t* to = writable(number)
+    number = np.empty(n, np.int32)
+    cdef int32_t* to = writable32(number)
     with nogil:
         first = c_distinct(of, group, n, to)
     return array_of(first), number
@@ -153,7 +190,7 @@ def number_predicates(const int64_t[::1] predicate, int64_t n_predicates, const 
 
 
 def node_programs(forest, const int32_t[::1] middle, const int64_t[::1] predicate, nodes):
-    """Fill ``nodes`` (zeros, an entry for each leaf) as `gpuqs.layout.programs.NodePrograms` says."""
+    """Fill ``nodes`` (an entry for each leaf) as `gpuqs.layout.programs.NodePrograms` says."""
     cdef Trees trees = trees_of(forest)
     cdef uint8_t[::1] entries = nodes.view(np.uint8)
     cdef void* to = &entries[0] if len(entries) else NULL
@@ -161,3 +198,58 @@ def node_programs(forest, const int32_t[::1] middle, const int64_t[::1] predicat
     cdef const int64_t* predicates = address(predicate)
     with nogil:
         c_node_programs(trees, middles, predicates, to)
+
+
+def gray_places(const int64_t[::1] leaf_offsets, oblivious, const int64_t[::1] start):
+    """Where `gpuqs.layout.bitslice.gray_values` puts each leaf, int64 [L]; tree t's places begin at ``start[t]``."""
+    cdef const uint8_t[::1] in_binary = oblivious.view(np.uint8)
+    cdef int64_t n_trees = len(leaf_offsets) - 1
+    place = np.empty(leaf_offsets[n_trees], np.int64)
+    cdef int64_t* to = writable(place)
+    if n_trees:
+        c_gray_places(n_trees, &leaf_offsets[0], &in_binary[0], &start[0], to)
+    return place
+
+
+def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const int64_t[::1] offsets, uint8_t nan_left,
+               const int64_t[::1] start):
+    """Entries (int32 [E, 3]) and items (uint32 [N + L]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves' positions (int32 [L]).
+
+    ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
+    begin at ``start``.
+    """
+    cdef Trees trees = trees_of(forest)
+    cdef const uint8_t[::1] routing = forest.routing
+    cdef RankedNodes nodes
+    cdef vector[RankEntry] found
+    nodes.column, nodes.rank, nodes.offsets = address32(column), address32(rank), address(offsets)
+    nodes.routing = &routing[0] if len(routing) else NULL
+    nodes.nan_left, nodes.n_columns = nan_left, len(offsets) - 1
+    items = cache_lines.zeros(len(forest.left) + len(forest.leaf_value), np.uint32)
+    cdef uint32_t[::1] writable_items = items
+    cdef uint32_t* to = &writable_items[0] if len(items) else NULL
+    cdef const int64_t* starts = address(start)
+    position = np.empty(len(forest.leaf_value), np.int32)
+    cdef int32_t* position_to = writable32(position)
+    with nogil:
+        found = c_rank_items(trees, nodes, starts, to, position_to)
+    entries = np.empty((found.size(), 3), np.int32)
+    cdef int32_t[:, ::1] filled = entries
+    for e in range(<Py_ssize_t>found.size()):
+        filled[e, 0], filled[e, 1], filled[e, 2] = found[e].column, found[e].first, found[e].nan_left
+    return entries, items, position
+
+
+def are_ranks(const double[::1] node_threshold, const int32_t[::1] column, int64_t n_columns, const double[::1] threshold,
+              const int64_t[::1] offsets, const int32_t[::1] of_node):
+    """Whether each node's threshold is the one of its rank among its column's ``threshold[offsets[c]:offsets[c + 1]]``, which ascend.
+
+    Columns are in [0, ``n_columns``).
+    """
+    cdef int64_t n = len(node_threshold), n_thresholds = len(threshold)
+    cdef cbool right
+    if n == 0 or n_thresholds == 0 or len(column) != n or len(of_node) != n or len(offsets) != n_columns + 1:
+        return False
+    with nogil:
+        right = c_are_ranks(&node_threshold[0], &column[0], n, n_columns, &threshold[0], &offsets[0], n_thresholds, &of_node[0])
+    return right

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuqs import cache_lines
+
 cimport numpy as cnp
 
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -84,6 +86,7 @@ CONSTANTS = {
     "kWalkLeaves": kWalkLeaves,
     "kRankWalks": kRankWalks,
     "kEntryMask": kEntryMask,
+    "kEntryThresholds": kEntryThresholds,
     "kPositionShift": kPositionShift,
     "kDistanceShift": kDistanceShift,
     "kNarrowestWord": kNarrowestWord,
@@ -143,15 +146,13 @@ def table_part(str isa, int n_leaves, int value_bytes):
 cdef const void* data_of(array, dtype, list keep) except? NULL:
     """Address of an array of that dtype in C order, on a whole cache line, kept alive in `keep`.
 
-    Kernels load whole registers: one that straddles two cache lines costs two loads.
+    Copied where it lies otherwise: what is large is made there, see `gpuqs.cache_lines`.
     """
     array = np.ascontiguousarray(array)
     if array.dtype != dtype:
         raise TypeError(f"expected {np.dtype(dtype)}, got {array.dtype}")
-    if array.ctypes.data % 64:
-        room = np.empty(array.nbytes + 64, np.uint8)
-        start = -room.ctypes.data % 64
-        aligned = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    if array.ctypes.data % cache_lines.LINE:
+        aligned = cache_lines.zeros(array.shape, dtype)
         aligned[...] = array
         array = aligned
     keep.append(array)

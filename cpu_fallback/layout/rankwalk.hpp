@@ -6,7 +6,9 @@
 
 namespace gpuqs {
 
-// A byte of a coded document: the value's rank among 255 thresholds of a column, from `first` on.
+constexpr int32_t kEntryThresholds = 255;
+
+// A byte of a coded document: the value's rank among so many thresholds of a column, from `first` on.
 struct RankEntry { int32_t column, first, nan_left; };
 
 // A node's item: the entry, from the lowest bit, then 255 - position of the threshold (of a leaf: its position in the

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 namespace gpuqs {
 namespace {
 
 uint64_t bits_of(int64_t key) { return static_cast<uint64_t>(key); }
+uint64_t bits_of(int32_t key) { return static_cast<uint64_t>(key); }
 uint64_t bits_of(double key) {
     key += 0.0;  // -0.0 becomes 0.0
     uint64_t bits;
@@ -24,7 +26,7 @@ public:
         resize(1 << 12);
     }
 
-    int64_t number_of(uint64_t bits, int32_t group, int64_t at) {
+    int32_t number_of(uint64_t bits, int32_t group, int64_t at) {
         uint64_t slot = slot_of(bits, group);
         for (; slots_[slot].number >= 0; slot = (slot + 1) & mask_)
             if (slots_[slot].bits == bits && slots_[slot].group == group) return slots_[slot].number;
@@ -66,28 +68,68 @@ private:
     int shift_ = 0;
 };
 
+// Keys in [0, range), told apart by a table.
+template <class Key> std::vector<int64_t> distinct_in(int64_t range, const Key* keys, int64_t n, int32_t* number) {
+    std::vector<int64_t> first(range, -1), sorted;
+    for (int64_t i = n; i-- > 0;) first[keys[i]] = i;
+    std::vector<int32_t> place(range);
+    for (int64_t key = 0; key < range; key++) {
+        if (first[key] < 0) continue;
+        place[key] = static_cast<int32_t>(sorted.size());
+        sorted.push_back(first[key]);
+    }
+    for (int64_t i = 0; i < n; i++) number[i] = place[keys[i]];
+    return sorted;
+}
+
+// The range of keys that a table no larger than they are tells apart; 0: none does.
+template <class Key> int64_t small_range(const Key* keys, int64_t n) {
+    Key least = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) least = std::min(least, keys[i]), most = std::max(most, keys[i]);
+    return least == 0 && most < n ? int64_t{most} + 1 : 0;
+}
+
 }  // namespace
 
-template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int64_t* number) {
+template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int32_t* number) {
+    if constexpr (std::is_integral_v<Key>)
+        if (const int64_t range = groups ? 0 : small_range(keys, n)) return distinct_in(range, keys, n, number);
     Numbers met;
     for (int64_t i = 0; i < n; i++) number[i] = met.number_of(bits_of(keys[i]), groups ? groups[i] : 0, i);
     const std::vector<int64_t>& first = met.first();
-    std::vector<std::tuple<int32_t, Key, int64_t>> order;  // group, key, number
+    std::vector<std::tuple<int32_t, Key, int32_t>> order;  // group, key, number
     order.reserve(first.size());
-    for (const int64_t at : first) order.emplace_back(groups ? groups[at] : 0, keys[at], static_cast<int64_t>(order.size()));
+    for (const int64_t at : first) order.emplace_back(groups ? groups[at] : 0, keys[at], static_cast<int32_t>(order.size()));
     std::sort(order.begin(), order.end());
-    std::vector<int64_t> place(first.size()), sorted;
+    std::vector<int32_t> place(first.size());
+    std::vector<int64_t> sorted;
     sorted.reserve(first.size());
     for (const auto& [group, key, met_as] : order) {
-        place[met_as] = static_cast<int64_t>(sorted.size());
+        place[met_as] = static_cast<int32_t>(sorted.size());
         sorted.push_back(first[met_as]);
     }
     for (int64_t i = 0; i < n; i++) number[i] = place[number[i]];
     return sorted;
 }
 
-template std::vector<int64_t> distinct(const double*, const int32_t*, int64_t, int64_t*);
-template std::vector<int64_t> distinct(const int64_t*, const int32_t*, int64_t, int64_t*);
+template std::vector<int64_t> distinct(const double*, const int32_t*, int64_t, int32_t*);
+template std::vector<int64_t> distinct(const int32_t*, const int32_t*, int64_t, int32_t*);
+template std::vector<int64_t> distinct(const int64_t*, const int32_t*, int64_t, int32_t*);
+
+bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,
+               int64_t n_distinct, const int32_t* rank) {
+    if (offsets[0] != 0 || offsets[n_groups] != n_distinct) return false;
+    for (int64_t g = 0; g < n_groups; g++) {
+        if (offsets[g + 1] < offsets[g] || offsets[g + 1] > n_distinct) return false;
+        for (int64_t k = offsets[g] + 1; k < offsets[g + 1]; k++)
+            if (!(distinct[k - 1] < distinct[k])) return false;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = offsets[groups[i]];
+        if (rank[i] < 0 || rank[i] >= offsets[groups[i] + 1] - first || distinct[first + rank[i]] != keys[i]) return false;
+    }
+    return true;
+}
 
 Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
                               int64_t most_predicates, int64_t most_nodes, int64_t* number) {

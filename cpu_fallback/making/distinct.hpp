@@ -6,9 +6,14 @@
 namespace gpuqs {
 
 // Which keys are met first: keys[first[i]] is the i-th distinct one. number [n]: which distinct one each key is. Keys are
-// double (no NaN; zeros of either sign are the same) or int64_t. Where groups are given [n], keys of different groups are
+// double (no NaN; zeros of either sign are the same), int64_t or int32_t. Where groups are given [n], keys of different groups are
 // different, and ascend by group first.
-template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int64_t* number);
+template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int32_t* number);
+
+// Whether distinct[offsets[g] + rank[i]] is keys[i], for g = groups[i] in [0, n_groups), and each group's distinct keys ascend.
+// offsets [n_groups + 1], distinct and rank may be anything.
+bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,
+               int64_t n_distinct, const int32_t* rank);
 
 // Predicates of tree blocks, which superblocks share: whole blocks in a row, as many as have no more distinct predicates
 // and nodes than allowed, and one at least.

@@ -27,6 +27,10 @@ TreeFaults check_trees(const Trees& trees, int64_t* depth);
 // What gpuqs/layout/leaves.py calls LeafRanges, of sound trees.
 void number_leaves(const Trees& trees, int32_t* first, int32_t* middle, int32_t* end, int32_t* position);
 
+// Puts each leaf's item, of so many bytes, at its position in its tree.
+void put_in_order(int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes,
+                  void* ordered);
+
 // Each item's place and each node's distance to its left child, of sound trees: a tree's root first, then pairs of siblings
 // in preorder of their parents. place [nodes, then leaves].
 void pair_up(const Trees& trees, int64_t* place, int64_t* distance);

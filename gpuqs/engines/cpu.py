@@ -44,7 +44,7 @@ class CpuEngine(Engine):
 
     @abstractmethod
     def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]) -> Any:
-        """The forest as the engine's kernels read it; has `LeafRanges` as ``ranges``.
+        """The forest as the engine's kernels read it; has `LeafRanges.position` as ``position``.
 
         ``settings`` has a value for each of the engine's parameters.
         """
@@ -76,7 +76,7 @@ class CpuEngine(Engine):
             "isa": cpu_fallback.isa(),
         }
         scorer = self._bind(forest, layout, settings, **common)
-        values, bound = self._bind_values(forest, layout, leaf_values(forest, layout.ranges, precision))
+        values, bound = self._bind_values(forest, layout, leaf_values(forest, layout.position, precision))
         return CpuProgram(values, scorer, bound)
 
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:

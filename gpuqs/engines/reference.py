@@ -105,7 +105,7 @@ class Reference(Engine):
     ) -> ReferenceProgram:
         self._values(params)
         ranges = number_leaves(forest)
-        return ReferenceProgram(leaf_values(forest, ranges, precision), forest, ranges)
+        return ReferenceProgram(leaf_values(forest, ranges.position, precision), forest, ranges)
 
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:
         values = program.values

@@ -12,8 +12,10 @@ A file is, all little-endian::
 
 The header is ``{"fields": {name: value}, "arrays": {name: {"dtype", "shape", "offset"}}}``; offsets count
 from the first multiple of 64 behind it. ``"plan"`` may be a third entry, which is handed on as it is: `kept_plan`.
-Names that a reader does not know are passed over; what changes a model's scores raises the version. Nothing in a file
-is ever executed.
+So are arrays whose names have a dot: `kept_arrays`.
+Names that a reader does not know are passed over; what changes a model's scores raises the version. Arrays that say
+no more than their default does (`gpuqs.forest_arrays`) are left out, from version 3 on. Nothing in a file is ever
+executed.
 """
 
 from __future__ import annotations
@@ -23,20 +25,21 @@ import json
 import mmap
 import os
 import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from itertools import pairwise
 from math import isfinite, prod
+from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gpuqs.cpu_fallback.checksum import crc32
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.files import replacing
 from gpuqs.forest import Forest
-from gpuqs.forest_arrays import ARRAYS, lengths
+from gpuqs.forest_arrays import ARRAYS, as_by_default, lengths
 from gpuqs.formats.fields import get, parse_json
 from gpuqs.schema import RULES, Schema
 
@@ -54,7 +57,7 @@ FEATURES: Final = {
 
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: The bytes of the checksum.
@@ -63,8 +66,8 @@ _ALIGNMENT: Final = 64
 
 #: The type of each array in a file.
 _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, array in ARRAYS.items()}
-#: Files of earlier releases lack these: a Forest fills them in.
-_NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
+#: Files of earlier releases lack these fields, which a Forest fills in; as it does arrays that have a default.
+_NEWER: Final = ("average_raw", "iterations_left_out")
 _KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
 #: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
@@ -76,13 +79,21 @@ _MAPPED: Final = ("leaf_value",)
 _INT32_MAX: Final = 2**31 - 1
 
 
-#: The plan in the file that a Forest was read from.
+#: The plan in the file that a Forest was read from, and its arrays besides the Forest's.
 _PLANS: WeakKeyDictionary[Forest, Any] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Forest, dict[str, np.ndarray]] = WeakKeyDictionary()
+#: The types that such arrays may have, one dimension each.
+_KEPT_DTYPES: Final = tuple(np.dtype(kind).newbyteorder("<").str for kind in ("float64", "int64", "uint16"))
 
 
 def kept_plan(forest: Forest) -> Any:
     """The plan in the file that a Forest was read from, as JSON's values, not checked yet; None: there is none."""
     return _PLANS.get(forest)
+
+
+def kept_arrays(forest: Forest) -> dict[str, np.ndarray]:
+    """The arrays besides the Forest's in the file that it was read from; copies, of any content."""
+    return _KEPT.get(forest, {})
 
 
 def recognises(head: bytes) -> bool:
@@ -98,10 +109,16 @@ def from_object(obj: Any) -> Forest | None:
 # -- writing ------------------------------------------------------------------------------
 
 
-def write(forest: Forest, path: str | os.PathLike[str], plan: dict[str, Any] | None = None) -> None:
+def write(
+    forest: Forest,
+    path: str | os.PathLike[str],
+    plan: dict[str, Any] | None = None,
+    kept: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> None:
     """Write a Forest to a file, whole or not at all: see `gpuqs.files.replacing`.
 
     Whoever has the old file mapped keeps it as it was. ``plan``: JSON's values that `kept_plan` gives back.
+    ``kept``: arrays that `kept_arrays` gives back; their names have a dot.
 
     Raises
     ------
@@ -110,13 +127,15 @@ def write(forest: Forest, path: str | os.PathLike[str], plan: dict[str, Any] | N
     OSError
         The file cannot be written.
     """
-    arrays = {name: np.ascontiguousarray(getattr(forest, name), dtype) for name, dtype in _DTYPES.items()}
+    left_out = as_by_default(vars(forest))
+    arrays = {n: np.ascontiguousarray(getattr(forest, n), t) for n, t in _DTYPES.items() if n not in left_out}
+    arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in kept.items()}
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
     start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
-    crc = zlib.crc32(start[: _CRC.start])
+    crc = crc32(start[: _CRC.start])
     for part in (start[_CRC.stop :], *_parts(header, arrays)):
-        crc = zlib.crc32(part, crc)
+        crc = crc32(part, crc)
     with replacing(path) as file:
         file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
         file.writelines(_parts(header, arrays))
@@ -135,7 +154,7 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] 
     fields["classes"] = _plain(forest.classes, "class label")
     table, offset = {}, 0
     for name, values in arrays.items():
-        table[name] = {"dtype": _DTYPES[name], "shape": values.shape, "offset": offset}
+        table[name] = {"dtype": values.dtype.newbyteorder("<").str, "shape": values.shape, "offset": offset}
         offset += _aligned(values.nbytes)
     header = {"fields": fields, "arrays": table} | ({} if plan is None else {"plan": plan})
     return json.dumps(header, separators=(",", ":")).encode("ascii")
@@ -234,7 +253,7 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
     if len(data) < size:
         problem = f"the file is cut short: {len(data):,} bytes of {size:,}; save or copy the model anew"
         raise ModelFormatError(problem)
-    if len(data) > size or zlib.crc32(data[_CRC.stop :], zlib.crc32(data[: _CRC.start])) != crc:
+    if len(data) > size or crc32(data[_CRC.stop :], crc32(data[: _CRC.start])) != crc:
         raise ModelFormatError("the file is damaged: its checksum is wrong; save or copy the model anew")
     if version < 1:
         raise ModelFormatError("is not a version of the format", field="version")
@@ -243,6 +262,7 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
         raise ModelFormatError("the header is longer than the file")
     header = parse_json(data[_PREAMBLE.size : header_end])
     arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict), in_place)
+    kept = {name: arrays.pop(name) for name in list(arrays) if "." in name}
     fields = get(header, "fields", dict)
     values = {
         name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
@@ -257,20 +277,27 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
     )
     if header.get("plan") is not None:
         _PLANS[forest] = header["plan"]
+    if kept:
+        _KEPT[forest] = kept
     return forest
 
 
 def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The arrays, none of which lies over another: views of ``data`` where ``in_place`` names them, else copies."""
     arrays, places = {}, []
-    for name, dtype in _DTYPES.items():
-        if name in _NEWER and name not in table:
+    known = {name: (dtype, ARRAYS[name].n_dimensions) for name, dtype in _DTYPES.items()}
+    for name in [name for name in table if "." in name and isinstance(table[name], dict)]:
+        if table[name].get("dtype") in _KEPT_DTYPES:
+            known[name] = table[name]["dtype"], 1
+    for name, (dtype, n_dimensions) in known.items():
+        if name in ARRAYS and ARRAYS[name].default is not None and name not in table:
             continue
         entry = get(table, name, dict)
         if entry.get("dtype") != dtype:
             raise ModelFormatError(f"has dtype {str(entry.get('dtype'))[:20]!r}, not {dtype!r}", field=name)
         shape, offset = get(entry, "shape", list), entry.get("offset")
-        if len(shape) != ARRAYS[name].n_dimensions or not all(type(n) is int and n >= 0 for n in (*shape, offset)):
+        sound = len(shape) == n_dimensions and all(type(n) is int and n >= 0 for n in (*shape, offset))
+        if not sound or 0 in shape[1:]:  # any number of items would lie in no bytes
             raise ModelFormatError("has no sound shape and offset", field=name)
         size = prod(shape) * np.dtype(dtype).itemsize
         if offset % _ALIGNMENT or offset + size > len(data):
@@ -291,7 +318,7 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
 def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: int) -> None:
     """Refuse what a Forest would take for an array left out, and fill in from what it has not checked yet."""
     for name, length in lengths(arrays, n_outputs).items():
-        if len(arrays[name]) != length:
+        if name in arrays and len(arrays[name]) != length:
             raise ModelFormatError(f"holds {len(arrays[name])} values, not {length}", field=name)
     if len(arrays["node_offsets"]) == 0:
         raise ModelFormatError("is empty", field="node_offsets")

@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import number_predicates
+from gpuqs import cache_lines
+from gpuqs.cpu_fallback.making import gray_places, number_predicates
 from gpuqs.forest import NAN_LEFT, Forest
-from gpuqs.layout.leaves import LeafRanges, LeafValues, number_leaves
+from gpuqs.layout.leaves import LeafValues, number_leaves
 from gpuqs.layout.programs import (
     TREES_MERGED,
     NodePrograms,
@@ -52,7 +53,8 @@ class BitsliceLayout:
     Parameters
     ----------
     ranks : RankTables
-    ranges : LeafRanges
+    position : int32 [L]
+        Of each leaf in its tree, from left to right.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     block_segments : int64 [B + 1]
@@ -75,7 +77,7 @@ class BitsliceLayout:
     """
 
     ranks: RankTables
-    ranges: LeafRanges
+    position: npt.NDArray[np.int32]
     block_offsets: npt.NDArray[np.int32]
     block_segments: npt.NDArray[np.int64]
     segments: np.ndarray
@@ -123,7 +125,7 @@ def build_bitslice(
     by_program = np.diff(level_offsets) == 0
     return BitsliceLayout(
         ranks=ranks,
-        ranges=ranges,
+        position=ranges.position,
         block_offsets=block_offsets,
         block_segments=_ends([len(part) for part in segments], blocks),
         segments=np.concatenate([*segments, np.zeros(0, SEGMENT)]),
@@ -199,15 +201,12 @@ def gray_values(
     """
     size = np.left_shift(1, np.ceil(np.log2(np.maximum(n_leaves, 1))).astype(np.int64))
     size = np.maximum(size, 64)
-    offsets = np.concatenate([[0], np.cumsum(size)])
-    tree = np.repeat(np.arange(len(n_leaves)), n_leaves)
-    leaf = np.arange(len(tree)) - np.repeat(values.offsets[:-1], n_leaves)
-    place = offsets[tree] + (leaf ^ np.where(oblivious[tree], 0, leaf >> 1))
-    value = np.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
-    value[place] = values.value
-    leaf_id = np.zeros(offsets[-1], np.int32)
-    leaf_id[place] = values.leaf_id
-    return replace(values, value=value, leaf_id=leaf_id, offsets=offsets.astype(np.int64))
+    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    place = gray_places(values.offsets, oblivious, offsets[:-1])
+    value = cache_lines.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
+    leaf_id = cache_lines.zeros(offsets[-1], np.int32)
+    value[place], leaf_id[place] = values.value, values.leaf_id
+    return replace(values, value=value, leaf_id=leaf_id, offsets=offsets)
 
 
 def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:
@@ -220,4 +219,6 @@ def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:
     if not part_bytes or values.n_outputs != 1 or n_trees == 0 or len(values.value) != 64 * n_trees:
         return None
     parts = values.value.view(f"u{part_bytes}").reshape(n_trees, 64, -1)
-    return np.ascontiguousarray(parts.transpose(0, 2, 1))
+    tables = cache_lines.zeros((n_trees, parts.shape[2], 64), parts.dtype)
+    tables[...] = parts.transpose(0, 2, 1)
+    return tables

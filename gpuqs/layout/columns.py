@@ -91,14 +91,17 @@ def find_columns(forest: Forest) -> Columns:
 
 def _find(forest: Forest) -> Columns:
     categorical = (forest.routing & CATEGORICAL) != 0
-    how, sets = forest.routing & ZERO_MISSING, np.int64(0)
+    how = forest.routing & ZERO_MISSING
+    key = forest.feature.astype(np.int64)
     if categorical.any():
         how = np.where(categorical, forest.routing & _OF_CATEGORIES, how)
         sets = _number_sets(forest, np.flatnonzero(categorical))
-    sizes = (2, int(forest.feature.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
-    if prod(sizes) > np.iinfo(np.int64).max:
-        raise ValueError("the forest has too many category sets and features to tell its columns apart")
-    key = ((categorical * np.int64(sizes[1]) + forest.feature) * sizes[2] + sets) * sizes[3] + how
+        sizes = (2, int(key.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
+        if prod(sizes) > np.iinfo(np.int64).max:
+            raise ValueError("the forest has too many category sets and features to tell its columns apart")
+        key = (categorical * np.int64(sizes[1]) + key) * sizes[2] + sets
+    key *= ALL_ROUTING + 1
+    key += how
     first, of_node = distinct(key)
     starts, ends = forest.category_offsets[first], forest.category_offsets[first + 1]
     n_words = np.where(categorical[first], ends - starts, 0)
@@ -109,7 +112,7 @@ def _find(forest: Forest) -> Columns:
         routing=how[first].astype(np.uint8),
         set_offsets=offsets,
         set_words=forest.category_words[word],
-        of_node=of_node.astype(np.int32),
+        of_node=of_node,
         threshold=np.where(categorical, 0.5, forest.threshold) if categorical.any() else forest.threshold,
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs import cache_lines
 from gpuqs.cpu_fallback import making
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -108,12 +109,15 @@ class LeafValues:
         return scores if scores.dtype is self.score_type else scores.astype(self.score_type)
 
 
-def leaf_values(forest: Forest, ranges: LeafRanges, precision: str) -> LeafValues:
-    """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point)."""
-    place = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets)) + ranges.position
+def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str) -> LeafValues:
+    """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point).
+
+    ``position``: as `LeafRanges` has it, or mirrored.
+    """
     dtype = np.dtype(forest.sum_dtype)
-    value, leaf_id = np.empty(forest.leaf_value.shape, dtype), np.empty(len(place), np.int32)
-    value[place], leaf_id[place] = forest.weighted_leaves(), forest.leaf_id
+    value, leaf_id = cache_lines.zeros(forest.leaf_value.shape, dtype), cache_lines.zeros(len(position), np.int32)
+    for given, ordered in ((forest.weighted_leaves(), value), (forest.leaf_id, leaf_id)):
+        making.put_in_order(forest.leaf_offsets, position, np.ascontiguousarray(given), ordered)
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":

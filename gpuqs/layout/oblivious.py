@@ -24,10 +24,10 @@ def n_levels(forest: Forest) -> npt.NDArray[np.int64]:
 
 def level_nodes(forest: Forest) -> npt.NDArray[np.int64] | None:
     """A node of each level of each tree; None where a tree is incomplete, or a level makes different tests."""
-    levels, tree, depth = n_levels(forest), forest.node_tree, forest.depth
-    if (np.diff(forest.leaf_offsets) != 1 << levels).any() or (depth >= levels[tree]).any():
+    levels = n_levels(forest)
+    if (np.diff(forest.leaf_offsets) != 1 << levels).any() or (forest.tree_depth > levels).any():
         return None
-    level = (np.cumsum(levels) - levels)[tree] + depth
+    level = (np.cumsum(levels) - levels)[forest.node_tree] + forest.depth
     nodes = np.empty(levels.sum(), np.int64)
     nodes[level] = np.arange(forest.n_nodes)
     alike, columns = nodes[level], find_columns(forest)
@@ -47,7 +47,7 @@ def build_oblivious(forest: Forest, tree_block: int) -> QuickScorerLayout:
     missing = nodes[(forest.routing[nodes] & NAN_LEFT) == 0]
     return QuickScorerLayout(
         find_columns(forest),
-        number_leaves(forest),
+        number_leaves(forest).position,
         block_offsets,
         straight=list_tests(forest, block_offsets, nodes, missing, masks),
         oblivious=True,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs import cache_lines
 from gpuqs.cpu_fallback import making
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges
@@ -89,7 +90,7 @@ def node_programs(forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.
     predicate : int64 [N]
         Predicate of each node within its superblock.
     """
-    nodes = np.zeros(len(forest.leaf_value), TREE_NODE)
+    nodes = cache_lines.zeros(len(forest.leaf_value), TREE_NODE)
     making.node_programs(forest, ranges.middle, predicate, nodes)
     return NodePrograms(forest.leaf_offsets, nodes)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
-from gpuqs.layout.leaves import LeafRanges, number_leaves
+from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.reversing import mirrored
 
 #: Bounds of lists, one for each tree block and column: what small blocks of a wide forest may take.
@@ -86,8 +86,8 @@ class QuickScorerLayout:
     Parameters
     ----------
     columns : Columns
-    ranges : LeafRanges
-        Those of reversed trees are mirrored.
+    position : int32 [L]
+        Of each leaf in its tree, from left to right; of reversed trees mirrored.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     straight : TestLists
@@ -99,7 +99,7 @@ class QuickScorerLayout:
     """
 
     columns: Columns
-    ranges: LeafRanges
+    position: npt.NDArray[np.int32]
     block_offsets: npt.NDArray[np.int32]
     straight: TestLists
     reversed: TestLists | None = None
@@ -195,14 +195,14 @@ def build_quickscorer(
     if reverse is None or not reverse.any():
         masks = _masks(ranges.first, ranges.middle, mask_bits)
         straight = list_tests(forest, block_offsets, nodes, to_right, masks)
-        return QuickScorerLayout(find_columns(forest), ranges, block_offsets, straight)
+        return QuickScorerLayout(find_columns(forest), ranges.position, block_offsets, straight)
     ranges = mirrored(forest, ranges, reverse)
     masks = _masks(ranges.first, ranges.middle, mask_bits)
     swapped = reverse[forest.node_tree]
     to_left = np.flatnonzero(forest.routing & NAN_LEFT)
     return QuickScorerLayout(
         find_columns(forest),
-        ranges,
+        ranges.position,
         block_offsets,
         straight=list_tests(forest, block_offsets, nodes[~swapped], to_right[~swapped[to_right]], masks),
         reversed=list_tests(forest, block_offsets, nodes[swapped], to_left[swapped[to_left]], masks, descending=True),

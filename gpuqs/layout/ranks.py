@@ -23,6 +23,7 @@ from gpuqs.cpu_fallback.making import distinct
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
+from gpuqs.layout.ready import ARRAYS, kept_ranks
 
 #: Most thresholds that a column may have: ranks fit 16 bits.
 MAX_THRESHOLDS = (1 << 16) - 1
@@ -94,15 +95,12 @@ def most_thresholds(columns: Columns) -> int:
 def build_ranks(forest: Forest) -> RankTables:
     """Rank tables of a forest, at most `MAX_THRESHOLDS` thresholds a column."""
     columns = find_columns(forest)
-    first, place = distinct(columns.threshold, columns.of_node)
-    thresholds = columns.threshold[first]
-    offsets = np.searchsorted(columns.of_node[first], np.arange(len(columns) + 1)).astype(np.int64)
-    of_node = (place - offsets[columns.of_node]).astype(np.int32)
-
+    thresholds, offsets, of_node = kept_ranks(forest, columns) or _sorted(columns)
     n_bits = np.array([int(n).bit_length() for n in np.diff(offsets)], np.uint8)
     if n_bits.max(initial=0) > 16:
         raise ValueError(f"a column has more than {MAX_THRESHOLDS} thresholds")
-    nan_left = np.bincount(columns.of_node, (forest.routing & NAN_LEFT) != 0, minlength=len(columns))
+    marks_missing = np.zeros(len(columns), np.uint8)
+    marks_missing[columns.of_node[(forest.routing & NAN_LEFT) != 0]] = 1
     tables, level_offsets, size = [], [], 0
     for c in range(len(columns)):
         table = search_tables(thresholds[offsets[c] : offsets[c + 1]], int(n_bits[c]))
@@ -114,12 +112,30 @@ def build_ranks(forest: Forest) -> RankTables:
         offsets=offsets,
         threshold=thresholds,
         n_bits=n_bits,
-        marks_missing=(nan_left > 0).astype(np.uint8),
+        marks_missing=marks_missing,
         level_offsets=np.array(level_offsets, np.int64),
         levels=np.concatenate([*tables, np.zeros(0, np.float32)]),
         of_node=of_node,
         categories=build_category_tables(columns),
     )
+
+
+def _sorted(
+    columns: Columns,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """``threshold``, ``offsets`` and ``of_node`` of `RankTables`."""
+    first, place = distinct(columns.threshold, columns.of_node)
+    offsets = np.searchsorted(columns.of_node[first], np.arange(len(columns) + 1)).astype(np.int64)
+    return columns.threshold[first], offsets, place - offsets.astype(np.int32)[columns.of_node]
+
+
+def to_keep(forest: Forest) -> dict[str, np.ndarray]:
+    """What a forest's file may keep (`gpuqs.layout.ready`); nothing of one whose documents are not ranked."""
+    if most_thresholds(find_columns(forest)) > MAX_THRESHOLDS:
+        return {}
+    ranks = build_ranks(forest)
+    arrays = ranks.threshold, ranks.offsets, ranks.of_node
+    return {name: array.astype(ARRAYS[name]) for name, array in zip(ARRAYS, arrays, strict=True)}
 
 
 def search_tables(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:

@@ -18,12 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import distinct
+from gpuqs.cpu_fallback.making import rank_items
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
-from gpuqs.layout.leaves import LeafRanges, number_leaves
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables
-from gpuqs.layout.traversal import pair_up
+from gpuqs.layout.ranks import RankTables
 
 #: Most leaves of a tree: a left child is then at most 251 items away.
 MAX_LEAVES = 128
@@ -50,7 +48,8 @@ class RankWalkLayout:
     Parameters
     ----------
     ranks : RankTables
-    ranges : LeafRanges
+    position : int32 [L]
+        Of each leaf in its tree, from left to right.
     threshold32 : float32 [P]
         The columns' distinct thresholds rounded down, for float32 documents.
     entries : RANK_ENTRY [...]
@@ -69,7 +68,7 @@ class RankWalkLayout:
     """
 
     ranks: RankTables
-    ranges: LeafRanges
+    position: npt.NDArray[np.int32]
     threshold32: npt.NDArray[np.float32]
     entries: np.ndarray
     items: npt.NDArray[np.uint32]
@@ -85,40 +84,24 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
 
     ``tree_block`` trees, a multiple of `WALKS`, make a block.
     """
-    ranges = number_leaves(forest)
-    place, distance, tree_offsets = pair_up(forest)
-
-    run = ranks.of_node // ENTRY_THRESHOLDS
-    nan_left = (forest.routing & NAN_LEFT) != 0
-    n_runs = MAX_THRESHOLDS // ENTRY_THRESHOLDS + 1
-    first, entry = distinct((ranks.columns.of_node * np.int64(n_runs) + run) * 2 + nan_left)
-    entries = np.zeros(len(first) + 1, RANK_ENTRY)
-    entries["column"][1:], entries["nan_left"][1:] = ranks.columns.of_node[first], nan_left[first]
-    entries["first"][1:] = run[first] * ENTRY_THRESHOLDS
-    position = ranks.of_node - run * ENTRY_THRESHOLDS
-
-    n_trees, n_items = forest.n_trees, np.diff(tree_offsets)
-    depth = forest.tree_depth
+    n_trees, depth = forest.n_trees, forest.tree_depth
     block = np.arange(n_trees) // tree_block
     order = np.lexsort((depth, block))
     n_groups = -(-n_trees // WALKS)
     tree = np.full(n_groups * WALKS, -1, np.int32)
     tree[:n_trees] = order - block * tree_block
+    n_items = np.diff(forest.node_offsets + forest.leaf_offsets)
     starts = np.concatenate([[0], np.cumsum(n_items[order])])
     root, steps = np.zeros(n_groups * WALKS, np.uint32), np.zeros(n_groups * WALKS, np.uint8)
     root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
-
-    moved = np.empty(n_trees, np.int64)
-    moved[order] = starts[:-1] - tree_offsets[order]
-    place += moved[np.concatenate([forest.node_tree, np.repeat(np.arange(n_trees), np.diff(forest.leaf_offsets))])]
-    items = np.zeros(len(place), np.uint32)
-    items[place[: forest.n_nodes]] = distance << DISTANCE_SHIFT | (255 - position) << POSITION_SHIFT | (entry + 1)
-    items[place[forest.n_nodes :]] = ranges.position << POSITION_SHIFT
+    start = np.empty(n_trees, np.int64)
+    start[order] = starts[:-1]
+    entries, items, position = rank_items(forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start)
     return RankWalkLayout(
         ranks=ranks,
-        ranges=ranges,
+        position=position,
         threshold32=round_down(ranks.threshold),
-        entries=entries,
+        entries=entries.view(RANK_ENTRY)[:, 0],
         items=items,
         block_offsets=np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32),
         tree=tree,

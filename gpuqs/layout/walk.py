@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
-from gpuqs.layout.leaves import LeafRanges, number_leaves
+from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import pair_up
 
 #: Most leaves of a tree: the payload of a float32 NaN.
@@ -27,7 +27,8 @@ class WalkLayout:
     Parameters
     ----------
     columns : Columns
-    ranges : LeafRanges
+    position : int32 [L]
+        Of each leaf in its tree, from left to right.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     tree_offsets : int64 [T + 1]
@@ -41,7 +42,7 @@ class WalkLayout:
     """
 
     columns: Columns
-    ranges: LeafRanges
+    position: npt.NDArray[np.int32]
     block_offsets: npt.NDArray[np.int32]
     tree_offsets: npt.NDArray[np.int64]
     column_bits: int
@@ -61,7 +62,7 @@ def _column_bits(columns: Columns) -> int:
 
 def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
     """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
-    columns, ranges = find_columns(forest), number_leaves(forest)
+    columns, position = find_columns(forest), number_leaves(forest).position
     n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
     place, distance, tree_offsets = pair_up(forest)
     column_bits = _column_bits(columns)
@@ -73,13 +74,13 @@ def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
     item32, item64 = np.zeros(n_items, ITEM32), np.zeros(n_items, ITEM64)
     for item, threshold in ((item32, round_down(columns.threshold)), (item64, columns.threshold)):
         kind = item["threshold"].dtype
-        bits = np.array(np.nan, kind).view(f"u{kind.itemsize}") | ranges.position.astype(f"u{kind.itemsize}")
+        bits = np.array(np.nan, kind).view(f"u{kind.itemsize}") | position.astype(f"u{kind.itemsize}")
         item["link"] = link
         item["threshold"][place[:n_nodes]] = threshold
         item["threshold"][place[n_nodes:]] = bits.view(kind)
     return WalkLayout(
         columns=columns,
-        ranges=ranges,
+        position=position,
         block_offsets=np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32),
         tree_offsets=tree_offsets,
         column_bits=column_bits,

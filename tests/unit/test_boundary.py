@@ -60,6 +60,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kWalkLeaves": walk.MAX_LEAVES,
         "kRankWalks": rankwalk.WALKS,
         "kEntryMask": rankwalk.MAX_ENTRIES - 1,
+        "kEntryThresholds": rankwalk.ENTRY_THRESHOLDS,
         "kPositionShift": rankwalk.POSITION_SHIFT,
         "kDistanceShift": rankwalk.DISTANCE_SHIFT,
         "kNarrowestWord": programs.NARROWEST_WORD,

@@ -54,7 +54,7 @@ def test_exact_values_are_the_leaves_weighted_in_the_sums_type(sum_dtype: str, w
         leaf_id=rng.integers(0, 1000, 20 * 16).astype(np.int32)[:0],
     )
     ranges = number_leaves(forest)
-    got = leaf_values(forest, ranges, "exact")
+    got = leaf_values(forest, ranges.position, "exact")
     dtype = np.dtype(sum_dtype).type
     assert got.value.dtype == got.sum_dtype == dtype
     assert got.step == 0
@@ -70,7 +70,7 @@ def test_exact_values_are_the_leaves_weighted_in_the_sums_type(sum_dtype: str, w
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_the_base_score_is_added_once(base_first: bool, precision: str) -> None:
     forest = random_forest(np.random.default_rng(2), n_outputs=2, base_first=base_first)
-    values = leaf_values(forest, number_leaves(forest), precision)
+    values = leaf_values(forest, number_leaves(forest).position, precision)
     started_at = values.start * (values.step or 1.0)
     np.testing.assert_array_equal(started_at + values.add_last, forest.base_score)
     assert (values.start != 0).any() == (base_first and precision == "exact")
@@ -83,8 +83,8 @@ magnitudes = st.floats(allow_nan=False, allow_infinity=False)
 @given(st.lists(magnitudes, min_size=2, max_size=20))
 def test_fixed_point_is_within_half_a_step_of_every_leaf(leaves: list[float]) -> None:
     forest = stump_per_pair(leaves)
-    got = leaf_values(forest, number_leaves(forest), "fast")
-    exact = leaf_values(forest, number_leaves(forest), "exact").value
+    got = leaf_values(forest, number_leaves(forest).position, "fast")
+    exact = leaf_values(forest, number_leaves(forest).position, "exact").value
     assert got.value.dtype == np.int32 and got.sum_dtype == np.int64
     assert np.abs(got.value.astype(np.int64)).max() <= FIXED_POINT_LIMIT
     mantissa, _ = np.frexp(got.step)
@@ -98,7 +98,7 @@ def test_fixed_point_is_within_half_a_step_of_every_leaf(leaves: list[float]) ->
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
 def test_the_grid_is_as_fine_as_24_bits_allow(leaves: list[float]) -> None:
     forest = stump_per_pair(leaves)
-    got = leaf_values(forest, number_leaves(forest), "fast")
+    got = leaf_values(forest, number_leaves(forest).position, "fast")
     largest = np.abs(leaves).max()
     if largest > 1e-300:
         assert largest / (got.step / 2) >= FIXED_POINT_LIMIT - 0.5, "half the step would not have been enough"

@@ -57,7 +57,7 @@ def check(forest: Forest, documents: np.ndarray) -> None:
                 continue
             tree = walk // TREE_BLOCK * TREE_BLOCK + in_block
             position, n_steps = walked(layout, walk, code)
-            assert position == layout.ranges.position[exit_leaf_by_walk(forest, tree, document)]
+            assert position == layout.position[exit_leaf_by_walk(forest, tree, document)]
             assert n_steps <= layout.steps[walk // WALKS]
 
 

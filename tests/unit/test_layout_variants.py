@@ -121,7 +121,7 @@ def test_levels_of_oblivious_trees(leaves: int, bits: int) -> None:
     for x in probing_documents(np.random.default_rng(1), forest, 8):
         for tree in range(12):
             leaf = exit_leaf_by_walk(forest, tree, x)
-            assert exit_leaf(layout, tree, x) == layout.ranges.position[leaf]
+            assert exit_leaf(layout, tree, x) == layout.position[leaf]
 
 
 @pytest.mark.parametrize("shape", ["random", "chain", "complete"])

@@ -44,7 +44,7 @@ def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_feat
         x[(columns.routing == ZERO_MISSING) & (np.abs(x) <= ZERO_THRESHOLD)] = np.nan
         for tree in range(forest.n_trees):
             leaf = exit_leaf_by_walk(forest, tree, document)
-            assert walked(layout, items, tree, x) == layout.ranges.position[leaf]
+            assert walked(layout, items, tree, x) == layout.position[leaf]
 
 
 def test_thresholds_for_float32_are_rounded_down() -> None:

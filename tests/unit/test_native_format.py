@@ -58,6 +58,7 @@ def small() -> Forest:
         link_scale=0.1,
         average=True,
         average_raw=True,
+        leaf_id=forest.leaf_id * 2,
         iteration_starts=np.array([0, 2, 3]),
         best_iteration=1,
         iterations_left_out=4,
@@ -80,7 +81,7 @@ def taken_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(data[32 : 32 + n_header]), data[start:]
 
 
-def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 2) -> bytes:
+def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 3) -> bytes:
     """A file with a right checksum, whatever its header says."""
     if isinstance(header, dict):
         header = json.dumps(header).encode()
@@ -378,7 +379,7 @@ def test_files_of_version_1_stay_readable() -> None:
     np.testing.assert_allclose(model.predict(X), 1 / (1 + np.exp([0.75, -2.25, 0.75])), rtol=1e-15)
 
 
-#: `small` as it was written when version 2 was new.
+#: `small` as it was written when version 2 was new, with its leaves numbered from left to right.
 FILE_OF_VERSION_2 = """
 eNq9VN1rE0EQvyQtVmvRB31QFHTBLzhqkl7TtJbGFrSIFqoiiDEel9xeunq9K7t7rVFDCz5YEFT8Qv8AHxSkvoiCD9cnFQURKogPlVooiILUKqhYq7uX
 S7nEpo0KDr3Mzuz8duc3O9NL7Z0H9u6vWeIXBGFXpSAMLxYcCe47YnF9EmgI6ioBTSeBIWtQoRaGzJJEZpoW7bEos0IiIFa3rNJMDwRNQNNNhUYkIAJk
@@ -394,11 +395,37 @@ ddWXs1P26PWl5PbEZCx4aWz3KH5ufxrc9DR68aPdeuDcsx9vX9rCf5XJ2Nx6Yenvf7dx/PCbf8rX5+m5
 """
 
 
-def test_files_of_version_2_stay_as_they_are(tmp_path: Path) -> None:
+def test_files_of_version_2_stay_readable(tmp_path: Path) -> None:
     data = zlib.decompress(base64.b64decode(FILE_OF_VERSION_2))
     forest = read_model(data)
     assert (forest.n_trees, forest.source, forest.iterations_left_out) == (3, "LightGBM 4", 4)
-    assert taken_apart(written(forest, tmp_path)) == taken_apart(data)
+    header, arrays = taken_apart(written(forest, tmp_path))
+    before, arrays_before = taken_apart(data)
+    assert header["fields"] == before["fields"]
+    assert set(before["arrays"]) - set(header["arrays"]) == {"leaf_id"} and "category_words" in header["arrays"]
+    assert len(arrays) < len(arrays_before)
+    assert_equal(read_model(tmp_path / "model.gpuqs"), forest)
+
+
+def test_what_says_no_more_than_a_default_is_left_out(tmp_path: Path) -> None:
+    plain = random_forest(np.random.default_rng(1), n_trees=5, categorical=0.0)
+    header, _ = taken_apart(written(plain, tmp_path))
+    assert not {"category_offsets", "category_words", "leaf_id"} & set(header["arrays"])
+    assert_equal(read_model(tmp_path / "model.gpuqs"), plain)
+    stump = replace(plain.select(slice(0, 1)), leaf_id=plain.leaf_id[: plain.leaf_offsets[1]][::-1].copy())
+    header, _ = taken_apart(written(stump, tmp_path))
+    assert "leaf_id" in header["arrays"]
+    assert_equal(read_model(tmp_path / "model.gpuqs"), stump)
+
+
+def test_left_out_arrays_do_not_take_memory_that_the_file_has_not(tmp_path: Path) -> None:
+    header, arrays = taken_apart(written(replace(small(), leaf_id=small().leaf_id // 2), tmp_path))
+    header["arrays"]["leaf_value"]["shape"] = [HUGE, 0]
+    offsets = header["arrays"]["leaf_offsets"]
+    changed = bytearray(arrays)
+    np.frombuffer(changed, "<i8", offsets["shape"][0], offsets["offset"])[-1] = HUGE
+    with pytest.raises(ModelFormatError, match="no sound shape"):
+        native.read(put_together(header, bytes(changed)), "file")
 
 
 def test_categories_that_version_1_guessed_the_places_of_have_none(tmp_path: Path) -> None:
@@ -445,7 +472,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         read_model(data + b"\0")
 
 
-@pytest.mark.parametrize("version", [3, 2**32 - 1])
+@pytest.mark.parametrize("version", [4, 2**32 - 1])
 def test_newer_versions(tmp_path: Path, version: int) -> None:
     header, arrays = taken_apart(written(small(), tmp_path))
     with pytest.raises(ModelFormatError, match=f"version {version} .*upgrade gpuqs"):
@@ -486,7 +513,7 @@ HOSTILE = {
     "an array of null": (_set("arrays", "left", None), "left"),
     "huge": (_set("arrays", "threshold", "shape", [HUGE]), "threshold"),
     "huge beyond 64 bits": (_set("arrays", "threshold", "shape", [1 << 80]), "threshold"),
-    "huge but empty": (_set("arrays", "leaf_value", "shape", [HUGE, 0]), "leaf_id"),
+    "huge but empty": (_set("arrays", "leaf_value", "shape", [HUGE, 0]), "leaf_value"),
     "huge and empty": (_set("arrays", "leaf_value", "shape", [0, 1 << 70]), None),
     "negative": (_set("arrays", "threshold", "shape", [-1]), "threshold"),
     "fractional": (_set("arrays", "threshold", "shape", [1.0]), "threshold"),
@@ -592,7 +619,7 @@ def test_a_header_longer_than_the_file(tmp_path: Path) -> None:
         ("tree_weight", 0, np.nan, "tree_weight"),
         ("base_score", 0, np.nan, "base_score"),
         ("leaf_id", 0, -1, "leaf_id"),
-        ("leaf_id", 0, 1, "leaf_id"),
+        ("leaf_id", 0, 2, "leaf_id"),
     ],
 )
 def test_arrays_are_validated(tmp_path: Path, name: str, at: int, value: float, field: str | None) -> None:

@@ -91,7 +91,7 @@ class QsGpu(Engine):
         self._values(params)
         assert device is not None and device.kind == self.device
         ranges = number_leaves(forest)
-        values = leaf_values(forest, ranges, precision)
+        values = leaf_values(forest, ranges.position, precision)
         placed = GpuForest(cast(GpuDevice, device), forest, ranges, values, self._settings)
         return GpuProgram(values, placed, class_labels(forest))
 

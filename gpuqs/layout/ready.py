@@ -1,0 +1,41 @@
+"""What a model's file may keep beside its forest, as it takes longest to find again: `Model.save` with ``ready=True``.
+
+Files are untrusted, and nothing here is believed: each node's threshold is compared with the one of its kept rank,
+which takes a fraction of what sorting them all did. What is not right, or of another forest, is found anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.cpu_fallback import making
+from gpuqs.forest import Forest
+from gpuqs.layout.columns import Columns
+
+#: The arrays and their types, one dimension each. Others would take other names.
+ARRAYS: Final = {"ranks.threshold": "float64", "ranks.offsets": "int64", "ranks.of_node": "uint16"}
+
+#: The arrays that came with each living forest.
+_KEPT: WeakKeyDictionary[Forest, Mapping[str, np.ndarray]] = WeakKeyDictionary()
+
+
+def keep(forest: Forest, arrays: Mapping[str, np.ndarray]) -> None:
+    """Remember the arrays that came in a forest's file, if they are all there and of the types that `ARRAYS` states."""
+    if all(name in arrays and (arrays[name].dtype, arrays[name].ndim) == (ARRAYS[name], 1) for name in ARRAYS):
+        _KEPT[forest] = arrays
+
+
+def kept_ranks(
+    forest: Forest, columns: Columns
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
+    """``threshold``, ``offsets`` and ``of_node`` of `RankTables` (`gpuqs.layout.ranks`), if what was kept is right."""
+    if (arrays := _KEPT.get(forest)) is None:
+        return None
+    threshold, offsets, of_node = (arrays[name] for name in ARRAYS)
+    ranks = threshold, offsets, of_node.astype(np.int32)
+    return ranks if making.are_ranks(columns.threshold, columns.of_node, len(columns), *ranks) else None
