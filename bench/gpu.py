@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import types
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ def make_importable() -> bool:
     stand_in: Any = types.ModuleType("gpuqs.cpu_fallback")
     stand_in.making = plain_making
     sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
+    sys.modules["gpuqs.cpu_fallback.checksum"] = zlib
     return False
 
 

@@ -35,13 +35,13 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     vector[int64_t] c_distinct "gpuqs::distinct"(const int32_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
     vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
     cbool c_are_ranks "gpuqs::are_ranks"(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct,
-                                         const int64_t* offsets, int64_t n_distinct, const int32_t* rank)
+                                         const int64_t* offsets, int64_t n_distinct, const int32_t* rank) except +
     Superblocks c_number_predicates "gpuqs::number_predicates"(
-        const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t most_predicates,
-        int64_t most_nodes, int64_t* number) except +
+        const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t most_predicates,
+        int64_t most_nodes, int32_t* number) except +
 
 cdef extern from "making/node_programs.hpp" namespace "gpuqs" nogil:
-    void c_node_programs "gpuqs::node_programs"(const Trees&, const int32_t* middle, const int64_t* predicate, void* nodes) except +
+    void c_node_programs "gpuqs::node_programs"(const Trees&, const int32_t* middle, const int32_t* predicate, void* nodes) except +
     void c_gray_places "gpuqs::gray_places"(
         int64_t n_trees, const int64_t* leaf_offsets, const uint8_t* oblivious, const int64_t* start, int64_t* place)
 
@@ -172,30 +172,30 @@ def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
     return array_of(first), number
 
 
-def number_predicates(const int64_t[::1] predicate, int64_t n_predicates, const int64_t[::1] first_node, int64_t most_predicates,
+def number_predicates(const int32_t[::1] predicate, int64_t n_predicates, const int64_t[::1] first_node, int64_t most_predicates,
                       int64_t most_nodes):
     """Superblocks' ends, their distinct predicates and the numbers of these, and each node's predicate within its superblock.
 
     ``predicate`` is in [0, ``n_predicates``); ``first_node`` is that of each tree block, and rises from 0 to the nodes.
     """
     cdef Superblocks found
-    cdef const int64_t* of = address(predicate)
+    cdef const int32_t* of = address32(predicate)
     cdef const int64_t* firsts = address(first_node)
     cdef int64_t n_blocks = len(first_node) - 1
-    number = np.empty(len(predicate), np.int64)
-    cdef int64_t* to = writable(number)
+    number = np.empty(len(predicate), np.int32)
+    cdef int32_t* to = writable32(number)
     with nogil:
         found = c_number_predicates(of, n_predicates, firsts, n_blocks, most_predicates, most_nodes, to)
     return array_of(found.ends), array_of(found.distinct), array_of(found.n_distinct), number
 
 
-def node_programs(forest, const int32_t[::1] middle, const int64_t[::1] predicate, nodes):
+def node_programs(forest, const int32_t[::1] middle, const int32_t[::1] predicate, nodes):
     """Fill ``nodes`` (an entry for each leaf) as `gpuqs.layout.programs.NodePrograms` says."""
     cdef Trees trees = trees_of(forest)
     cdef uint8_t[::1] entries = nodes.view(np.uint8)
     cdef void* to = &entries[0] if len(entries) else NULL
     cdef const int32_t* middles = address32(middle)
-    cdef const int64_t* predicates = address(predicate)
+    cdef const int32_t* predicates = address32(predicate)
     with nogil:
         c_node_programs(trees, middles, predicates, to)
 

@@ -124,19 +124,21 @@ bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_g
         for (int64_t k = offsets[g] + 1; k < offsets[g + 1]; k++)
             if (!(distinct[k - 1] < distinct[k])) return false;
     }
+    std::vector<uint8_t> met(n_distinct);
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = offsets[groups[i]];
         if (rank[i] < 0 || rank[i] >= offsets[groups[i] + 1] - first || distinct[first + rank[i]] != keys[i]) return false;
+        met[first + rank[i]] = 1;
     }
-    return true;
+    return std::find(met.begin(), met.end(), 0) == met.end();
 }
 
-Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
-                              int64_t most_predicates, int64_t most_nodes, int64_t* number) {
+Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
+                              int64_t most_predicates, int64_t most_nodes, int32_t* number) {
     Superblocks superblocks;
     std::vector<uint8_t> is_in(n_predicates);  // the superblock
     std::vector<int32_t> number_of(n_predicates);
-    std::vector<int64_t> added;
+    std::vector<int32_t> added;
     for (int64_t block = 0, end = 0; block < n_blocks; block = end) {
         int64_t n_distinct = 0;
         for (; end < n_blocks; end++) {
@@ -148,7 +150,7 @@ Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, co
                 }
             const int64_t grown = n_distinct + static_cast<int64_t>(added.size());
             if (end > block && (grown > most_predicates || first_node[end + 1] - first_node[block] > most_nodes)) {
-                for (const int64_t p : added) is_in[p] = 0;
+                for (const int32_t p : added) is_in[p] = 0;
                 break;
             }
             n_distinct = grown;

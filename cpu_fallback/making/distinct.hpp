@@ -10,8 +10,8 @@ namespace gpuqs {
 // different, and ascend by group first.
 template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int32_t* number);
 
-// Whether distinct[offsets[g] + rank[i]] is keys[i], for g = groups[i] in [0, n_groups), and each group's distinct keys ascend.
-// offsets [n_groups + 1], distinct and rank may be anything.
+// Whether distinct[offsets[g] + rank[i]] is keys[i], for g = groups[i] in [0, n_groups), each group's distinct keys ascend, and
+// all of them are met: so whether they are what `distinct` finds. offsets [n_groups + 1], distinct and rank may be anything.
 bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,
                int64_t n_distinct, const int32_t* rank);
 
@@ -24,7 +24,7 @@ struct Superblocks {
 };
 
 // predicate [nodes], in [0, n_predicates); first_node [blocks + 1]. number [nodes]: which of its superblock's distinct ones.
-Superblocks number_predicates(const int64_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
-                              int64_t most_predicates, int64_t most_nodes, int64_t* number);
+Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
+                              int64_t most_predicates, int64_t most_nodes, int32_t* number);
 
 }  // namespace gpuqs

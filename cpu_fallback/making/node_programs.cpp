@@ -4,7 +4,7 @@
 
 namespace gpuqs {
 
-void node_programs(const Trees& trees, const int32_t* middle, const int64_t* predicate, void* nodes) {
+void node_programs(const Trees& trees, const int32_t* middle, const int32_t* predicate, void* nodes) {
     for (int64_t t = 0; t < trees.n_trees; t++) {
         TreeNode* const of_tree = static_cast<TreeNode*>(nodes) + trees.leaf_offsets[t];
         const int64_t first = trees.node_offsets[t], end = trees.node_offsets[t + 1];

@@ -141,7 +141,7 @@ def build_bitslice(
     )
 
 
-def _predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """A number for each (column, missing goes left, threshold), ascending in that order; and which each node's is."""
     nan_left = (forest.routing & NAN_LEFT) != 0
     column, n = ranks.columns.of_node, np.diff(ranks.offsets)
@@ -149,7 +149,9 @@ def _predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.i
     starts = np.repeat(2 * ranks.offsets[:-1], 2)
     starts[1::2] += n
     rank = np.arange(len(side)) - starts[side]
-    return side << RANK_BITS | rank, starts[2 * column + nan_left] + ranks.of_node
+    key = starts.astype(np.int32)[2 * column + nan_left]
+    key += ranks.of_node
+    return side << RANK_BITS | rank, key
 
 
 def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -170,7 +172,7 @@ def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[
 
 
 def _levels(
-    forest: Forest, predicate: npt.NDArray[np.int64]
+    forest: Forest, predicate: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
     """Predicates of the oblivious trees' levels, the deepest first, and where each tree's start."""
     n_leaves = np.diff(forest.leaf_offsets)

@@ -80,14 +80,14 @@ class NodePrograms:
     nodes: np.ndarray
 
 
-def node_programs(forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.int64]) -> NodePrograms:
+def node_programs(forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.int32]) -> NodePrograms:
     """Programs as nodes.
 
     Parameters
     ----------
     forest : Forest
     ranges : LeafRanges
-    predicate : int64 [N]
+    predicate : int32 [N]
         Predicate of each node within its superblock.
     """
     nodes = cache_lines.zeros(len(forest.leaf_value), TREE_NODE)
@@ -96,7 +96,7 @@ def node_programs(forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.
 
 
 def treelet_programs(
-    forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.int64], by_program: npt.NDArray[np.bool_]
+    forest: Forest, ranges: LeafRanges, predicate: npt.NDArray[np.int32], by_program: npt.NDArray[np.bool_]
 ) -> TreeletPrograms:
     """Programs as treelets, parents before children, the trees of a group interleaved level by level.
 

@@ -60,7 +60,7 @@ def test_nodes_stand_where_their_leaves_meet() -> None:
     forest = forest_of(9, "random")
     ranges = number_leaves(forest)
     word = np.arange(forest.n_nodes) + 100
-    programs = node_programs(forest, ranges, word)
+    programs = node_programs(forest, ranges, word.astype(np.int32))
     assert len(programs.nodes) == forest.leaf_offsets[-1]
     for tree in range(forest.n_trees):
         nodes = programs.nodes[programs.node_offsets[tree] : programs.node_offsets[tree + 1]]

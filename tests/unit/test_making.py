@@ -184,7 +184,7 @@ def test_keys_without_a_group_for_each_are_refused() -> None:
 def test_superblocks_hold_as_many_blocks_as_are_allowed(seed: int, most: int, most_nodes: int) -> None:
     rng = np.random.default_rng(seed)
     firsts = np.concatenate([[0], np.cumsum(rng.integers(0, 20, rng.integers(0, 12)))])
-    predicate = rng.integers(0, 50, firsts[-1])
+    predicate = rng.integers(0, 50, firsts[-1], np.int32)
     ends, distinct, n_distinct, number = making.number_predicates(predicate, 50, firsts, most, most_nodes)
     block, at = 0, 0
     for end, n in zip(ends.tolist(), n_distinct.tolist(), strict=True):

@@ -89,6 +89,9 @@ def damaged(arrays: dict[str, np.ndarray], how: str) -> dict[str, Any]:
             of_node[0] ^= 1
         case "a rank past the end":
             of_node[-1] = 65_535
+        case "a threshold that no node has":
+            arrays["ranks.threshold"] = np.append(threshold, np.nextafter(threshold[-1], np.inf))
+            offsets[-1] += 1
         case "offsets that fall":
             offsets[1] = 1 << 40
         case "negative offsets":
@@ -116,7 +119,8 @@ def damaged(arrays: dict[str, np.ndarray], how: str) -> dict[str, Any]:
 
 HOW = (
     *("thresholds out of order", "a threshold twice", "NaN", "another threshold", "another rank"),
-    *("a rank past the end", "offsets that fall", "negative offsets", "offsets that do not begin at 0"),
+    *("a rank past the end", "a threshold that no node has", "offsets that fall", "negative offsets"),
+    "offsets that do not begin at 0",
     *("offsets that end early", "a column less", "no offsets", "a node less", "no thresholds", "another type"),
     *("one is not there", "one more"),
 )
