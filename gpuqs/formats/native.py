@@ -66,8 +66,10 @@ _ALIGNMENT: Final = 64
 
 #: The type of each array in a file.
 _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, array in ARRAYS.items()}
-#: Files of earlier releases lack these fields, which a Forest fills in; as it does arrays that have a default.
-_NEWER: Final = ("average_raw", "iterations_left_out")
+#: Files of earlier releases lack these: a Forest fills them in.
+_NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
+#: Arrays that files may lack. All others stand for their lengths, or say something of the scores.
+_MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words")
 _KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
 #: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
@@ -290,7 +292,7 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
         if table[name].get("dtype") in _KEPT_DTYPES:
             known[name] = table[name]["dtype"], 1
     for name, (dtype, n_dimensions) in known.items():
-        if name in ARRAYS and ARRAYS[name].default is not None and name not in table:
+        if name in _MAY_LACK and name not in table:
             continue
         entry = get(table, name, dict)
         if entry.get("dtype") != dtype:

@@ -506,6 +506,10 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
 
 
 HUGE = 1 << 40
+NEVER_LEFT_OUT = (
+    *("node_offsets", "leaf_offsets", "feature", "threshold", "right", "routing", "leaf_value"),
+    *("tree_output", "tree_weight", "base_score"),
+)
 HOSTILE = {
     "no arrays": (_set("arrays", KeyError), "arrays"),
     "arrays are a list": (_set("arrays", []), "arrays"),
@@ -529,6 +533,7 @@ HOSTILE = {
     "another dtype": (_set("arrays", "threshold", "dtype", "<i8"), "threshold"),
     "objects": (_set("arrays", "threshold", "dtype", "|O"), "threshold"),
     "the other byte order": (_set("arrays", "threshold", "dtype", ">f8"), "threshold"),
+    **{f"no {name}": (_set("arrays", name, KeyError), name) for name in NEVER_LEFT_OUT},
     "no dtype": (_set("arrays", "threshold", "dtype", None), "threshold"),
     "empty offsets": (_set("arrays", "node_offsets", "shape", [0]), "leaf_offsets"),
     "leaf numbers left out": (_set("arrays", "leaf_id", "shape", [0]), "leaf_id"),

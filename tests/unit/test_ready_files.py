@@ -20,6 +20,7 @@ from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.layout import ranks
+from gpuqs.layout.columns import find_columns
 
 FOREST = random_forest(np.random.default_rng(3), n_trees=40, max_leaves=30, n_features=6, categorical=0.2)
 X = probing_documents(np.random.default_rng(4), FOREST, 100)
@@ -89,6 +90,16 @@ def damaged(arrays: dict[str, np.ndarray], how: str) -> dict[str, Any]:
             of_node[0] ^= 1
         case "a rank past the end":
             of_node[-1] = 65_535
+        case "a threshold twice, and both met":
+            columns = find_columns(FOREST)
+            nodes = np.flatnonzero(columns.of_node == crowded)
+            rank = int(np.argmax(np.bincount(of_node[nodes])))
+            alike = nodes[of_node[nodes] == rank]
+            assert len(alike) > 1
+            of_node[nodes[of_node[nodes] > rank]] += 1
+            of_node[alike[0]] += 1
+            arrays["ranks.threshold"] = np.insert(threshold, at + rank, threshold[at + rank])
+            offsets[crowded + 1 :] += 1
         case "a threshold that no node has":
             arrays["ranks.threshold"] = np.append(threshold, np.nextafter(threshold[-1], np.inf))
             offsets[-1] += 1
@@ -120,7 +131,7 @@ def damaged(arrays: dict[str, np.ndarray], how: str) -> dict[str, Any]:
 HOW = (
     *("thresholds out of order", "a threshold twice", "NaN", "another threshold", "another rank"),
     *("a rank past the end", "a threshold that no node has", "offsets that fall", "negative offsets"),
-    "offsets that do not begin at 0",
+    *("offsets that do not begin at 0", "a threshold twice, and both met"),
     *("offsets that end early", "a column less", "no offsets", "a node less", "no thresholds", "another type"),
     *("one is not there", "one more"),
 )
@@ -163,6 +174,21 @@ def test_kept_arrays_lie_in_the_file_and_apart(field: str, value: Any, says: str
         gpuqs.load(start + crc + bytes(4) + body)
 
 
+def of_thresholds(n: int) -> Forest:
+    """Stumps that test one feature, each against another number."""
+    return Forest(
+        node_offsets=np.arange(n + 1),
+        leaf_offsets=2 * np.arange(n + 1),
+        feature=np.zeros(n, np.int32),
+        threshold=np.arange(n) / 8,
+        left=np.full(n, -1, np.int32),
+        right=np.full(n, -2, np.int32),
+        routing=np.zeros(n, np.uint8),
+        leaf_value=np.ones((2 * n, 1)),
+        n_features=1,
+    )
+
+
 def test_forests_that_are_not_ranked_or_test_nothing_can_be_saved(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     stump = random_forest(rng, n_trees=2, max_leaves=1)
@@ -179,6 +205,9 @@ def test_forests_that_are_not_ranked_or_test_nothing_can_be_saved(tmp_path: Path
         n_features=1,
     )
     assert ranks.to_keep(chain) == {}
+    assert ranks.to_keep(of_thresholds(65_536)) == {}
+    most = ranks.to_keep(of_thresholds(65_535))
+    assert most["ranks.of_node"].max() == 65_534
     for forest in (stump, chain):
         gpuqs.from_model(forest).save(tmp_path / "m", ready=True)
         some = np.array([[0.25], [2.0]]) if forest is chain else np.zeros((2, forest.n_features))
