@@ -6,7 +6,7 @@
             rows <- decode_predicates(planes of ranks)
             foreach few of its trees:
                 planes of leaf numbers <- slots(rows)
-                sums <- sum_exact(sums, planes), in tree order
+                sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
 
 Everything is queued on the current stream; nothing here waits for the device.
 """
@@ -40,6 +40,8 @@ WARPS = 4
 MAX_GRID = 65_535
 #: Share of the L2 cache that a chunk's words may take, and warps that fill a multiprocessor.
 L2_SHARE, FULL = 2, 32
+#: Trees whose values `sum_fast` holds at a time.
+GROUP = 64
 #: Bytes of leaf numbers of a tile of one word a lane, at most: they stay in the L2 cache until they are summed.
 PART_BYTES = 1 << 20
 
@@ -129,36 +131,57 @@ class BitslicedForest(PlacedForest):
     def score(self, documents: Any, sums: Any, started: bool = False) -> None:
         if not self.parts and not started and documents.shape[0]:
             sums[...] = self.start
-        name = kernels.sum_exact(self.values.value.dtype, self.small)
-        width = self.values.value.shape[1]
-        every_tree = width > 1 or self.n_outputs == 1
-        value_bytes = 64 * self.values.value.itemsize if self.small else 32 * WARP  # of tables, or of higher bytes
         for chunk, words, parts in self._chunks(documents):
-            n = chunk.stop - chunk.start
             for part in parts:
-                with self.device.stage("sum_exact"):
-                    self.device.kernel("sum_exact.cu", name)(
-                        (-(-n // TILE), self.n_outputs),
-                        (256,),
-                        (
-                            part.planes,
-                            np.int32(WARP * words),
-                            np.int32(self.n_planes),
-                            np.int32(n),
-                            np.int32(part.first),
-                            np.int32(part.n_trees),
-                            self.value_offsets[part.first :],
-                            self.leaf_value,
-                            np.int32(width),
-                            np.int32(every_tree),
-                            self.output_offsets[part.number],
-                            self.output_trees,
-                            np.int32(started or part.number > 0),
-                            self.start,
-                            sums[chunk],
-                        ),
-                        shared_mem=8 * (value_bytes + 32 * WARP),
-                    )
+                add = self._sum_fast if self.small and self.values.step else self._sum_exact
+                add(part, words, sums[chunk], started or part.number > 0)
+
+    def _sum_exact(self, part: _Part, words: int, sums: Any, started: bool) -> None:
+        leaf = self.values.value.dtype
+        value_bytes = 64 * leaf.itemsize if self.small else 32 * WARP  # of tables, or of the numbers' higher bytes
+        with self.device.stage("sum_exact"):
+            self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small))(
+                (-(-sums.shape[0] // TILE), self.n_outputs),
+                (256,),
+                (*self._summed(part, words, sums.shape[0]), np.int32(started), self.start, sums),
+                shared_mem=8 * (value_bytes + 32 * WARP),
+            )
+
+    def _sum_fast(self, part: _Part, words: int, sums: Any, started: bool) -> None:
+        n, n_groups = sums.shape[0], -(-part.n_trees // GROUP)
+        partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
+        with self.device.stage("sum_fast"):
+            self.device.kernel("sum_fast.cu", kernels.SUM_FAST)(
+                (-(-n // TILE), n_groups, self.n_outputs),
+                (256,),
+                (*self._summed(part, words, n), partial),
+                shared_mem=32 << 10,
+            )
+        self._add_partial(partial, n_groups, sums, started)
+
+    def _summed(self, part: _Part, words: int, n: int) -> tuple:
+        """Arguments that say what is summed."""
+        width = self.values.value.shape[1]
+        return (
+            *self._numbers(part, words, n, np.int32),
+            self.leaf_value,
+            np.int32(width),
+            np.int32(width > 1 or self.n_outputs == 1),
+            self.output_offsets[part.number],
+            self.output_trees,
+        )
+
+    def _numbers(self, part: _Part, words: int, n: int, counted: type) -> tuple:
+        """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
+        return (
+            part.planes,
+            np.int32(WARP * words),
+            np.int32(self.n_planes),
+            counted(n),
+            np.int32(part.first),
+            np.int32(part.n_trees),
+            self.value_offsets[part.first :],
+        )
 
     def leaves(self, documents: Any, out: Any) -> None:
         self._look_up(documents, self.leaf_id, 1, out)
@@ -170,23 +193,12 @@ class BitslicedForest(PlacedForest):
         for chunk, words, parts in self._chunks(documents):
             n = chunk.stop - chunk.start
             for part in parts:
+                numbers = self._numbers(part, words, n, np.int64)
                 self._per_element(
                     "look_up_leaves.cu",
                     kernels.look_up_leaves(table.dtype),
                     n * part.n_trees,
-                    (
-                        part.planes,
-                        np.int32(WARP * words),
-                        np.int32(self.n_planes),
-                        np.int64(n),
-                        np.int32(part.first),
-                        np.int32(part.n_trees),
-                        self.value_offsets[part.first :],
-                        table,
-                        np.int32(width),
-                        np.int32(self.n_trees),
-                        out[chunk],
-                    ),
+                    (*numbers, table, np.int32(width), np.int32(self.n_trees), out[chunk]),
                 )
 
     def _chunks(self, documents: Any) -> Iterator[tuple[slice, int, Iterator[_Part]]]:

@@ -204,14 +204,7 @@ class GpuForest(PlacedForest):
             if self.n_blocks:
                 with self.device.stage("update_scores"):
                     self._update(pivots, n, together, partial)
-            # What sums begin with comes round again after so many of them.
-            start, period = (sums[chunk], n * self.n_outputs) if started else (self.start, self.n_outputs)
-            self._per_element(
-                "finish_scores.cu",
-                kernels.add_tree_blocks(self.values.sum_dtype),
-                n * self.n_outputs,
-                (partial, np.int32(self.n_blocks), np.int64(n * self.n_outputs), np.int32(period), start, sums[chunk]),
-            )
+            self._add_partial(partial, self.n_blocks, sums[chunk], started)
 
     def leaves(self, documents: Any, out: Any) -> None:
         self._look_up(documents, self.leaf_id, 1, out)

@@ -96,6 +96,9 @@ def sum_exact(leaf: npt.DTypeLike, small: bool) -> str:
     return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}>"
 
 
+SUM_FAST = "sum_fast"
+
+
 def look_up_leaves(entry: npt.DTypeLike) -> str:
     return f"look_up_leaves<{_c(entry)}>"
 
@@ -148,6 +151,7 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         "decode_predicates.cu": tuple(decode_predicates(words) for words in WORDS),
         "slots.cu": tuple(slots(words) for words in WORDS),
         "sum_exact.cu": tuple(sum_exact(leaf, small) for leaf, small in product(SUMS, (True, False))),
+        "sum_fast.cu": (SUM_FAST,),
         "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
         "apply_link.cu": (
             *(apply_link(real, link) for real, link in product(reals, LINKS)),

@@ -70,6 +70,18 @@ class PlacedForest(ABC):
             (sums, np.int64(n), np.int32(self.n_outputs), np.float64(values.step or 1.0), self.add_last, scores),
         )
 
+    def _add_partial(self, partial: Any, n_blocks: int, sums: Any, started: bool) -> None:
+        """Add the sums of tree blocks [B, D, K] in their order to `start`, or to what ``sums`` holds."""
+        n = sums.shape[0] * self.n_outputs
+        # What sums begin with comes round again after so many of them.
+        start, period = (sums, n) if started else (self.start, self.n_outputs)
+        self._per_element(
+            "finish_scores.cu",
+            kernels.add_tree_blocks(self.values.sum_dtype),
+            n,
+            (partial, np.int32(n_blocks), np.int64(n), np.int32(period), start, sums),
+        )
+
     def _per_element(self, file: str, name: str, n: int, arguments: tuple) -> None:
         if n:
             self.device.kernel(file, name)((-(-n // 256),), (256,), arguments)
