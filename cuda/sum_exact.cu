@@ -15,7 +15,7 @@ enum { TREES = 8, TABLE = 64 };
 // are. offsets: of each tree's values. every_tree: all trees add to each output. Sums begin with what is there, or with `start`.
 // Dynamic shared memory: values [8][64] where SMALL, numbers [1 or 2][8][8][32].
 template <class Leaf, class Sum, bool SMALL>
-__global__ void __launch_bounds__(TREES* WARP)
+__global__ void __launch_bounds__(TREES* WARP, 4)
     sum_exact(const u32* planes, int words, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets,
               const Leaf* value, int width, int every_tree, const int* output_offsets, const int* output_trees, int started,
               const Sum* start, Sum* sums) {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(TREES* WARP)
         }
         __syncthreads();
         const int n = min(static_cast<int>(TREES), end - begin);
-#pragma unroll 1
+#pragma unroll (SMALL ? 4 : 1)
         for (int t = 0; t < n; ++t) {
             const u32 low = bytes[(t * BYTE + warp) * WARP + lane];
             if (SMALL) {
