@@ -39,6 +39,7 @@ from sources import of_lightgbm
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.engines import ENGINES
 
 SIZES = (1, 2, 5, 10, 35, 100, 256, 1_000)
 PEERS = ("LightGBM", "ONNX Runtime", "YDF", "lleaves")
@@ -65,7 +66,7 @@ def engine_calls(model: gpuqs.Model, n: int) -> dict[str, Call]:
     """The kernels of each engine, the answer's memory given."""
     calls: dict[str, Call] = {}
     for name, reason in model.engines().items():
-        if reason is None and name not in ("reference", "qs_gpu"):
+        if reason is None and name != "reference" and ENGINES[name].device == "cpu":
             program = model._programs.get(name, "exact", None)
             scorer, bound = program.scorer, program.bound  # type: ignore[attr-defined]
             calls[name] = lambda x, s=scorer, b=bound: s.score(b, x, np.empty((len(x), 1)), 1)

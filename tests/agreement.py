@@ -20,7 +20,6 @@ COMPILED = [name for name in ON_CPU if name != "reference"]
 ON_CPU_ANY_SHAPE = [name for name in ON_CPU if name != "qs_oblivious"]
 ON_GPU = [name for name, engine in ENGINES.items() if engine.device == "cuda"]
 needs_quickscorer = pytest.mark.skipif("qs" in LEFT_OUT, reason="gpuqs was built without QuickScorer")
-needs_gpu_engine = pytest.mark.skipif(not ON_GPU, reason="gpuqs was built without QuickScorer: no engine runs on GPUs")
 DTYPES = [np.float64, np.float32]
 
 

@@ -206,7 +206,7 @@ def _in_set(forest: Forest, node: int, value: float) -> bool:
     words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]
     routing = int(forest.routing[node])
     lowest = -1 if routing & NEGATIVE_FRACTION_IS_ZERO else 0
-    if not (value > lowest or value == lowest == 0) or value >= 32 * len(words):
+    if not (value > lowest or value == lowest == 0) or value >= 32 * len(words) or not len(words):
         return False
     code = int(value)
     return bool(int(words[code // 32]) >> code % 32 & 1) and not (routing & WHOLE_CODES and code != value)

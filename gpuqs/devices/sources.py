@@ -16,6 +16,10 @@ SEVERAL_DOCUMENTS_REGISTERS = 40
 TRANSPOSE_REGISTERS = 40
 #: And one that takes logarithms of exponentials: too short to need many threads.
 LINK_REGISTERS = 64
+#: And one of the bit-sliced engine that has eight nodes' words under way, or a document word's leaf numbers.
+WORD_REGISTERS = 64
+#: And one that keeps the sums of 32 documents.
+SUMS_REGISTERS = 128
 
 
 def source_folder() -> Traversable:
@@ -45,9 +49,13 @@ def register_budget(threads_per_multiprocessor: int, name: str) -> int:
     filled = 65536 // threads_per_multiprocessor // 8 * 8
     if name.startswith("update_scores") and name.split(", ")[-2] != "1":
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
+    if name.startswith(("decode_predicates", "slots", "sum_exact")):
+        return max(filled, WORD_REGISTERS)
+    if name == "sum_fast":
+        return max(filled, SUMS_REGISTERS)
     if name.startswith("apply_link"):
         return max(filled, LINK_REGISTERS)
-    return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
+    return max(filled, TRANSPOSE_REGISTERS) if name.startswith(("transpose", "rank_documents")) else filled
 
 
 def compile_options(architecture: int, threads_per_multiprocessor: int, name: str) -> tuple[str, ...]:

@@ -116,12 +116,12 @@ def build_bitslice(
     ranges = number_leaves(forest)
     tree_block = min(TREE_BLOCK, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
     block_offsets = np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
-    keys, key = _predicate_keys(forest, ranks)
+    keys, key = predicate_keys(forest, ranks)
     first_nodes = forest.node_offsets[block_offsets]
     ends, distinct, n_distinct, predicate = number_predicates(key, len(keys), first_nodes, max_predicates, max_nodes)
     blocks = np.diff(ends, prepend=0)
     segments = [_segments(part) for part in np.split(keys[distinct], np.cumsum(n_distinct))[:-1]]
-    level_offsets, levels = _levels(forest, predicate)
+    level_offsets, levels = oblivious_levels(forest, predicate)
     by_program = np.diff(level_offsets) == 0
     return BitsliceLayout(
         ranks=ranks,
@@ -141,7 +141,7 @@ def build_bitslice(
     )
 
 
-def _predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """A number for each (column, missing goes left, threshold), ascending in that order; and which each node's is."""
     nan_left = (forest.routing & NAN_LEFT) != 0
     column, n = ranks.columns.of_node, np.diff(ranks.offsets)
@@ -171,7 +171,7 @@ def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[
     return segments
 
 
-def _levels(
+def oblivious_levels(
     forest: Forest, predicate: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
     """Predicates of the oblivious trees' levels, the deepest first, and where each tree's start."""

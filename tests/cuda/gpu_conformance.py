@@ -9,6 +9,7 @@ import numpy as np
 from forests import probing_documents, random_forest
 
 from gpuqs.devices.base import GpuDevice
+from gpuqs.engines.base import Engine
 from gpuqs.engines.gpu.forest import GpuForest, Settings
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.reference import Reference
@@ -109,16 +110,15 @@ def expected(forest: Forest, documents: np.ndarray) -> Expected:
 
 @dataclass(frozen=True)
 class Answers:
-    """What `qs_gpu` says, as NumPy arrays."""
+    """What an engine of GPUs says, as NumPy arrays."""
 
     leaves: np.ndarray
     exact: np.ndarray
     fast: np.ndarray
 
 
-def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: Settings) -> Answers:
+def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, engine: Engine) -> Answers:
     """Score documents that are moved to the device first, in both precisions, and find their exit leaves."""
-    engine = QsGpu(settings)
     assert engine.supports(forest) is None
     sums = {}
     with device.active():
@@ -134,8 +134,8 @@ def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: 
 
 
 def check(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: Settings) -> Answers:
-    """Compare a device's answers with `reference`'s; returns them."""
-    got, want = answers(device, forest, documents, settings), expected(forest, documents)
+    """Compare the answers of `qs_gpu` with `reference`'s; returns them."""
+    got, want = answers(device, forest, documents, QsGpu(settings)), expected(forest, documents)
     np.testing.assert_array_equal(got.leaves, want.leaves)
     np.testing.assert_array_equal(got.fast, want.fast)
     assert np.abs(got.exact - want.exact.astype(np.float64)).max(initial=0) <= want.bound

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import needs_gpu_engine, on_cpu
+from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.errors import InputError, UnsupportedModelError
@@ -96,8 +96,7 @@ def test_encoded_documents_begin_with_a_margin(output: str) -> None:
         model.predict(model.encode(X), output, base_margin=margin[1:])
 
 
-@needs_gpu_engine
-@pytest.mark.parametrize("where", [{"device": "cuda"}, {"engine": "qs_gpu"}])
+@pytest.mark.parametrize("where", [{"device": "cuda"}, {"engine": "bitslice_gpu"}])
 def test_encoded_documents_stay_on_the_cpu(where: dict[str, str]) -> None:
     with pytest.raises(InputError, match="encoded documents are scored on the CPU"):
         MODEL.predict(MODEL.encode(X), **where)
@@ -166,7 +165,6 @@ def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.M
 # -- devices ----------------------------------------------------------------------------------
 
 
-@needs_gpu_engine
 @pytest.mark.parametrize("device", [1.5, True, [1], "gpu", "cuda:x"])
 def test_what_names_no_device(device: Any) -> None:
     for ask in (MODEL.to, lambda device: MODEL.predict(X, device=device)):

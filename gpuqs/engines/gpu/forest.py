@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choose_plan, together_for
+from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -90,7 +90,7 @@ class Settings:
         return self.form or ("mask32" if forest.n_leaves <= 32 else "words")
 
 
-class GpuForest:
+class GpuForest(PlacedForest):
     """A forest laid out for one device and copied there; immutable.
 
     Parameters
@@ -105,10 +105,8 @@ class GpuForest:
     def __init__(
         self, device: GpuDevice, forest: Forest, ranges: LeafRanges, values: LeafValues, settings: Settings
     ) -> None:
-        self.device, self.values, self.settings = device, values, settings
-        self.form = settings.form_for(forest)
-        self.n_trees, self.n_outputs = forest.n_trees, forest.n_outputs
-        self.input_dtype, self.integer_dtype = forest.input_dtype, forest.integer_dtype
+        super().__init__(device, forest, values)
+        self.settings, self.form = settings, settings.form_for(forest)
         plan = self._plan(forest, ranges)
         self.documents = plan.documents_per_block
         layout = self._lay_out(forest, plan)
@@ -176,44 +174,29 @@ class GpuForest:
         return layout
 
     def _upload(self, layout: WordLayout, forest: Forest) -> None:
-        up = self.device.upload
-        values = self.values
-
-        def int32(array: np.ndarray) -> Any:
-            return up(_padded(array.astype(np.int32).ravel()))
-
-        self.readings = (
-            int32(layout.columns.feature),
-            up(_padded(layout.columns.routing)),
-            int32(layout.columns.set_offsets),
-            up(_padded(layout.columns.set_words)),
-        )
+        up, int32 = self.device.upload, self._int32
+        self._upload_common(layout.columns)
         tuples = pack_tuples(layout, self.documents)
         self.test_offsets = int32(layout.tests.offsets)
         self.thresholds = {
-            "float32": up(_padded(layout.threshold32)),
-            "float64": up(_padded(layout.threshold64)),
+            "float32": up(padded(layout.threshold32)),
+            "float64": up(padded(layout.threshold64)),
         }
         self.mask_arguments = (
             int32(tuples.runs),
-            up(_padded(tuples.slot)),
-            up(_padded(tuples.mask)),
+            up(padded(tuples.slot)),
+            up(padded(tuples.mask)),
             int32(layout.block_offsets),
             int32(layout.slot_offsets),
-            int32(values.offsets),
+            int32(self.values.offsets),
         )
-        self.leaf_value = up(_padded(values.value.ravel()))
-        self.leaf_id = up(_padded(values.leaf_id))
-        self.start = up(values.start)
-        self.add_last = up(values.add_last)
         self.output_offsets, self.output_trees = (
-            int32(array) for array in _trees_by_output(layout.block_offsets, forest)
+            int32(array) for array in trees_by_output(layout.block_offsets, forest)
         )
 
     # -- scoring --------------------------------------------------------------------------
 
     def score(self, documents: Any, sums: Any, started: bool = False) -> None:
-        """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device; ``started`` as of engines."""
         together = self._documents_together(documents.shape[0])
         for chunk, pivots in self._pivots(documents, together):
             n = chunk.stop - chunk.start
@@ -221,33 +204,12 @@ class GpuForest:
             if self.n_blocks:
                 with self.device.stage("update_scores"):
                     self._update(pivots, n, together, partial)
-            # What sums begin with comes round again after so many of them.
-            start, period = (sums[chunk], n * self.n_outputs) if started else (self.start, self.n_outputs)
-            self._per_element(
-                kernels.add_tree_blocks(self.values.sum_dtype),
-                n * self.n_outputs,
-                (partial, np.int32(self.n_blocks), np.int64(n * self.n_outputs), np.int32(period), start),
-                (sums[chunk],),
-            )
-
-    def finish(self, sums: Any, scores: Any) -> None:
-        """As `LeafValues.finish`: sums to raw scores [D, K] of `LeafValues.score_dtype`, C order."""
-        values = self.values
-        n = scores.shape[0] * self.n_outputs
-        real = np.float64 if values.step else values.sum_dtype
-        self._per_element(
-            kernels.finish_scores(values.sum_dtype, real, values.score_dtype),
-            n,
-            (sums, np.int64(n), np.int32(self.n_outputs), np.float64(values.step or 1.0), self.add_last),
-            (scores,),
-        )
+            self._add_partial(partial, self.n_blocks, sums[chunk], started)
 
     def leaves(self, documents: Any, out: Any) -> None:
-        """Fill ``out`` (int32 [D, T], C order) with the source library's exit leaf numbers."""
         self._look_up(documents, self.leaf_id, 1, out)
 
     def per_tree(self, documents: Any, out: Any) -> None:
-        """Fill ``out`` ([D, T, width], of the leaf values' type, C order) with the exit leaves' values."""
         self._look_up(documents, self.leaf_value, self.values.value.shape[1], out)
 
     def _documents_together(self, n: int) -> int:
@@ -261,8 +223,7 @@ class GpuForest:
 
     def _pivots(self, documents: Any, together: int) -> Iterator[tuple[slice, Any]]:
         """Chunk by chunk: the chunk, and the pivots [block, group, column, document of the group] of its documents."""
-        if documents.dtype.kind in "iub" and self.integer_dtype != self.input_dtype == "float32":
-            documents = documents.astype(self.integer_dtype)  # rounded twice, as by the source library
+        documents = self._rounded_once(documents)
         value = self._value_dtype(documents.dtype)
         step = self._chunk_documents(value)
         for start in range(0, documents.shape[0], step):
@@ -278,12 +239,6 @@ class GpuForest:
                     self._find(values, n, value, together, pivots)
             yield chunk, pivots
 
-    def _value_dtype(self, given: np.dtype) -> np.dtype:
-        """The type in which documents of a type are tested, as the source library casts them."""
-        if self.input_dtype == "float32":
-            return np.dtype(np.float32)
-        return np.dtype(self.integer_dtype) if given.kind in "iub" else np.dtype(given)
-
     def _chunk_documents(self, value: np.dtype) -> int:
         per_document = self.n_columns * value.itemsize + self.n_blocks * (
             self.n_columns * self.pivot_dtype.itemsize + self.n_outputs * SUM_BYTES
@@ -292,15 +247,14 @@ class GpuForest:
         return min(max(fitting, MIN_CHUNK), MAX_CHUNK)
 
     def _transpose(self, documents: Any, values: Any) -> None:
+        documents, along = as_numbers(documents), by_row(documents)
         row, column = documents.strides
-        by_row = abs(column) <= abs(row)
-        given = np.dtype(np.uint8) if documents.dtype == bool else documents.dtype
         n = documents.shape[0]
-        self.device.kernel("transpose.cu", kernels.transpose(given, values.dtype, by_row))(
+        self.device.kernel("transpose.cu", kernels.transpose(documents.dtype, values.dtype, along))(
             (-(-n // TILE), -(-self.n_columns // TILE)),
             (TILE, 8),
             (
-                documents.view(given) if documents.dtype == bool else documents,
+                documents,
                 np.int64(row),
                 np.int64(column),
                 np.int32(n),
@@ -308,7 +262,7 @@ class GpuForest:
                 *self.readings,
                 values,
             ),
-            shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if by_row else 0,
+            shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
         )
 
     def _find(self, values: Any, n: int, value: np.dtype, together: int, pivots: Any) -> None:
@@ -377,29 +331,8 @@ class GpuForest:
             shared_mem=self.shared,
         )
 
-    def _per_element(self, name: str, n: int, before: tuple, after: tuple) -> None:
-        if n:
-            self.device.kernel("finish_scores.cu", name)((-(-n // 256),), (256,), (*before, *after))
-
-
-def _padded(array: np.ndarray) -> np.ndarray:
-    """The array, with one element where it has none: kernels get a pointer to something."""
-    return np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
-
 
 def _smallest_pivot(layout: WordLayout) -> np.dtype:
     """The smallest unsigned type that counts a column's tests and has a code left for missing values."""
     most = int(np.diff(layout.tests.offsets, axis=1).max(initial=0))
     return next(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32) if most < np.iinfo(t).max)
-
-
-def _trees_by_output(
-    block_offsets: npt.NDArray[np.int32], forest: Forest
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Trees of each tree block ordered by output: where each output's start [B, K + 1], and the trees [T]."""
-    block = np.repeat(np.arange(len(block_offsets) - 1), np.diff(block_offsets))
-    order = np.lexsort((forest.tree_output, block))
-    key = block[order] * forest.n_outputs + forest.tree_output[order]
-    starts = np.searchsorted(key, np.arange((len(block_offsets) - 1) * forest.n_outputs + 1))
-    rows = np.arange(len(block_offsets) - 1)[:, None] * forest.n_outputs
-    return starts[rows + np.arange(forest.n_outputs + 1)], order

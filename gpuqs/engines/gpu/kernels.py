@@ -17,6 +17,9 @@ FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64":
 DOCUMENTS_PER_BLOCK = (1, 4)
 #: Leaf value -> the type that sums are made in.
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
+#: Words of 32 documents a lane of the bit-sliced engine.
+WORDS = (1, 2)
+
 
 def strides(form: str) -> tuple[int, ...]:
     """Documents per thread block that a form may have."""
@@ -75,6 +78,31 @@ def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLik
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
+def rank_documents(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
+    return f"rank_documents<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
+
+
+def decode_predicates(words: int) -> str:
+    """``words`` of 32 documents a lane."""
+    return f"decode_predicates<{words}>"
+
+
+def slots(words: int) -> str:
+    return f"slots<{words}>"
+
+
+def sum_exact(leaf: npt.DTypeLike, small: bool) -> str:
+    """``small``: trees of up to 64 leaves."""
+    return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}>"
+
+
+SUM_FAST = "sum_fast"
+
+
+def look_up_leaves(entry: npt.DTypeLike) -> str:
+    return f"look_up_leaves<{_c(entry)}>"
+
+
 def apply_link(real: npt.DTypeLike, link: str) -> str:
     """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
@@ -92,8 +120,9 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
     reals = ("float32", "float64")
     casts = [("float32", "float32"), ("float64", "float64"), ("float64", "float32")]
     casts += list(product(integers, reals))
+    inputs = tuple(product(casts, (True, False)))
     return {
-        "transpose.cu": tuple(transpose(g, v, row) for (g, v), row in product(casts, (True, False))),
+        "transpose.cu": tuple(transpose(g, v, row) for (g, v), row in inputs),
         "find_false_nodes.cu": tuple(
             find_false_nodes(value, pivot) for value, pivot in product(reals, _PIVOTS)
         ),
@@ -118,6 +147,12 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
             finish_scores("int64", "float64", "float64"),
             finish_scores("int64", "float64", "float32"),
         ),
+        "rank_documents.cu": tuple(rank_documents(g, v, row) for (g, v), row in inputs),
+        "decode_predicates.cu": tuple(decode_predicates(words) for words in WORDS),
+        "slots.cu": tuple(slots(words) for words in WORDS),
+        "sum_exact.cu": tuple(sum_exact(leaf, small) for leaf, small in product(SUMS, (True, False))),
+        "sum_fast.cu": (SUM_FAST,),
+        "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
         "apply_link.cu": (
             *(apply_link(real, link) for real, link in product(reals, LINKS)),
             *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),

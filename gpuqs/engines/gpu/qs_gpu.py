@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import ClassVar, cast
 
 from gpuqs.devices.base import Device, GpuDevice
-from gpuqs.engines.base import Engine, Program
+from gpuqs.engines.gpu.engine import GpuEngine, GpuProgram
 from gpuqs.engines.gpu.forest import GpuForest, Settings
-from gpuqs.engines.gpu.links import apply_link, find_classes
 from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import Forest
-from gpuqs.forks import lazy
 from gpuqs.layout.leaves import leaf_values, number_leaves
 from gpuqs.layout.qs_gpu import count_tuples
 from gpuqs.layout.ranks import RankTables
-from gpuqs.links import class_decision, decides_on_values, trees_averaged
 from gpuqs.outputs import class_labels
 
 #: Words of one tree that the largest shared memory of today's devices holds.
@@ -28,25 +21,7 @@ MAX_WORDS = 227 * 1024 // 4 - 64
 MAX_TUPLES_PER_NODE = 64
 
 
-@dataclass(frozen=True)
-class GpuProgram(Program):
-    """A forest laid out for one device, and copied there."""
-
-    forest: GpuForest
-    classes: npt.NDArray[Any]
-
-    def ready(self) -> GpuForest:
-        """The forest on its device, for launches; a graph that is being captured keeps it."""
-        self.forest.device.retain(self.forest)
-        return self.forest
-
-    @lazy
-    def labels(self) -> Any:
-        """The labels of the classes on the device."""
-        return self.forest.device.upload(self.classes)
-
-
-class QsGpu(Engine):
+class QsGpu(GpuEngine):
     """GPU-QuickScorer.
 
     Parameters
@@ -55,7 +30,6 @@ class QsGpu(Engine):
     """
 
     name: ClassVar[str] = "qs_gpu"
-    device: ClassVar[str] = "cuda"
     summary: ClassVar[str] = "GPU-QuickScorer: a thread block for a document or four, leaf bitvectors in shared memory"
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -75,9 +49,6 @@ class QsGpu(Engine):
             return "it may have more tuples, leaf values or words of category sets than 32-bit indices count"
         return None
 
-    def cost(self, forest: Forest, n_documents: int) -> None:
-        return None  # no GPU has timed it yet
-
     def prepare(
         self,
         forest: Forest,
@@ -94,39 +65,3 @@ class QsGpu(Engine):
         values = leaf_values(forest, ranges.position, precision)
         placed = GpuForest(cast(GpuDevice, device), forest, ranges, values, self._settings)
         return GpuProgram(values, placed, class_labels(forest))
-
-    def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:
-        """As every engine's; ``documents`` may also be integers, and ``n_threads`` is not used."""
-        assert isinstance(program, GpuProgram)
-        program.ready().score(documents, sums, started)
-
-    def leaves(self, program: Program, documents: Any, out: Any, n_threads: int = 1) -> None:
-        assert isinstance(program, GpuProgram)
-        program.ready().leaves(documents, out)
-
-    def per_tree(self, program: Program, forest: Forest, documents: Any, out: Any, n_threads: int = 1) -> None:
-        assert isinstance(program, GpuProgram)
-        program.ready().per_tree(documents, out)
-
-    def finish(self, program: Program, sums: Any, scores: Any, add_last: Any = None) -> None:
-        assert isinstance(program, GpuProgram) and add_last is None
-        if sums is not scores or program.values.add_last.any():
-            program.ready().finish(sums, scores)
-
-    def link(self, program: Program, forest: Forest, scores: Any, out: Any, output: str) -> None:
-        assert isinstance(program, GpuProgram)
-        value = output == "value"
-        averaged = forest.average if value else forest.average_raw
-        divisor = trees_averaged(forest, program.forest.n_trees) if averaged else 1.0
-        name = forest.link if value else "identity"
-        apply_link(program.forest.device, name, forest.link_scale, divisor, scores, out)
-
-    def classify(self, program: Program, forest: Forest, scores: Any, out: Any) -> None:
-        assert isinstance(program, GpuProgram)
-        device = program.forest.device
-        if decides_on_values(forest):
-            self.link(program, forest, scores, scores, "value")
-        numbers = device.empty((out.shape[0], out.shape[1] if out.ndim == 2 else 1), np.int64)
-        find_classes(device, class_decision(forest), scores, numbers)
-        device.retain(program.labels)
-        out[...] = program.labels[numbers.reshape(out.shape)]

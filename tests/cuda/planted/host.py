@@ -14,6 +14,7 @@ _CODES = ("test_emulated.py::test_as_many_tests_as_a_pivot_counts",)
 _ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
 
 _HOST, _FOREST = "devices/pipeline.py", "engines/gpu/forest.py"
+_PLACED = "engines/gpu/placed.py"
 _LAYOUT = "layout/qs_gpu.py"
 
 _IN_STREAM = """        with self.stream:
@@ -28,7 +29,8 @@ _LAST = """            for lane in lanes:
 _TRANSPOSED = """            (-(-n // TILE), -(-self.n_columns // TILE)),
             (TILE, 8),
             (
-                documents.view"""
+                documents,
+"""
 
 STREAMS = [
     Fault(
@@ -195,14 +197,14 @@ STREAMS = [
     ),
     Fault(
         "a graph's forest is not kept",
-        "engines/gpu/qs_gpu.py",
+        "engines/gpu/engine.py",
         "        self.forest.device.retain(self.forest)\n",
         "",
         _QUEUED,
     ),
     Fault(
         "a graph's class labels are not kept",
-        "engines/gpu/qs_gpu.py",
+        "engines/gpu/engine.py",
         "        device.retain(program.labels)\n",
         "",
         _QUEUED,
@@ -297,7 +299,7 @@ LAUNCHES = [
         "sorted(found)",
         _CACHE,
     ),
-    Fault("every chunk's sums go to the first rows", _FOREST, "(sums[chunk],),", "(sums,),", _CHUNKS),
+    Fault("every chunk's sums go to the first rows", _FOREST, "sums[chunk], started", "sums[:n], started", _CHUNKS),
     Fault(
         "every chunk's leaves go to the first rows",
         _FOREST,
@@ -368,7 +370,7 @@ LAUNCHES = [
         _TRANSPOSED.replace("-(-n // TILE)", "max(n // TILE, 1)"),
         _CASES,
     ),
-    Fault("no thread block for the last sums", _FOREST, "(-(-n // 256),)", "(max(n // 256, 1),)", _CHUNKS),
+    Fault("no thread block for the last sums", _PLACED, "(-(-n // 256),)", "(max(n // 256, 1),)", _CHUNKS),
     Fault(
         "strides change places",
         _FOREST,
@@ -397,5 +399,5 @@ LAUNCHES = [
         "if most <= np.iinfo(t).max)",
         _CODES,
     ),
-    Fault("integers are rounded once", _FOREST, "documents = documents.astype(self.integer_dtype)", "pass", _ROUNDED),
+    Fault("integers are rounded once", _PLACED, "return documents.astype(self.integer_dtype)", "pass", _ROUNDED),
 ]

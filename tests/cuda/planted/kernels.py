@@ -14,6 +14,7 @@ _BOUNDS = ("test_emulation.py", "-k", "real_kernels and address")
 
 _LEAVES, _WARP = "cuda/leaf_indexes.cuh", "cuda/warp.cuh"
 _TRANSPOSE, _FIND, _FINISH = "cuda/transpose.cu", "cuda/find_false_nodes.cu", "cuda/finish_scores.cu"
+_READING = "cuda/reading.cuh"
 _SCORES, _OUTPUTS, _EXITS = "cuda/update_scores.cu", "cuda/update_outputs.cu", "cuda/exit_leaves.cu"
 
 _CLEARED = "k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j])"
@@ -193,26 +194,26 @@ KERNELS = [
         _CASES,
     ),
     Fault(
-        "all negative numbers are zeros that are missing", _TRANSPOSE, "x >= -limit && x <= limit", "x <= limit", _CASES
+        "all negative numbers are zeros that are missing", _READING, "x >= -limit && x <= limit", "x <= limit", _CASES
     ),
-    Fault("small denormals alone are zeros that are missing", _TRANSPOSE, "= 1e-35f", "= 1e-36f", _CASES),
+    Fault("small denormals alone are zeros that are missing", _READING, "= 1e-35f", "= 1e-36f", _CASES),
     Fault(
         "a word beyond a category set is read",
-        _TRANSPOSE,
+        _READING,
         "code / 32 < reading.n_words &&",
         "code / 32 <= reading.n_words &&",
         _CATEGORIES,
     ),
     Fault(
         "bits of a category's word are counted from the other end",
-        _TRANSPOSE,
+        _READING,
         ">> (code % 32) & 1",
         ">> (31 - code % 32) & 1",
         _CATEGORIES,
     ),
     Fault(
         "documents are rounded to float32 on the way",
-        _TRANSPOSE,
+        _READING,
         "static_cast<Value>(*reinterpret_cast<const Input*>(at))",
         "static_cast<Value>(static_cast<float>(*reinterpret_cast<const Input*>(at)))",
         _CASES,

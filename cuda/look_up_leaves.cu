@@ -1,0 +1,22 @@
+// look_up_leaves: planes of leaf numbers -> what the exit leaf of every (document, tree) holds: its number, or its values.
+//
+//   parallel_thread foreach (document, tree):
+//       number <- the document's bit of each of the tree's planes
+//       out[document][tree] <- table[number]
+#include "common.cuh"
+
+// Launch: any number of threads, at least one for each (document, tree) of n_trees trees from first_tree on, of all_trees.
+template <class Entry>
+__global__ void look_up_leaves(const u32* planes, int words, int n_planes, i64 n_documents, int first_tree, int n_trees,
+                               const int* offsets, const Entry* table, int width, int all_trees, Entry* out) {
+    const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const i64 document = i / n_trees, word = document / WARP;
+    const int tree = i % n_trees;
+    if (document >= n_documents) return;
+    const u32* plane = planes + (word / words * n_trees + tree) * n_planes * words + word % words;
+    i64 leaf = offsets[tree];
+#pragma unroll 1
+    for (int k = 0; k < n_planes; ++k) leaf += static_cast<i64>(plane[static_cast<i64>(k) * words] >> document % WARP & 1) << k;
+#pragma unroll 1
+    for (int v = 0; v < width; ++v) out[(document * all_trees + first_tree + tree) * width + v] = table[leaf * width + v];
+}

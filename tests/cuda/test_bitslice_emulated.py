@@ -1,0 +1,206 @@
+"""The bit-sliced engine's kernels, run by the emulation: equal to `reference` bit for bit, in both precisions."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from emulation.device import EmulatedDevice
+from emulation.module import ORDERS
+from forests import forest_of_stumps, probing_documents, random_forest
+from gpu_conformance import CASES, Answers, Case, answers, expected
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from strategies import Drawn, forests
+
+from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
+from gpuqs.engines.gpu.bitsliced import BitsliceSettings
+from gpuqs.engines.reference import Reference
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES, Forest
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+ONE, TWO = BitsliceSettings(words=1), BitsliceSettings(words=2)
+
+
+@pytest.fixture(scope="module")
+def forward() -> EmulatedDevice:
+    return EmulatedDevice()
+
+
+def check(
+    device: EmulatedDevice, forest: Forest, documents: np.ndarray, settings: BitsliceSettings | None = None
+) -> Answers:
+    got, want = answers(device, forest, documents, BitsliceGpu(settings)), expected(forest, documents)
+    np.testing.assert_array_equal(got.leaves, want.leaves)
+    np.testing.assert_array_equal(got.fast, want.fast)
+    np.testing.assert_array_equal(got.exact, want.exact)
+    return got
+
+
+OTHERS = [
+    Case("oblivious trees", {"shape": "oblivious", "max_leaves": 64}),
+    Case("oblivious trees of many levels", {"shape": "oblivious", "max_leaves": 512, "n_trees": 5}),
+    Case("thresholds beyond one byte", {"n_features": 2, "n_trees": 30, "n_thresholds": 700, "max_leaves": 60}),
+]
+# The settings of the cases are those of `qs_gpu`.
+EVERY_CASE = list({case.name: case for case in [*CASES, *OTHERS]}.values())
+
+
+@pytest.mark.parametrize("case", EVERY_CASE, ids=lambda case: case.name)
+def test_equals_reference(forward: EmulatedDevice, case: Case) -> None:
+    check(forward, *case.make(), ONE)
+
+
+@pytest.mark.parametrize("order", ORDERS[1:])
+@pytest.mark.parametrize("name", ["words, up to 64 leaves", "many leaves", "more classes than warps", "category sets"])
+def test_equals_reference_in_other_orders_of_threads(order: str, name: str) -> None:
+    case = next(case for case in EVERY_CASE if case.name == name)
+    check(EmulatedDevice(order), *case.make(), TWO)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None:
+    rng = np.random.default_rng(200 + seed)
+    forest = random_forest(
+        rng,
+        n_trees=int(rng.integers(1, 90)),
+        max_leaves=int(rng.choice([2, 3, 31, 64, 65, 130])),
+        n_features=int(rng.integers(1, 40)),
+        shape=str(rng.choice(["random", "chain", "complete", "oblivious"])),
+        n_thresholds=int(rng.integers(14, 60)),
+        n_outputs=int(rng.choice([1, 1, 1, 4])),
+        input_dtype=str(rng.choice(["float32", "float64"])),
+    )
+    if rng.random() < 0.3:
+        forest = replace(forest, left=forest.right, right=forest.left)
+    chosen = BitsliceSettings(
+        words=int(rng.choice([1, 2])),
+        max_predicates=int(rng.choice([1, 200, 1 << 16])),
+        part_trees=int(rng.choice([1, 7, 1000])),
+    )
+    dtype = np.float32 if rng.random() < 0.5 else np.float64
+    check(forward, forest, probing_documents(rng, forest, int(rng.integers(1, 50)), dtype), chosen)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink],
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@given(forests(max_nodes=800), st.sampled_from([0, 1, 31, 32, 33, 65]), st.sampled_from([np.float64, np.float32]))
+def test_generated_forests(forward: EmulatedDevice, drawn: Drawn, n: int, dtype: type) -> None:
+    forest = drawn.forest()
+    assume(BitsliceGpu().supports(forest) is None)
+    check(forward, forest, drawn.documents(forest, n, dtype))
+
+
+@pytest.mark.parametrize("leaves", [4094, 9000])
+def test_trees_of_thousands_of_leaves(forward: EmulatedDevice, leaves: int) -> None:
+    rng = np.random.default_rng(17)
+    shape = "complete" if leaves == 9000 else "chain"
+    forest = random_forest(rng, n_trees=2, max_leaves=leaves, shape=shape, n_thresholds=500)
+    check(forward, forest, probing_documents(rng, forest, 40))
+
+
+@pytest.mark.parametrize("scratch_bytes", [1, 1 << 30])
+def test_thousands_of_documents(scratch_bytes: int) -> None:
+    """Several tiles, the last of them not full; cut into chunks of a tile each, or all in one."""
+    rng = np.random.default_rng(18)
+    forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
+    device = EmulatedDevice(scratch_bytes=scratch_bytes)
+    check(device, forest, probing_documents(rng, forest, 5000, np.float32))
+    assert {name for file, name in device.launched if file == "slots.cu"} == {"slots<2>"}
+    n_chunks = sum(file == "slots.cu" for file, _ in device.launched) / 3  # two precisions, and the leaves
+    assert n_chunks == (3 if scratch_bytes == 1 else 1)
+
+
+@pytest.mark.parametrize(
+    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
+)
+def test_strided_documents(forward: EmulatedDevice, make) -> None:
+    forest, documents = CASES[0].make()
+    check(forward, forest, make(documents))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8", "?"])
+@pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
+def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, integer_dtype=integer_dtype)
+    info = np.iinfo(dtype) if dtype != "?" else None
+    values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
+    check(forward, forest, rng.choice(values, (33, forest.n_features)))
+
+
+def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
+    forest = forest_of_stumps(
+        np.array([float(np.float32(2**60))]), np.random.default_rng(14), input_dtype="float32", integer_dtype="float64"
+    )
+    documents = np.array([[2**60], [2**60 + 2**36 + 1], [2**60 + 2**38]])
+    assert check(forward, forest, documents).leaves[:, 0].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("routing", range(CATEGORICAL, 2 * WHOLE_CODES, CATEGORICAL * 2))
+def test_every_way_to_read_a_category(forward: EmulatedDevice, routing: int) -> None:
+    sets = [[], [1], [1 << 31], [0, 1], [0xFFFFFFFF, 1 << 31], [0, 0, 0xA0000005]]
+    stumps = forest_of_stumps(np.zeros(2 * len(sets)), np.random.default_rng(12))
+    forest = replace(
+        stumps,
+        routing=np.repeat(np.array([CATEGORICAL, CATEGORICAL | NAN_LEFT], np.uint8), len(sets)) | np.uint8(routing),
+        category_offsets=np.cumsum([0, *map(len, sets * 2)]),
+        category_words=np.concatenate([np.array(words, np.uint32) for words in sets * 2]),
+    )
+    codes = np.array([-33, -1, 0, 1, 31, 32, 63, 64, 66, 95, 96, 1 << 30], float)
+    far = np.array([-0.0, np.nan, np.inf, -np.inf, 5e-324, 2.0**31, -(2.0**31), 1e300])
+    near = [np.nextafter(codes, toward) for toward in (-np.inf, np.inf)]
+    check(forward, forest, np.concatenate([codes, codes + 0.5, *near, far])[:, None])
+
+
+@pytest.mark.parametrize("n", [254, 255, 256, 6000])
+def test_as_many_thresholds_as_ranks_hold(forward: EmulatedDevice, n: int) -> None:
+    """More than fit the shared memory are read where they are."""
+    forest = forest_of_stumps(np.arange(float(n)), np.random.default_rng(15))
+    documents = np.array([[-1.0], [0.0], [n - 1.5], [n - 1.0], [n], [np.nan]])
+    check(forward, forest, documents)
+
+
+def test_sums_begin_with_what_is_there(forward: EmulatedDevice) -> None:
+    forest, documents = CASES[2].make()
+    engine = BitsliceGpu(BitsliceSettings(part_trees=11))
+    with forward.active():
+        for trees in (forest, forest.select(slice(0, 0))):
+            for precision, dtype in (("fast", np.int64), ("exact", np.float64)):
+                program = engine.prepare(trees, precision, device=forward)
+                before = expected(forest, documents).fast.astype(dtype)
+                sums = forward.from_host(before)
+                engine.score(program, forward.from_host(documents), sums, started=True)
+                started = before.copy()
+                reference = Reference()
+                reference.score(reference.prepare(trees, precision), documents, started, 1, True)
+                np.testing.assert_array_equal(forward.to_host(sums), started)
+
+
+@pytest.mark.parametrize("max_leaves", [16, 100])
+def test_per_tree_values_are_the_exit_leaves(forward: EmulatedDevice, max_leaves: int) -> None:
+    forest, documents = Case("", {"n_outputs": 2, "vector_leaves": True, "max_leaves": max_leaves}).make()
+    engine = BitsliceGpu(BitsliceSettings(part_trees=7))
+    with forward.active():
+        program = engine.prepare(forest, "exact", device=forward)
+        out = forward.empty((len(documents), forest.n_trees, 2), np.float64)
+        engine.per_tree(program, forest, forward.from_host(documents), out)
+    by_id = forest.leaf_offsets[:-1] + expected(forest, documents).leaves  # numbered by position in the forest
+    np.testing.assert_array_equal(forward.to_host(out), forest.leaf_value[by_id])
+
+
+def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    assert BitsliceGpu().supports(forest_of_stumps(np.arange(30.0), rng)) is None
+    for limit, most, forest, why in (
+        ("MAX_LEAVES", 63, random_forest(rng, n_trees=1, max_leaves=64, shape="complete"), "64 leaves"),
+        ("MAX_COLUMNS", 3, random_forest(rng, n_features=4), "columns"),
+        ("MAX_THRESHOLDS", 29, forest_of_stumps(np.arange(30.0), rng), "30 distinct thresholds"),
+        ("MAX_BYTES", 10, random_forest(rng, categorical=1.0), "category sets take tables"),
+    ):
+        with monkeypatch.context() as smaller:
+            smaller.setattr(f"gpuqs.engines.gpu.bitslice_gpu.{limit}", most)
+            assert why in str(BitsliceGpu().supports(forest))
