@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(TREES* WARP, 4)
         }
         __syncthreads();
         const int n = min(static_cast<int>(TREES), end - begin);
-#pragma unroll (SMALL ? 4 : 1)
+#pragma unroll(SMALL ? 4 : 1)
         for (int t = 0; t < n; ++t) {
             const u32 low = bytes[(t * BYTE + warp) * WARP + lane];
             if (SMALL) {

@@ -85,6 +85,12 @@ def test_trees_of_thousands_of_leaves(forward: EmulatedDevice, leaves: int) -> N
     check(forward, forest, probing_documents(rng, forest, 40))
 
 
+def test_tree_blocks_have_rows_of_their_own(forward: EmulatedDevice) -> None:
+    rng = np.random.default_rng(19)
+    forest = random_forest(rng, n_trees=150, max_leaves=8)
+    check(forward, forest, probing_documents(rng, forest, 20), BitsliceSettings(max_predicates=1, part_trees=40))
+
+
 @pytest.mark.parametrize("scratch_bytes", [1, 1 << 30])
 def test_thousands_of_documents(scratch_bytes: int) -> None:
     """Several tiles, the last of them not full; cut into chunks of a tile each, or all in one."""

@@ -9,6 +9,8 @@ _SMALL = (_FILE, "-k", "test_equals_reference and words")
 _LARGE = (_FILE, "-k", "test_equals_reference and many")
 _ORDERS = (_FILE, "-k", "orders_of_threads and (words or many)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
+_COLUMNS = (_FILE, "-k", "strided_documents")
+_BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
 _MANY = (f"{_FILE}::test_thousands_of_documents",)
 _PER_TREE = (f"{_FILE}::test_per_tree_values_are_the_exit_leaves",)
 
@@ -22,7 +24,7 @@ BITSLICE = [
         _RANK,
         "staged[i] = thresholds[first_threshold + i];\n    __syncthreads();\n",
         "staged[i] = thresholds[first_threshold + i];\n",
-        _ORDERS,
+        _COLUMNS,
     ),
     Fault(
         "no barrier between a tile's documents and columns",
@@ -53,7 +55,6 @@ BITSLICE = [
     Fault("rows have no polarity", _DECODE, "0u - (segment.flip >> b & 1)", "0u & segment.flip", _SMALL),
     Fault("a tree's planes begin as the last tree's", _SLOTS, "plane[k * WARP] = all<W>(0);", ";", _SMALL),
     Fault("every node enters the first plane", _SLOTS, "of[i].plane * WARP", "n_slots * WARP", _SMALL),
-    Fault("lanes share their slots", _SLOTS, "* WARP + lane;", "* WARP;", _ORDERS),
     Fault(
         "no barrier before leaf numbers are read",
         _EXACT,
@@ -87,7 +88,7 @@ BITSLICE = [
         "k < n_planes - 1; ++k",
         _PER_TREE,
     ),
-    Fault("a tree block has the rows of the first", _HOST, "if block != decoded:", "if decoded < 0:", _SETTINGS),
+    Fault("a tree block has the rows of the first", _HOST, "if block != decoded:", "if decoded < 0:", _BLOCKS),
     Fault("each part's sums begin anew", _HOST, "started or part.number > 0", "started", _SETTINGS),
     Fault(
         "every chunk's bit slices are summed in the first rows",
