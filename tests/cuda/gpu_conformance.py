@@ -10,6 +10,8 @@ from forests import probing_documents, random_forest
 
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.base import Engine
+from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
+from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.gpu.forest import GpuForest, Settings
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.reference import Reference
@@ -77,6 +79,14 @@ CASES = [
 ]
 
 
+#: What is special to `bitslice_gpu`, for which the cases' settings, those of `qs_gpu`, mean nothing.
+OF_BITS = [
+    Case("oblivious trees", {"shape": "oblivious", "max_leaves": 64}),
+    Case("oblivious trees of many levels", {"shape": "oblivious", "max_leaves": 512, "n_trees": 5}),
+    Case("thresholds beyond one byte", {"n_features": 2, "n_trees": 30, "n_thresholds": 700, "max_leaves": 60}),
+]
+
+
 @dataclass(frozen=True)
 class Expected:
     """What `reference` says of a forest and documents."""
@@ -140,6 +150,17 @@ def check(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: Se
     np.testing.assert_array_equal(got.fast, want.fast)
     assert np.abs(got.exact - want.exact.astype(np.float64)).max(initial=0) <= want.bound
     np.testing.assert_array_equal(got.exact, sums_in_device_order(device, forest, want.leaves, settings))
+    return got
+
+
+def check_bits(
+    device: GpuDevice, forest: Forest, documents: np.ndarray, settings: BitsliceSettings | None = None
+) -> Answers:
+    """Compare the answers of `bitslice_gpu` with `reference`'s, bit for bit; returns them."""
+    got, want = answers(device, forest, documents, BitsliceGpu(settings)), expected(forest, documents)
+    np.testing.assert_array_equal(got.leaves, want.leaves)
+    np.testing.assert_array_equal(got.fast, want.fast)
+    np.testing.assert_array_equal(got.exact, want.exact)
     return got
 
 

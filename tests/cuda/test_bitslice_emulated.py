@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from emulation.device import EmulatedDevice
 from emulation.module import ORDERS
 from forests import forest_of_stumps, probing_documents, random_forest
-from gpu_conformance import CASES, Answers, Case, answers, expected
+from gpu_conformance import CASES, OF_BITS, Case, expected
+from gpu_conformance import check_bits as check
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from strategies import Drawn, forests
@@ -18,7 +20,7 @@ from strategies import Drawn, forests
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.reference import Reference
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES, Forest
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -30,26 +32,7 @@ def forward() -> EmulatedDevice:
     return EmulatedDevice()
 
 
-def check(
-    device: EmulatedDevice, forest: Forest, documents: np.ndarray, settings: BitsliceSettings | None = None
-) -> Answers:
-    got, want = answers(device, forest, documents, BitsliceGpu(settings)), expected(forest, documents)
-    np.testing.assert_array_equal(got.leaves, want.leaves)
-    np.testing.assert_array_equal(got.fast, want.fast)
-    np.testing.assert_array_equal(got.exact, want.exact)
-    return got
-
-
-OTHERS = [
-    Case("oblivious trees", {"shape": "oblivious", "max_leaves": 64}),
-    Case("oblivious trees of many levels", {"shape": "oblivious", "max_leaves": 512, "n_trees": 5}),
-    Case("thresholds beyond one byte", {"n_features": 2, "n_trees": 30, "n_thresholds": 700, "max_leaves": 60}),
-]
-# The settings of the cases are those of `qs_gpu`.
-EVERY_CASE = list({case.name: case for case in [*CASES, *OTHERS]}.values())
-
-
-@pytest.mark.parametrize("case", EVERY_CASE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
 def test_equals_reference(forward: EmulatedDevice, case: Case) -> None:
     check(forward, *case.make(), ONE)
 
@@ -57,7 +40,7 @@ def test_equals_reference(forward: EmulatedDevice, case: Case) -> None:
 @pytest.mark.parametrize("order", ORDERS[1:])
 @pytest.mark.parametrize("name", ["words, up to 64 leaves", "many leaves", "more classes than warps", "category sets"])
 def test_equals_reference_in_other_orders_of_threads(order: str, name: str) -> None:
-    case = next(case for case in EVERY_CASE if case.name == name)
+    case = next(case for case in [*CASES, *OF_BITS] if case.name == name)
     check(EmulatedDevice(order), *case.make(), TWO)
 
 
@@ -102,6 +85,12 @@ def test_trees_of_thousands_of_leaves(forward: EmulatedDevice, leaves: int) -> N
     check(forward, forest, probing_documents(rng, forest, 40))
 
 
+def test_tree_blocks_have_rows_of_their_own(forward: EmulatedDevice) -> None:
+    rng = np.random.default_rng(19)
+    forest = random_forest(rng, n_trees=150, max_leaves=8)
+    check(forward, forest, probing_documents(rng, forest, 20), BitsliceSettings(max_predicates=1, part_trees=40))
+
+
 @pytest.mark.parametrize("scratch_bytes", [1, 1 << 30])
 def test_thousands_of_documents(scratch_bytes: int) -> None:
     """Several tiles, the last of them not full; cut into chunks of a tile each, or all in one."""
@@ -109,9 +98,9 @@ def test_thousands_of_documents(scratch_bytes: int) -> None:
     forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
     device = EmulatedDevice(scratch_bytes=scratch_bytes)
     check(device, forest, probing_documents(rng, forest, 5000, np.float32))
-    assert {name for file, name in device.launched if file == "slots.cu"} == {"slots<2>"}
-    n_chunks = sum(file == "slots.cu" for file, _ in device.launched) / 3  # two precisions, and the leaves
-    assert n_chunks == (3 if scratch_bytes == 1 else 1)
+    asked = Counter(name for file, name in device.launched if file == "slots.cu")
+    chunks = 3 if scratch_bytes == 1 else 1
+    assert asked == {"slots<1>": 2, "slots<2>": 2 + 3 * chunks}  # once a program to load it; two precisions, and leaves
 
 
 @pytest.mark.parametrize(
@@ -199,6 +188,7 @@ def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         ("MAX_LEAVES", 63, random_forest(rng, n_trees=1, max_leaves=64, shape="complete"), "64 leaves"),
         ("MAX_COLUMNS", 3, random_forest(rng, n_features=4), "columns"),
         ("MAX_THRESHOLDS", 29, forest_of_stumps(np.arange(30.0), rng), "30 distinct thresholds"),
+        ("MAX_GRID", 2, random_forest(rng, n_outputs=3), "3 outputs"),
         ("MAX_BYTES", 10, random_forest(rng, categorical=1.0), "category sets take tables"),
     ):
         with monkeypatch.context() as smaller:

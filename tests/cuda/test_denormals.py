@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from emulation.device import EmulatedDevice
 from forests import forest_of_stumps, random_forest
-from gpu_conformance import CASES, check
+from gpu_conformance import CASES, check, check_bits
 
 from gpuqs.engines.gpu.forest import Settings
 from gpuqs.forest import CATEGORICAL, WHOLE_CODES, Forest
@@ -58,11 +58,10 @@ def of_denormals(forest: Forest) -> Forest:
     return replace(forest, leaf_value=leaves, base_score=np.zeros(forest.n_outputs))
 
 
-CHECKS: dict[str, Callable[[EmulatedDevice], object]] = {
-    "thresholds": lambda d: check(d, stumps(0, TINY, -TINY), DOCUMENTS, Settings()),
-    "documents cast to float32": lambda d: check(d, stumps(0, -TINY), DOCUMENTS.astype(float), Settings()),
-    "codes of categories": lambda d: check(
-        d,
+SCORED: dict[str, tuple[Forest, np.ndarray]] = {
+    "thresholds": (stumps(0, TINY, -TINY), DOCUMENTS),
+    "documents cast to float32": (stumps(0, -TINY), DOCUMENTS.astype(float)),
+    "codes of categories": (
         replace(
             stumps(0),
             routing=np.array([CATEGORICAL | WHOLE_CODES], np.uint8),
@@ -70,16 +69,13 @@ CHECKS: dict[str, Callable[[EmulatedDevice], object]] = {
             category_words=np.array([1], np.uint32),
         ),
         DOCUMENTS,
-        Settings(),
     ),
-    "sums": lambda d: check(d, of_denormals(stumps(0.5, 0.5)), DOCUMENTS, Settings()),
-    "sums of several outputs": lambda d: check(d, of_denormals(three_outputs()), DOCUMENTS, Settings()),
-}
-CHECKS |= {
-    case.name: lambda d, case=case: check(d, *case.make(), case.settings)
-    for case in CASES
-    if case.name.startswith("float32 forest")
-}
+    "sums": (of_denormals(stumps(0.5, 0.5)), DOCUMENTS),
+    "sums of several outputs": (of_denormals(three_outputs()), DOCUMENTS),
+} | {case.name: case.make() for case in CASES if case.name.startswith("float32 forest")}
+CHECKS: dict[str, Callable[[EmulatedDevice], object]] = {
+    name: lambda d, scored=scored: check(d, *scored, Settings()) for name, scored in SCORED.items()
+} | {f"{name}, bit-sliced": lambda d, scored=scored: check_bits(d, *scored) for name, scored in SCORED.items()}
 
 
 @pytest.mark.parametrize("name", CHECKS)

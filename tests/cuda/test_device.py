@@ -9,11 +9,12 @@ import driver
 import numpy as np
 import pytest
 from forests import probing_documents, random_forest
-from gpu_conformance import CASES, Case, check, expected
+from gpu_conformance import CASES, OF_BITS, Case, check, check_bits, expected
 from test_denormals import CHECKS
 from test_gpu_links import on_device, probing_sums
 
 from gpuqs.devices.cuda import CudaDevice, cuda_device
+from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.gpu.forest import Settings
 from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.qs_gpu import QsGpu
@@ -69,6 +70,12 @@ def make_small(dtype: type):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equals_reference(device: TestedDevice, case: Case) -> None:
     check(device, *case.make(), case.settings)
+
+
+@pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
+@pytest.mark.parametrize("words", [1, 2])
+def test_bit_slices_equal_reference(device: TestedDevice, case: Case, words: int) -> None:
+    check_bits(device, *case.make(), BitsliceSettings(words=words))
 
 
 @pytest.mark.parametrize(

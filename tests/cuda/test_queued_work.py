@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from agreement import ON_GPU
 from emulation.device import RTX3090, EmulatedDevice, ForeignArray
 from emulation.memory import to_host
 from emulation.streams import SCHEDULES
@@ -15,6 +16,7 @@ from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
 from gpuqs.devices.pipeline import run
+from gpuqs.engines import ENGINES
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
@@ -22,6 +24,7 @@ from gpuqs.model import Model
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
+on_every_engine = pytest.mark.parametrize("engine", ON_GPU)
 ORDERS = [(schedule, seed) for schedule in SCHEDULES for seed in range(3 if schedule == "random" else 1)]
 
 
@@ -37,11 +40,14 @@ def make(n: int = 33, **fields: object) -> tuple[Forest, np.ndarray]:
     return forest, probing_documents(rng, forest, n)
 
 
+@on_every_engine
 @pytest.mark.parametrize("rows", [5, 17, 33])
-def test_host_documents_in_double_buffers(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+def test_host_documents_in_double_buffers(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, rows: int, engine: str
+) -> None:
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * rows)
     forest, documents = make()
-    placed = QsGpu().prepare(forest, "fast", device=device).forest
+    placed = ENGINES[engine].prepare(forest, "fast", device=device).forest
     want = expected(forest, documents)
     sums, leaves = np.zeros((33, 1), np.int64), np.zeros((33, forest.n_trees), np.int32)
     for out, fill, right in ((sums, placed.score, want.fast), (leaves, placed.leaves, want.leaves)):
@@ -84,18 +90,19 @@ def test_host_documents_in_many_calls_share_streams_and_memory(
     device.wait()
 
 
+@on_every_engine
 @pytest.mark.parametrize("output", ["value", "leaf", "class", "per_tree"])
-def test_calls_on_several_streams(device: EmulatedDevice, output: str) -> None:
+def test_calls_on_several_streams(device: EmulatedDevice, output: str, engine: str) -> None:
     forest, documents = make(link="sigmoid")
     device.scratch_bytes = 1  # chunks: scratch goes from one to the next
     model = Model(forest).to(device)
     batches = [documents[i : i + 9] for i in range(0, 32, 8)]
-    want = [Model(forest).to(EmulatedDevice()).predict(batch, output) for batch in batches]
+    want = [Model(forest).to(EmulatedDevice()).predict(batch, output, engine=engine) for batch in batches]
     streams, answers = [device.stream(blocking=i == 3) for i in range(4)], []
     for stream, batch in zip(streams, batches, strict=True):
         with stream:
             X = device.from_host(batch)
-            answers.append(model.predict(X, output))
+            answers.append(model.predict(X, output, engine=engine))
             del X  # its memory is its stream's
     for stream, answer, right in zip(streams, answers, want, strict=True):
         with stream:
@@ -159,9 +166,11 @@ def test_an_answer_in_another_librarys_stream(device: EmulatedDevice) -> None:
 ASKED = [{"output": "value"}, {"output": "leaf"}, {"output": "class"}, {"output": "per_tree"}]
 
 
+@on_every_engine
 @pytest.mark.parametrize("asked", [*ASKED, {"output": "raw", "precision": "fast"}], ids=str)
-def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, asked: dict) -> None:
+def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, asked: dict, engine: str) -> None:
     forest, documents = make(link="sigmoid")
+    asked = {**asked, "engine": engine}
     first, second = documents[:20], documents[-20:]
     wanted = [Model(forest).to(EmulatedDevice()).predict(batch, **asked) for batch in (second, first)]
     model = Model(forest).to(device)
@@ -173,7 +182,7 @@ def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, ask
         model.predict(X, **asked, out=out)
         graph = stream.end_capture()
         for start in range(9):  # what is made meanwhile takes no memory of the graph's
-            model.predict(X, "leaf", trees=slice(start % 6, 6), precision=("exact", "fast")[start // 6])
+            model.predict(X, "leaf", trees=slice(start % 6, 6), precision=("exact", "fast")[start // 6], engine=engine)
         del model
         gc.collect()
         for batch, want in zip((second, first), wanted, strict=True):
@@ -197,6 +206,22 @@ def test_a_call_with_few_documents_warms_up_for_many() -> None:
         np.testing.assert_array_equal(to_host(out)[:3], to_host(few))
     names = [name for file, name in device.launched if file == "update_scores.cu"]
     assert names[-1].endswith("4, 4>") and names[-2].endswith("1, 4>")
+
+
+def test_bit_slices_of_few_documents_warm_up_for_many() -> None:
+    """Those of more than a tile have two words a lane."""
+    device = EmulatedDevice()
+    forest, documents = make(1500, n_trees=3)
+    with device.stream() as stream:
+        model, X = Model(forest).to(device), device.from_host(documents)
+        few = model.predict(X[:3], engine="bitslice_gpu")
+        out = device.empty(1500, few.dtype)
+        stream.begin_capture()
+        model.predict(X, engine="bitslice_gpu", out=out)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        np.testing.assert_array_equal(to_host(out)[:3], to_host(few))
+    assert device.launched[-2][1] == "slots<2>"
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)

@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from gpuqs.devices.base import Device, GpuDevice
-from gpuqs.engines.gpu.bitsliced import BitslicedForest, BitsliceSettings
+from gpuqs.engines.gpu.bitsliced import MAX_GRID, BitslicedForest, BitsliceSettings
 from gpuqs.engines.gpu.engine import GpuEngine, GpuProgram
 from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import Forest
@@ -46,6 +46,8 @@ class BitsliceGpu(GpuEngine):
             return f"its category sets take tables of {size >> 20} MiB; number the categories densely from 0"
         if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
             return f"a feature has {most:,} distinct thresholds; ranks hold {MAX_THRESHOLDS:,}"
+        if forest.n_outputs > MAX_GRID:
+            return f"it has {forest.n_outputs:,} outputs, more than the {MAX_GRID:,} of one launch"
         padded = 2 * max(len(forest.leaf_value), 64 * forest.n_trees) * forest.leaf_value.shape[1]
         if max(padded, forest.category_words.size) >= 1 << 31:
             return "it has more leaf values or words of category sets than 32-bit indices count"

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from gpuqs.devices.base import GpuDevice
+from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
 from gpuqs.layout.bitslice_gpu import RowLayout
 from gpuqs.layout.columns import round_down
 from gpuqs.layout.leaves import LeafValues
@@ -40,8 +41,8 @@ WARPS = 4
 MAX_GRID = 65_535
 #: Share of the L2 cache that a chunk's words may take, and warps that fill a multiprocessor.
 L2_SHARE, FULL = 2, 32
-#: Trees whose values `sum_fast` holds at a time.
-GROUP = 64
+#: Trees whose values `sum_fast` holds at a time, and most outputs that it is for: of more, `sum_exact` has work enough.
+GROUP, FAST_OUTPUTS = 64, 16
 #: Bytes of leaf numbers of a tile of one word a lane, at most: they stay in the L2 cache until they are summed.
 PART_BYTES = 1 << 20
 
@@ -96,6 +97,7 @@ class BitslicedForest(PlacedForest):
         self.n_columns, self.n_rank_planes = len(ranks.columns), int(ranks.plane_offsets[-1])
         self.n_rows, self.n_slots, self.n_planes = layout.n_rows, layout.n_slots, layout.n_planes
         self.small = forest.n_leaves <= 64
+        self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
         self.block_segments = layout.block_segments.tolist()
         part_trees = settings.part_trees or max(1, PART_BYTES // (self.n_planes * ROW_BYTES))
         #: Tree block, first tree, trees.
@@ -133,7 +135,7 @@ class BitslicedForest(PlacedForest):
             sums[...] = self.start
         for chunk, words, parts in self._chunks(documents):
             for part in parts:
-                add = self._sum_fast if self.small and self.values.step else self._sum_exact
+                add = self._sum_fast if self.fast else self._sum_exact
                 add(part, words, sums[chunk], started or part.number > 0)
 
     def _sum_exact(self, part: _Part, words: int, sums: Any, started: bool) -> None:
@@ -215,11 +217,19 @@ class BitslicedForest(PlacedForest):
         """Tiles of a chunk: as many as the L2 cache has room for, or as fill the device; and fit the scratch memory."""
         attributes = self.device.attributes
         tile = (self.n_rank_planes + self.n_rows + self.part_trees * self.n_planes) * ROW_BYTES * words
+        sums = -(-self.part_trees // GROUP) * self.n_outputs * TILE * words * 8 if self.fast else 0
         in_cache = attributes.l2_bytes // L2_SHARE // tile
         filling = -(-attributes.multiprocessors * FULL // self.part_trees)
-        return max(1, min(max(in_cache, filling), self.device.scratch_bytes // tile))
+        return max(1, min(max(in_cache, filling), self.device.scratch_bytes // (tile + sums)))
+
+    @lazy
+    def _loaded(self) -> list[Kernel]:
+        """What tiles of either size need, so that one call of few documents or of many warms up for both."""
+        names = [("decode_predicates.cu", kernels.decode_predicates), ("slots.cu", kernels.slots)]
+        return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
 
     def _evaluate(self, documents: Any, words: int) -> Iterator[_Part]:
+        _ = self._loaded  # at the first call
         n_tiles = -(-documents.shape[0] // (TILE * words))
 
         def rows(n: int) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from planted.bitslice import BITSLICE
 from planted.campaign import copied_package, run_tests, try_fault
 from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
@@ -23,7 +24,7 @@ def passes(tests: tuple[str, ...]) -> bool:
 
 
 def main(wanted: list[str]) -> int:
-    faults = [*STREAMS, *LAUNCHES, *KERNELS]
+    faults = [*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE]
     chosen = [fault for fault in faults if not wanted or any(word in fault.what + fault.file for word in wanted)]
     with ThreadPoolExecutor(2) as pool:
         sound = all(list(pool.map(passes, dict.fromkeys(fault.tests for fault in chosen))))

@@ -1,0 +1,117 @@
+"""Faults of the bit-sliced engine: barriers, missing values, polarity, slots, planes, parts, chunks."""
+
+from __future__ import annotations
+
+from planted.campaign import Fault
+
+_FILE = "test_bitslice_emulated.py"
+_SMALL = (_FILE, "-k", "test_equals_reference and words")
+_LARGE = (_FILE, "-k", "test_equals_reference and many")
+_ORDERS = (_FILE, "-k", "orders_of_threads and (words or many)")
+_SETTINGS = (_FILE, "-k", "random_forests_and_settings")
+_COLUMNS = (_FILE, "-k", "strided_documents")
+_BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
+_MANY = (f"{_FILE}::test_thousands_of_documents",)
+_PER_TREE = (f"{_FILE}::test_per_tree_values_are_the_exit_leaves",)
+
+_RANK, _DECODE, _SLOTS = "cuda/rank_documents.cu", "cuda/decode_predicates.cu", "cuda/slots.cu"
+_EXACT, _FAST, _CODES = "cuda/sum_exact.cu", "cuda/sum_fast.cu", "cuda/leaf_codes.cuh"
+_HOST, _LAYOUT = "engines/gpu/bitsliced.py", "layout/bitslice_gpu.py"
+
+BITSLICE = [
+    Fault(
+        "no barrier after thresholds are staged",
+        _RANK,
+        "staged[i] = thresholds[first_threshold + i];\n    __syncthreads();\n",
+        "staged[i] = thresholds[first_threshold + i];\n",
+        _COLUMNS,
+    ),
+    Fault(
+        "no barrier between a tile's documents and columns",
+        _RANK,
+        "(document, first_column + of);\n            __syncthreads();\n",
+        "(document, first_column + of);\n",
+        _ORDERS,
+    ),
+    Fault("one tile where two are in use", _RANK, "word % 2 * (COLUMNS * PITCH)", "0 * word", _MANY),
+    Fault(
+        "no barrier before planes are written",
+        _RANK,
+        "    __syncthreads();\n    const int all_planes",
+        "    const int all_planes",
+        _ORDERS,
+    ),
+    Fault("missing values rank lowest", _RANK, ": missing;", ": missing & 0;", _SMALL),
+    Fault(
+        "a threshold's own value ranks above it",
+        _RANK,
+        "threshold[rank + bit - 1] < x",
+        "threshold[rank + bit - 1] <= x",
+        _SMALL,
+    ),
+    Fault("missing values go right", _DECODE, "if (segment.marked)", "if (segment.marked > 1)", _SMALL),
+    Fault("the high bits of ranks are not compared", _DECODE, "equal.of[w] & of.of[w] & ~set", "0 & ~set", _SMALL),
+    Fault("rows have another polarity", _DECODE, "segment.flip >> b & 1", "segment.low >> b & 1", _SMALL),
+    Fault("rows have no polarity", _DECODE, "0u - (segment.flip >> b & 1)", "0u & segment.flip", _SMALL),
+    Fault("a tree's planes begin as the last tree's", _SLOTS, "plane[k * WARP] = all<W>(0);", ";", _SMALL),
+    Fault("every node enters the first plane", _SLOTS, "of[i].plane * WARP", "n_slots * WARP", _SMALL),
+    Fault(
+        "no barrier before leaf numbers are read",
+        _EXACT,
+        "        __syncthreads();\n        const int n",
+        "        const int n",
+        _ORDERS,
+    ),
+    Fault("no barrier after leaf numbers are read", _EXACT, "        __syncthreads();\n    }\n", "    }\n", _ORDERS),
+    Fault(
+        "the higher byte of a leaf's number is left out",
+        _EXACT,
+        "(high >> d * BYTE & 0xff) << BYTE",
+        "(high & 0) << BYTE",
+        _LARGE,
+    ),
+    Fault(
+        "sums take the place of tables in use",
+        _FAST,
+        "    __syncthreads();\n#pragma unroll\n    for (int d = 0; d < WARP; ++d) sums",
+        "#pragma unroll\n    for (int d = 0; d < WARP; ++d) sums",
+        _ORDERS,
+    ),
+    Fault(
+        "trees that are not there have values", _FAST, "tables[i] = t < n ? value", "tables[i] = t >= 0 ? value", _SMALL
+    ),
+    Fault("bits two apart do not change places", _CODES, "    exchange<2>(x);\n", "", _SMALL),
+    Fault(
+        "the highest bit of a leaf's number is left out",
+        "cuda/look_up_leaves.cu",
+        "k < n_planes; ++k",
+        "k < n_planes - 1; ++k",
+        _PER_TREE,
+    ),
+    Fault("a tree block has the rows of the first", _HOST, "if block != decoded:", "if decoded < 0:", _BLOCKS),
+    Fault("each part's sums begin anew", _HOST, "started or part.number > 0", "started", _SETTINGS),
+    Fault(
+        "every chunk's bit slices are summed in the first rows",
+        _HOST,
+        "words, sums[chunk], started",
+        "words, sums[: chunk.stop - chunk.start], started",
+        _MANY,
+    ),
+    Fault(
+        "every chunk ranks the first documents",
+        _HOST,
+        "documents[chunk], words",
+        "documents[: chunk.stop - start], words",
+        _MANY,
+    ),
+    Fault(
+        "a boundary's slot is given back too early",
+        _LAYOUT,
+        "goes_first[inner], keep_mine[at]",
+        "goes_first[inner], keep_mine[at] & (place[at] < 0)",
+        _SETTINGS,
+    ),
+    Fault(
+        "children keep their places", _LAYOUT, "swapped = negated[of_all]", "swapped = negated[of_all] & False", _SMALL
+    ),
+]
