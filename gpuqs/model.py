@@ -169,8 +169,8 @@ class Model:
         precision : {"exact", "fast"}
             "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
             24-bit fixed-point grid and summed as integers: the same bits from every engine,
-            instruction set, number of threads and split of the batch. A GPU's "exact" sums have an order of
-            their own: the same bits every time, within n_trees ulps of the sum of the leaf values' magnitudes.
+            instruction set, number of threads and split of the batch. The "exact" sums of "qs_gpu" have an order
+            of their own: the same bits every time, within n_trees ulps of the sum of the leaf values' magnitudes.
         trees : slice, optional
             Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
             range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
