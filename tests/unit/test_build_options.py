@@ -17,6 +17,7 @@ import gpuqs
 from gpuqs.cli.commands import cli
 from gpuqs.cpu_fallback import QUICKSCORER
 from gpuqs.demo.run import bundled_model_bytes
+from gpuqs.devices.sources import source_folder
 from gpuqs.engines import ENGINES, LEFT_OUT
 
 OF_QUICKSCORER = {"qs", "vqs", "bwqs", "qs_oblivious", "qs_gpu"}
@@ -72,6 +73,13 @@ def test_commands_name_the_option(command: str, tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.zeros((1, 136)))
     said = CliRunner().invoke(cli, [command, f"{tmp_path}/model", f"{tmp_path}/X.npy", "--engine", "qs"])
     assert said.exit_code == 2 and "GPUQS_QUICKSCORER=OFF" in said.output
+
+
+@pytest.mark.skipif(QUICKSCORER, reason="needs a build without QuickScorer: make without-quickscorer")
+def test_no_kernel_of_quickscorer_is_installed() -> None:
+    installed = {file.name for file in source_folder().iterdir()}
+    of_quickscorer = {f"{name}.cu" for name in ("exit_leaves", "find_false_nodes", "update_outputs", "update_scores")}
+    assert "slots.cu" in installed and not installed & (of_quickscorer | {"leaf_indexes.cuh"})
 
 
 def test_sources_without_what_is_compiled_say_so(tmp_path: Path) -> None:
