@@ -12,13 +12,11 @@ from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import MAX_COLUMNS, MAX_PREDICATES, BitsliceLayout, build_bitslice, gray_values, value_tables
-from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
-from gpuqs.layout.columns import find_columns
+from gpuqs.layout.bitslice import MAX_PREDICATES, BitsliceLayout, build_bitslice, gray_values, value_tables, why_not
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.oblivious import level_nodes
 from gpuqs.layout.programs import MAX_LEAVES
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
+from gpuqs.layout.ranks import RankTables
 
 
 class Bitslice(CpuEngine):
@@ -51,16 +49,7 @@ class Bitslice(CpuEngine):
     category_set: ClassVar[float] = 0.07
 
     def supports(self, forest: Forest) -> str | None:
-        if forest.n_leaves > MAX_LEAVES:
-            return f"a tree has {forest.n_leaves} leaves; programs hold {MAX_LEAVES}"
-        columns = find_columns(forest)
-        if len(columns) > MAX_COLUMNS:
-            return f"the trees test {len(columns)} columns; programs hold {MAX_COLUMNS}"
-        if (size := table_bytes(columns)) > MAX_BYTES:
-            return f"its category sets take tables of {size >> 20} MiB; number the categories densely from 0"
-        if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
-            return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
-        return None
+        return why_not(forest, MAX_LEAVES)
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         widest = cpu_fallback.instruction_set().widest_word

@@ -23,6 +23,8 @@ import numpy.typing as npt
 from gpuqs import cache_lines
 from gpuqs.cpu_fallback.making import gray_places, number_predicates
 from gpuqs.forest import NAN_LEFT, Forest
+from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
+from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import LeafValues, number_leaves
 from gpuqs.layout.programs import (
     TREES_MERGED,
@@ -31,7 +33,7 @@ from gpuqs.layout.programs import (
     node_programs,
     treelet_programs,
 )
-from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
 #: Trees of a block, whose exit leaves are found before their values are added: the leaves stay in the L1/L2 caches.
 #: Fewer where trees are so large that a block might have more predicates than 16 bits count.
@@ -93,6 +95,20 @@ class BitsliceLayout:
     def oblivious(self) -> npt.NDArray[np.bool_]:
         """Which trees are laid out by level; their leaves are numbered in binary, not in Gray code."""
         return np.diff(self.level_offsets) > 0
+
+
+def why_not(forest: Forest, most_leaves: int) -> str | None:
+    """None where bit slices hold the forest, of trees of up to so many leaves; else the reason why not."""
+    if forest.n_leaves > most_leaves:
+        return f"a tree has {forest.n_leaves} leaves; programs hold {most_leaves}"
+    columns = find_columns(forest)
+    if len(columns) > MAX_COLUMNS:
+        return f"the trees test {len(columns)} columns; programs hold {MAX_COLUMNS}"
+    if (size := table_bytes(columns)) > MAX_BYTES:
+        return f"its category sets take tables of {size >> 20} MiB; number the categories densely from 0"
+    if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
+        return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
+    return None
 
 
 def build_bitslice(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.devices.base import Device, GpuDevice
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.gpu.links import apply_link, find_classes
 from gpuqs.engines.gpu.placed import PlacedForest
+from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
+from gpuqs.layout.ranks import RankTables, build_ranks
 from gpuqs.links import class_decision, decides_on_values, trees_averaged
+from gpuqs.outputs import class_labels
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,27 @@ class GpuEngine(Engine):
 
     def cost(self, forest: Forest, n_documents: int) -> None:
         return None  # no GPU has timed it yet
+
+    def prepare(
+        self,
+        forest: Forest,
+        precision: str,
+        *,
+        ranks: Callable[[], RankTables] | None = None,
+        device: Device | None = None,
+        params: Params = NONE_GIVEN,
+    ) -> GpuProgram:
+        """Lay the forest out for a device, copy it there, and wait for the copy."""
+        self._values(params)
+        assert device is not None and device.kind == self.device
+        placed = self._place(forest, precision, ranks or partial(build_ranks, forest), cast(GpuDevice, device))
+        return GpuProgram(placed.values, placed, class_labels(forest))
+
+    @abstractmethod
+    def _place(
+        self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
+    ) -> PlacedForest:
+        """The forest laid out and copied to the device; ``ranks`` as `prepare` has it."""
 
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:
         """As every engine's; ``documents`` may also be integers, and ``n_threads`` is not used."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, cast
+from typing import ClassVar
 
-from gpuqs.devices.base import Device, GpuDevice
-from gpuqs.engines.gpu.engine import GpuEngine, GpuProgram
+from gpuqs.devices.base import GpuDevice
+from gpuqs.engines.gpu.engine import GpuEngine
 from gpuqs.engines.gpu.forest import GpuForest, Settings
-from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values, number_leaves
 from gpuqs.layout.qs_gpu import count_tuples
 from gpuqs.layout.ranks import RankTables
-from gpuqs.outputs import class_labels
 
 #: Words of one tree that the largest shared memory of today's devices holds.
 MAX_WORDS = 227 * 1024 // 4 - 64
@@ -49,19 +47,9 @@ class QsGpu(GpuEngine):
             return "it may have more tuples, leaf values or words of category sets than 32-bit indices count"
         return None
 
-    def prepare(
-        self,
-        forest: Forest,
-        precision: str,
-        *,
-        ranks: Callable[[], RankTables] | None = None,
-        device: Device | None = None,
-        params: Params = NONE_GIVEN,
-    ) -> GpuProgram:
-        """Lay the forest out for a device, copy it there, and wait for the copy."""
-        self._values(params)
-        assert device is not None and device.kind == self.device
+    def _place(
+        self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
+    ) -> GpuForest:
         ranges = number_leaves(forest)
         values = leaf_values(forest, ranges.position, precision)
-        placed = GpuForest(cast(GpuDevice, device), forest, ranges, values, self._settings)
-        return GpuProgram(values, placed, class_labels(forest))
+        return GpuForest(device, forest, ranges, values, self._settings)
