@@ -68,7 +68,7 @@ class Explanation:
             else:
                 each = choice.microseconds / max(self.n_documents, 1)
                 cost = f"{each:12,.3f} us a document   {choice.summary}"
-            lines.append(f"{mark} {choice.engine:<10} {cost}")
+            lines.append(f"{mark} {choice.engine:<12} {cost}")
         if self.tuned is not None:
             lines.append(table(self.tuned))
         if self.note is not None:
