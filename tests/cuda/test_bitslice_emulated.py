@@ -184,13 +184,14 @@ def test_per_tree_values_are_the_exit_leaves(forward: EmulatedDevice, max_leaves
 def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     assert BitsliceGpu().supports(forest_of_stumps(np.arange(30.0), rng)) is None
+    engine, layout = "gpuqs.engines.gpu.bitslice_gpu", "gpuqs.layout.bitslice"
     for limit, most, forest, why in (
-        ("MAX_LEAVES", 63, random_forest(rng, n_trees=1, max_leaves=64, shape="complete"), "64 leaves"),
-        ("MAX_COLUMNS", 3, random_forest(rng, n_features=4), "columns"),
-        ("MAX_THRESHOLDS", 29, forest_of_stumps(np.arange(30.0), rng), "30 distinct thresholds"),
-        ("MAX_GRID", 2, random_forest(rng, n_outputs=3), "3 outputs"),
-        ("MAX_BYTES", 10, random_forest(rng, categorical=1.0), "category sets take tables"),
+        (f"{engine}.MAX_LEAVES", 63, random_forest(rng, n_trees=1, max_leaves=64, shape="complete"), "64 leaves"),
+        (f"{layout}.MAX_COLUMNS", 3, random_forest(rng, n_features=4), "columns"),
+        (f"{layout}.MAX_THRESHOLDS", 29, forest_of_stumps(np.arange(30.0), rng), "30 distinct thresholds"),
+        (f"{engine}.MAX_GRID", 2, random_forest(rng, n_outputs=3), "3 outputs"),
+        (f"{layout}.MAX_BYTES", 10, random_forest(rng, categorical=1.0), "category sets take tables"),
     ):
         with monkeypatch.context() as smaller:
-            smaller.setattr(f"gpuqs.engines.gpu.bitslice_gpu.{limit}", most)
+            smaller.setattr(limit, most)
             assert why in str(BitsliceGpu().supports(forest))
