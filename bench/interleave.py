@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def progress(items: Iterable[Any], description: str) -> Iterable[Any]:
     return track(items, description, transient=True, disable=not Console().is_terminal)
 
 
-def by_turns(contenders: dict[str, Callable[[], object]], rounds: int, budget: float = 60.0) -> dict[str, Timing]:
+def by_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, budget: float = 60.0) -> dict[str, Timing]:
     """Time every contender by turns, after one call each to warm up.
 
     Each round has an order of its own: who comes after a contender that fills the caches changes. From the second
