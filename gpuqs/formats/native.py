@@ -70,7 +70,7 @@ _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, ar
 _NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
 #: Arrays that files may lack. All others stand for their lengths, or say something of the scores.
 _MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words")
-_KINDS: Final = {int: "a whole number", str: "a text", bool: "true or false", float: "a finite number"}
+_KINDS: Final = {int: "a whole number of 32 bits", str: "a text", bool: "true or false", float: "a finite number"}
 #: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
     field.name: kind for field in dataclasses.fields(Forest) for kind in _KINDS if field.type == kind.__name__
@@ -326,13 +326,14 @@ def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: in
         raise ModelFormatError("is empty", field="node_offsets")
     if n_outputs < 1:
         raise ModelFormatError("is not at least 1", field="n_outputs")
-    if not 0 <= n_features <= _INT32_MAX:
-        raise ModelFormatError(f"is not in [0, {_INT32_MAX}]", field="n_features")
+    if n_features < 0:
+        raise ModelFormatError("is negative", field="n_features")
 
 
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     value = fields.get(name)
-    if type(value) is not kind or (kind is float and not isfinite(value)):
+    sound = type(value) is kind and (kind is not float or isfinite(value))
+    if not sound or (kind is int and abs(value) > _INT32_MAX):
         raise ModelFormatError(f"is missing, or is not {_KINDS[kind]}", field=name)
     return value
 
