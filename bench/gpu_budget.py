@@ -42,6 +42,8 @@ from gpuqs.layout.ranks import RankTables, build_ranks  # noqa: E402
 PAGE = CHECKOUT / "docs" / "gpu.md"
 SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
 TILE, LANES, TREES_COUNTED = 1024, 32, 1000
+#: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
+WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
 #: Of `sum_fast`: trees of a partial sum.
 GROUP = 64
 EVALUATION, WORDS = "slots<2>", 2
@@ -241,11 +243,32 @@ def table(models: dict[str, unit_counts.Model], device: Device) -> str:
     return "\n".join(lines)
 
 
+def verdict(models: dict[str, unit_counts.Model], device: Device) -> str:
+    """What is wanted, and whether `sum_exact`'s total is within it."""
+    lines = []
+    for size, (most_ns, most_kilobytes) in WANTED.items():
+        ns, n_bytes = total(models[size], device, "sum_exact")
+        lines.append(f"- {size}: at most {most_ns} ns a document are wanted; {ns:.1f}: {reached(ns, most_ns)}.")
+        if most_kilobytes:
+            kilobytes = n_bytes / 1e3
+            said = reached(kilobytes, most_kilobytes)
+            lines[-1] += f" At most {most_kilobytes} KB of the L2 cache are; {kilobytes:.1f}: {said}."
+    return "\n".join(lines)
+
+
+def reached(value: float, most: float) -> str:
+    return "reached by this estimate" if value <= most else "**not reached**"
+
+
 def blocks() -> dict[str, Block]:
     """The page's blocks, by name."""
-    models = unit_counts.kept()["models"]
-    texts = {"counts": unit_counts.table(), "h100": f"{Device.SOURCES}\n\n{table(models, Device())}"}
-    return {name: lambda _, text=text: ["", *text.splitlines(), ""] for name, text in texts.items()}
+    kept = unit_counts.kept()
+    models, version = kept["models"], ".".join(map(str, kept["nvrtc"]))
+    texts = {
+        "counts": (f"Counted with NVRTC {version}:", unit_counts.table()),
+        "h100": (Device.SOURCES, table(models, Device()), verdict(models, Device())),
+    }
+    return {name: lambda _, text=text: ["", *"\n\n".join(text).splitlines(), ""] for name, text in texts.items()}
 
 
 def main() -> None:
