@@ -1,8 +1,9 @@
 """How often a kernel's instructions run, by the loops and forward branches of its machine code.
 
 A loop is what lies between the target of a branch backwards and the branch; loops that overlap are one. What follows
-the last EXIT is out of line (divisions, convergence after a divergent vote) and not read. A forward branch skips a
-*region*. Everything else is taken to run whenever what lies around it runs: an estimate from above.
+the last EXIT that is not conditional, or begins where a divergent vote goes (BRA.DIV), is out of line and not read. A
+forward branch skips a *region*. Everything else is taken to run whenever what lies around it runs: an estimate from
+above.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Span = tuple[int, int]
 
 def read_listings(listing: str) -> dict[str, list[str]]:
     """What nvdisasm prints, by kernel: ``.L_x_1:`` for a label, ``BRA .L_x_1`` for a branch, ``@P0 BRA .L_x_1`` for a
-    conditional one, else the opcode with its modifiers."""
+    conditional one (and ``@P EXIT``), else the opcode with its modifiers."""
     kernels: dict[str, list[str]] = {}
     code: list[str] = []
     for line in listing.splitlines():
@@ -29,7 +30,8 @@ def read_listings(listing: str) -> dict[str, list[str]]:
             code.append(label[1])
         elif found := INSTRUCTION.search(line):
             target = re.search(r"\((\.L_x_\d+)\)", found[3]) if found[2].startswith("BRA") else None
-            code.append(f"{'@P ' * bool(found[1])}{found[2]} {target[1]}" if target else found[2])
+            conditional = bool(found[1]) and found[2].startswith(("BRA", "EXIT"))
+            code.append(f"{'@P ' * conditional}{found[2]}{f' {target[1]}' if target else ''}")
     return kernels
 
 
@@ -47,14 +49,17 @@ class Skip:
     Parameters
     ----------
     has, without : str
-        How opcodes begin that the region has, and has not. It has no loop.
+        How opcodes begin that the region has, and has not.
     share : float
         Of the trips, how many run it.
+    loops : bool
+        Whether the region has loops.
     """
 
     has: str
     without: str
     share: float
+    loops: bool = False
 
 
 class Code:
@@ -64,6 +69,7 @@ class Code:
         labels: dict[str, int] = {}
         self.opcodes: list[str] = []
         self._branches: list[tuple[int, str, bool]] = []
+        last_exit = None
         for entry in entries:
             if entry.endswith(":"):
                 labels[entry[:-1]] = len(self.opcodes)
@@ -71,16 +77,18 @@ class Code:
             conditional, opcode, target = words_of(entry)
             if target is not None:
                 self._branches.append((len(self.opcodes), target, conditional))
+            elif opcode == "EXIT" and not conditional:
+                last_exit = len(self.opcodes)
             self.opcodes.append(opcode)
         self._labels = labels
+        diverging = [labels[target] for at, target, _ in self._branches if self.opcodes[at].startswith("BRA.DIV")]
+        self._end = min([*diverging, len(self.opcodes) if last_exit is None else last_exit])
 
     @lazy
     def _jumps(self) -> list[tuple[int, int, bool]]:
         """Branches of the code that lies in line: where from, where to, whether conditional."""
-        exits = [i for i, opcode in enumerate(self.opcodes) if opcode == "EXIT"]
-        end = exits[-1] if exits else len(self.opcodes)
         jumps = ((at, self._labels[target], conditional) for at, target, conditional in self._branches)
-        return [jump for jump in jumps if max(jump[:2]) <= end]
+        return [jump for jump in jumps if max(jump[:2]) <= self._end and jump[0] != jump[1]]
 
     @lazy
     def loops(self) -> list[Span]:
@@ -148,8 +156,8 @@ class Code:
         for skip in skips:
             behind = 0  # regions that begin in one that is weighed already are its parts
             for region in regions:
-                plain = not any(inside(loop, region) for loop in self.loops)
-                if region[0] >= behind and plain and self.has(region, skip.has) and not self.has(region, skip.without):
+                fits = any(inside(loop, region) for loop in self.loops) == skip.loops
+                if region[0] >= behind and fits and self.has(region, skip.has) and not self.has(region, skip.without):
                     weigh(region, skip.share)
                     behind = region[1]
         return list(zip(self.opcodes[slice(*main)], weights, strict=True))

@@ -53,6 +53,17 @@ def test_runs_are_those_of_loops_and_branches() -> None:
     assert unit_counts.count(code, work) == (17 / 2, {"LDS": 2.5}, 1.0)
 
 
+def test_regions_with_loops_are_others() -> None:
+    """A tree ends in the loop of its nodes; a conditional EXIT ends no code, and what waits for ever is no loop."""
+    code = Code(
+        [".a:", "VOTE", "@P BRA .c", ".b:", "STG", "@P BRA .b", "@P EXIT", ".c:", "BRA .a", "RET", ".d:", "BRA .d"]
+    )
+    assert code.loops == [(0, 6), (2, 4)]
+    for loops, share in ((True, 0.5), (False, 1.0)):
+        runs = code.runs((0, 6), {"STG": 3.0}, (Skip("STG", "VOTE", 0.5, loops),))
+        assert [n for _, n in runs] == [1, 1, 3 * share, 3 * share, share, 1]
+
+
 def test_loops_that_overlap_are_one() -> None:
     """As for sm_75, where a vote may find lanes that have gone on."""
     code = Code([".a:", "VOTE", ".b:", "YIELD", "@P BRA .a", "BRA .b", "EXIT"])
