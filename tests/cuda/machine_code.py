@@ -30,7 +30,8 @@ def read_listings(listing: str) -> dict[str, list[str]]:
             code.append(label[1])
         elif found := INSTRUCTION.search(line):
             target = re.search(r"\((\.L_x_\d+)\)", found[3]) if found[2].startswith("BRA") else None
-            conditional = bool(found[1]) and found[2].startswith(("BRA", "EXIT"))
+            uniform = re.match(r"\s+!?UP\d", found[3])  # `BRA.U UP0, ...`, as for sm_100 and sm_120
+            conditional = bool(found[1] or uniform) and found[2].startswith(("BRA", "EXIT"))
             code.append(f"{'@P ' * conditional}{found[2]}{f' {target[1]}' if target else ''}")
     return kernels
 

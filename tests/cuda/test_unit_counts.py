@@ -53,6 +53,14 @@ def test_runs_are_those_of_loops_and_branches() -> None:
     assert unit_counts.count(code, work) == (17 / 2, {"LDS": 2.5}, 1.0)
 
 
+def test_branches_on_uniform_predicates_are_conditional() -> None:
+    listing = LISTING.replace("@P1 BRA `", "   BRA.U !UP1, `")
+    assert "@P BRA.U .L_x_4" in read_listings(listing)["_Z4work"]
+    code = Code(read_listings(listing)["_Z4work"])
+    runs = code.runs(code.outermost("VOTE"), {"LDS": 5.0}, (Skip("FADD", "LDS", 0.25),))
+    assert [n for _, n in runs] == [1, 1, 0.25, 0.25, 1, 5, 5, 1, 1]
+
+
 def test_regions_with_loops_are_others() -> None:
     """A tree ends in the loop of its nodes; a conditional EXIT ends no code, and what waits for ever is no loop."""
     code = Code(
