@@ -43,7 +43,8 @@ planted: $(VENV)/installed-test
 	cd tests/cuda && $(abspath $(BIN))/python -m planted $(FAULTS)
 
 gate: $(VENV)/installed-gate
-	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py
+	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py tests/cuda/test_unit_counts.py
+	$(BIN)/python tests/cuda/unit_counts.py
 
 lint: $(BIN)/python
 	@test -x $(BIN)/ruff -a -x $(BIN)/mypy -a -x $(BIN)/clang-format || \

@@ -1,10 +1,28 @@
-"""What the benchmarks ask of CUDA beside scoring: how many blocks of a kernel run at once, and what a profiler sees."""
+"""What the benchmarks ask of CUDA beside scoring: how fast a device is, how many blocks run at once, profiles."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Clock in Hz and DRAM bandwidth in bytes a second, as the device states them."""
+
+    clock: float
+    bandwidth: float
+
+
+def hardware(device: Any) -> Hardware:
+    from gpuqs.devices.cuda import read_attribute
+
+    clock, memory_clock, bits = (
+        read_attribute(device.index, name) for name in ("ClockRate", "MemoryClockRate", "GlobalMemoryBusWidth")
+    )  # kHz, kHz, bits
+    return Hardware(clock=clock * 1e3, bandwidth=2 * memory_clock * 1e3 * bits / 8)
 
 
 def resident_blocks(device: Any, kernel: Any, threads: int, shared: int) -> int:

@@ -1,6 +1,6 @@
-"""Benchmark of `qs_gpu` on the GPU of this machine: correctness first, then times, a short table last.
+"""Benchmark of the GPU engines on the GPU of this machine: correctness first, then times, a short table last.
 
-    python bench/gpu.py [--minutes 9] [--wheels FOLDER] [--json FILE]
+    python bench/gpu.py [--minutes 9] [--wheels FOLDER] [--out gpu]    # writes gpu.json, gpu.md, gpu.png
 
 Needs an NVIDIA GPU, CuPy and cuda-python; no network. gpuqs is built with what is there; where it
 cannot be, its GPU engine still runs from the checkout, without the CPU engines to compare with.
@@ -11,78 +11,20 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import types
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gpu_energy
+import gpu_setup
 import numpy as np
-
-CHECKOUT = Path(__file__).resolve().parents[1]
-WHEELS = ("xgboost", "nvforest-cu13", "libnvforest-cu13", "libraft-cu13", "librmm-cu13", "pylibraft-cu13",
-          "rmm-cu13", "treelite", "rapids-logger")  # fmt: skip
-
-
-def make_importable() -> bool:
-    """Make ``import gpuqs`` work, building it if need be; whether its CPU engines are there."""
-    here = str(CHECKOUT / "bench")
-    sys.path[:] = [
-        str(CHECKOUT),
-        *(folder for folder in sys.path if folder != here),
-        here,
-    ]  # ours has a profile.py
-    if _imports():
-        return True
-    target = tempfile.mkdtemp(prefix="gpuqs-build-")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-build-isolation",
-        "--no-deps",
-    ]
-    built = subprocess.run([*command, "--target", target, str(CHECKOUT)], capture_output=True, text=True)
-    if built.returncode == 0:
-        sys.path.insert(0, target)
-        if _imports():
-            return True
-    print(f"gpuqs's CPU engines do not build here; going on without them\n{built.stderr[-800:]}")
-    for name, parts in (("gpuqs", ()), ("gpuqs.engines", ("engines",)), ("gpuqs.demo", ("demo",))):
-        folder = CHECKOUT.joinpath("gpuqs", *parts)
-        spec = importlib.util.spec_from_file_location(
-            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-        )
-        # Not run, for it imports the CPU engines; its loader finds submodules, and the device code beside it.
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-    import plain_making
-
-    stand_in: Any = types.ModuleType("gpuqs.cpu_fallback")
-    stand_in.making = plain_making
-    sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
-    sys.modules["gpuqs.cpu_fallback.checksum"] = zlib
-    return False
-
-
-def _imports() -> bool:
-    try:
-        import gpuqs.model  # noqa: F401
-    except ImportError:
-        for name in [n for n in sys.modules if n == "gpuqs" or n.startswith("gpuqs.")]:
-            del sys.modules[name]
-        return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -91,12 +33,16 @@ class Sizes:
 
     leaves: tuple[int, ...] = (32, 64)
     trees: tuple[int, ...] = (1000, 5000, 10_000, 20_000)
-    batches: tuple[int, ...] = (1, 10, 100, 1000, 10_000, 100_000)
+    batches: tuple[int, ...] = (1, 10, 64, 100, 1000, 10_000, 100_000, 1_000_000)
+    features: tuple[int, ...] = (136, 220, 700)
+    complete: tuple[int, int, int, int] = (1024, 8, 128, 1_000_000)  # nvForest's own: trees, depth, features, documents
     documents: int = 100_000
     checked: int = 2000
     tree_blocks: tuple[int, ...] = (500, 1000, 2000, 3000, 5000, 7500, 10_000, 20_000)
     threads: tuple[int, ...] = (64, 128, 256, 512, 1024)
     repeats: int = 7
+    calls: int = 200  # of batches whose latency counts
+    seconds: float = 2.0  # of calls whose energy is read
 
 
 class Clock:
@@ -155,17 +101,25 @@ class Bench:
 
         return lambdamart_like(n_trees, n_leaves, self.X)
 
-    def place(self, forest: Any, precision: str = "exact", **settings: Any) -> Any:
-        """The forest on the device, as `GpuForest`."""
+    def place(self, forest: Any, precision: str = "exact", engine: str = "qs_gpu", **settings: Any) -> Any:
+        """The forest on the device, as `GpuForest` or `BitslicedForest`."""
+        from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
         from gpuqs.engines.gpu.forest import Settings
         from gpuqs.engines.gpu.qs_gpu import QsGpu
 
-        return QsGpu(Settings(**settings)).prepare(forest, precision, device=self.device).forest
+        chosen = QsGpu(Settings(**settings)) if engine == "qs_gpu" else BitsliceGpu()
+        return chosen.prepare(forest, precision, device=self.device).forest
 
-    def scoring(self, placed: Any, n: int) -> Callable[[], None]:
-        """A call that scores ``n`` documents which lie on the device."""
+    def placed(self, forest: Any) -> dict[str, Any]:
+        """The forest on the device for each engine and precision that is compared."""
+        ways = (("qs_gpu", "exact"), ("bitslice_gpu", "exact"), ("bitslice_gpu", "fast"))
+        return {f"{engine}, {precision}": self.place(forest, precision, engine) for engine, precision in ways}
+
+    def scoring(self, placed: Any, n: int, given: np.ndarray | None = None) -> Callable[[], None]:
+        """A call that scores ``n`` documents which lie on the device: those of the bench, or given ones."""
+        documents = self.X if given is None else given
         with self.device.active():
-            X = self.device.upload(self.X[np.arange(n) % len(self.X)])
+            X = self.device.upload(documents[np.arange(n) % len(documents)])
             sums = self.device.empty((n, 1), placed.values.sum_dtype)
 
         def score() -> None:
@@ -180,9 +134,18 @@ class Bench:
         return self.note(section, times, n, form=placed.form, threads=placed.threads,
                          tree_blocks=placed.n_blocks, occupancy=occupancy(self.device, placed), **about)  # fmt: skip
 
+    def to_host(self, array: Any) -> np.ndarray:
+        return np.asarray(self.device._cupy.asnumpy(array))
+
+    def board(self) -> gpu_energy.Board:
+        """The counter of the device's energy."""
+        return gpu_energy.Board(self.device._cupy.cuda.runtime.deviceGetPCIBusId(self.device.index))
+
     def note(self, section: str, times: list[float], n: int, **about: Any) -> float:
         us = statistics.median(times) / n * 1e6
         row = {"section": section, **about, "documents": n, "us_per_document": us}
+        if len(times) >= 20:
+            row |= {f"p{q}_us": float(np.percentile(times, q)) * 1e6 for q in (50, 95, 99)}  # of a call
         self.rows.append({**row, "fastest_us": min(times) / n * 1e6})
         print(
             "  " + "  ".join(f"{k}={v:.5g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
@@ -191,7 +154,7 @@ class Bench:
 
 
 def check_correctness(bench: Bench) -> None:
-    """Exit leaves and fixed-point sums equal to `reference`'s, scores within the stated bound; or an exit."""
+    """Exit leaves and sums equal to `reference`'s, `qs_gpu`'s exact ones within the stated bound; or an exit."""
     from gpuqs.devices.pipeline import run
     from gpuqs.engines.reference import Reference
 
@@ -200,22 +163,23 @@ def check_correctness(bench: Bench) -> None:
         forest = bench.forest(60, n_leaves)
         X = bench.X[: bench.sizes.checked].copy()
         X[::7, ::5] = np.nan
-        answers = {}
+        leaves = np.zeros((len(X), forest.n_trees), np.int32)
         for precision, dtype in (("exact", np.float64), ("fast", np.int64)):
-            program, placed = reference.prepare(forest, precision), bench.place(forest, precision)
-            for name in ("reference", "qs_gpu"):
-                answers[name, precision] = np.zeros((len(X), 1), dtype)
-                answers[name, "leaf"] = np.zeros((len(X), forest.n_trees), np.int32)
-            reference.score(program, X, answers["reference", precision], 1)
-            reference.leaves(program, X, answers["reference", "leaf"], 1)
-            run(bench.device, placed.score, X, answers["qs_gpu", precision])
-            run(bench.device, placed.leaves, X, answers["qs_gpu", "leaf"])
-        error = np.abs(answers["reference", "exact"] - answers["qs_gpu", "exact"]).max()
-        bound = forest.n_trees * np.spacing(forest.n_trees * np.abs(forest.leaf_value).max())
-        same = all((answers["reference", k] == answers["qs_gpu", k]).all() for k in ("leaf", "fast"))
-        if not same or error > bound:
-            sys.exit(f"WRONG: {n_leaves} leaves: leaves and fast sums equal: {same}, error {error} > {bound}")
-        print(f"  {n_leaves} leaves: exit leaves and fast sums equal, largest difference {error:.2g}")
+            program, sums = reference.prepare(forest, precision), np.zeros((len(X), 1), dtype)
+            reference.score(program, X, sums, 1)
+            reference.leaves(program, X, leaves, 1)
+            for engine in ("qs_gpu", "bitslice_gpu"):
+                placed = bench.place(forest, precision, engine)
+                seen, seen_leaves = np.zeros_like(sums), np.zeros_like(leaves)
+                run(bench.device, placed.score, X, seen)
+                run(bench.device, placed.leaves, X, seen_leaves)
+                error = np.abs(sums - seen).max()
+                bound = forest.n_trees * np.spacing(forest.n_trees * np.abs(forest.leaf_value).max())
+                allowed = bound if (engine, precision) == ("qs_gpu", "exact") else 0
+                if (leaves != seen_leaves).any() or error > allowed:
+                    same = (leaves == seen_leaves).all()
+                    sys.exit(f"WRONG: {engine}, {precision}, {n_leaves} leaves: leaves equal: {same}, error {error}")
+                print(f"  {engine}, {precision}, {n_leaves} leaves: exit leaves equal, largest difference {error:.2g}")
 
 
 def time_sizes(bench: Bench) -> None:
@@ -235,78 +199,17 @@ def time_sizes(bench: Bench) -> None:
 
 
 def time_cpu(bench: Bench, forest: Any, **about: Any) -> None:
-    """One thread of `qs` on the same documents, fewer of them."""
+    """One thread of the CPU's engines on the same documents, fewer of them."""
+    from gpu_cells import host_seconds
+
     from gpuqs.engines import ENGINES
 
-    program = ENGINES["qs"].prepare(forest, "exact")
     X = bench.X[: bench.sizes.checked]
-    sums, times = np.zeros((len(X), 1)), []
-    for _ in range(3):
-        begin = time.perf_counter()
-        ENGINES["qs"].score(program, X, sums, 1)
-        times.append(time.perf_counter() - begin)
-    bench.note("qs, one thread", times, len(X), **about)
-
-
-def time_batches(bench: Bench) -> None:
-    n_trees, n_leaves = bench.sizes.trees[0], bench.sizes.leaves[-1]
-    placed = bench.place(bench.forest(n_trees, n_leaves))
-    from gpuqs.devices.pipeline import run
-
-    for n in bench.sizes.batches:
-        if not bench.in_time(f"batch of {n}"):
-            continue
-        about = {"trees": n_trees, "leaves": n_leaves}
-        bench.time("batch on the device", placed, n, **about)
-        X, sums, times = bench.X[np.arange(n) % len(bench.X)], np.zeros((n, 1)), []
-        for _ in range(bench.sizes.repeats + 1):
-            begin = time.perf_counter()
-            run(bench.device, placed.score, X, sums)
-            times.append(time.perf_counter() - begin)
-        bench.note("batch on the host", times[1:], n, **about)
-
-
-def time_stages(bench: Bench) -> None:
-    for n_trees in {bench.sizes.trees[0], bench.sizes.trees[-1]}:
-        n_leaves, n = bench.sizes.leaves[-1], bench.sizes.documents
-        if not bench.in_time(f"stages of {n_trees} trees"):
-            continue
-        forest = bench.forest(n_trees, n_leaves)
-        placed = bench.place(forest)
-        run, stages = bench.scoring(placed, n), {}
-        plain = bench.device.stage
-        bench.device.stage = lambda name, s=stages: bench.clock.span(s.setdefault(name, []))
-        try:
-            for _ in range(bench.sizes.repeats + 1):
-                run()
-        finally:
-            bench.device.stage = plain
-        per_call = len(next(iter(stages.values()))) // (bench.sizes.repeats + 1)
-        for name, times in stages.items():
-            calls = np.array(times[per_call:]).reshape(-1, per_call).sum(axis=1)
-            bench.note("stage", calls.tolist(), n, stage=name, trees=n_trees, leaves=n_leaves)
-        for name, us in floors(
-            bench.device.attributes, forest, placed, bench.X[:1000], hardware(bench.device)
-        ).items():
-            bench.rows.append({"section": "floor", "stage": name, "trees": n_trees, "us_per_document": us})
-            print(f"  floor by arithmetic: {name}: {us:.5g} us a document")
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Clock in Hz and DRAM bandwidth in bytes a second, as the device states them."""
-
-    clock: float
-    bandwidth: float
-
-
-def hardware(device: Any) -> Hardware:
-    from gpuqs.devices.cuda import read_attribute
-
-    clock, memory_clock, bits = (
-        read_attribute(device.index, name) for name in ("ClockRate", "MemoryClockRate", "GlobalMemoryBusWidth")
-    )  # kHz, kHz, bits
-    return Hardware(clock=clock * 1e3, bandwidth=2 * memory_clock * 1e3 * bits / 8)
+    sums = np.zeros((len(X), 1))
+    for engine in ("qs", "bitslice"):
+        program = ENGINES[engine].prepare(forest, "exact")
+        times = host_seconds(partial(ENGINES[engine].score, program, X, sums, 1), 3)
+        bench.note("CPU, one thread", times, len(X), engine=engine, **about)
 
 
 def occupancy(device: Any, placed: Any) -> float:
@@ -315,21 +218,6 @@ def occupancy(device: Any, placed: Any) -> float:
 
     blocks = resident_blocks(device, *placed.scoring_kernel())
     return blocks * placed.threads / device.attributes.threads_per_multiprocessor
-
-
-def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: Hardware) -> dict[str, float]:
-    """Microseconds a document that no kernel of this design can be below, by arithmetic alone.
-
-    transpose: each value read and written once in DRAM. update_scores: each false test takes one
-    lane of one shared-memory atomic, 32 lanes a clock and multiprocessor, free of conflicts.
-    """
-    false = sum(
-        np.searchsorted(np.sort(forest.threshold[forest.feature == f]), X[:, f], "left").mean()
-        for f in np.unique(forest.feature)
-    )
-    bytes_moved = (X.shape[1] + placed.n_columns) * X.itemsize
-    lanes = 32 * attributes.multiprocessors * how_fast.clock
-    return {"transpose": bytes_moved / how_fast.bandwidth * 1e6, "update_scores": false / lanes * 1e6}
 
 
 def time_grid(bench: Bench) -> None:
@@ -362,61 +250,40 @@ def time_peers(bench: Bench) -> None:
             bench.note("peer", times, n, peer=name, trees=n_trees, leaves=n_leaves, difference=difference)
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    """The short table: `qs_gpu` by size, and the ratios to what ran beside it."""
-    lines = [f"{'trees':>7} {'leaves':>6} {'us/document':>12} {'documents/s':>13}  against"]
-    for row in (r for r in rows if r["section"] == "sizes"):
-        same = [r for r in rows if (r.get("trees"), r.get("leaves")) == (row["trees"], row["leaves"])]
-        ratios = [
-            f"{r.get('peer', r['section'])} {r['us_per_document'] / row['us_per_document']:.3g}x"
-            for r in same
-            if r["section"] in ("qs, one thread", "paper's form", "one document a block", "peer")
-        ]
-        us = row["us_per_document"]
-        lines.append(f"{row['trees']:7} {row['leaves']:6} {us:12.4f} {1e6 / us:13,.0f}  {', '.join(ratios)}")
-    for row in (r for r in rows if r["section"] == "policy over best"):
-        lines.append(
-            f"policy's tree blocks and threads, {row['leaves']} leaves: {row['ratio']:.2f} of the best's time"
-        )
-    return "\n".join(lines)
+def sections() -> tuple[tuple[Callable[[Bench], None], float], ...]:
+    """What runs, in order, and the share of the time that is left for it and all after it, as weights."""
+    import gpu_cells
 
-
-SECTIONS: tuple[Callable[[Bench], None], ...] = (
-    check_correctness, time_sizes, time_batches, time_stages, time_peers, time_grid,
-)  # fmt: skip
+    return (
+        (check_correctness, 1), (gpu_cells.time_cells, 3), (gpu_cells.time_batches, 2), (gpu_cells.time_stages, 1),
+        (time_peers, 2), (gpu_cells.measure_energy, 0.5), (time_sizes, 1.5), (time_grid, 1.5),
+    )  # fmt: skip
 
 
 def run(bench: Bench) -> None:
-    for section in SECTIONS:
+    """All sections; each may take its share of the time that is left, so that none eats up those after it."""
+    plan, end = sections(), bench.deadline
+    for i, (section, weight) in enumerate(plan):
         print(f"{section.__name__.replace('_', ' ')}:", flush=True)
+        left = end - time.monotonic()
+        bench.deadline = time.monotonic() + left * weight / sum(w for _, w in plan[i:]) if left < float("inf") else end
         section(bench)
+    bench.deadline = end
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=9.0, help="time that all of it may take")
     parser.add_argument("--wheels", type=Path, help="folder with wheels of XGBoost and nvForest")
-    parser.add_argument("--json", type=Path, default=Path("gpu.json"), help="where the figures go")
+    parser.add_argument("--out", type=Path, default=Path("gpu"), help="where the figures go, less .json, .md and .png")
     parser.add_argument("--device", default="cuda:0")
     arguments = parser.parse_args()
     deadline = time.monotonic() + 60 * arguments.minutes * 0.9
-    has_cpu = make_importable()
+    has_cpu = gpu_setup.make_importable()
     if arguments.wheels:
-        target = tempfile.mkdtemp(prefix="gpuqs-peers-")
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-index",
-            "--no-deps",
-            "--target",
-            target,
-        ]
-        for wheel in WHEELS:  # one by one: those that are there
-            subprocess.run([*pip, "--find-links", str(arguments.wheels), wheel], capture_output=True)
-        sys.path.append(target)
+        gpu_setup.install_peers(arguments.wheels)
+
+    import gpu_report
 
     from gpuqs.demo.mslr import mslr_like
     from gpuqs.devices.cuda import cuda_device
@@ -431,12 +298,9 @@ def main() -> None:
     with device.active():
         run(bench)
     report = {"gpu": vars(device.attributes), "rows": bench.rows, "skipped": bench.skipped}
-    arguments.json.write_text(json.dumps(report, indent=1))
-    for what in bench.skipped:
-        print(f"skipped: {what}")
-    print(
-        f"\n{device.attributes.name}, 136 features, float32, documents on the device\n{summary(bench.rows)}"
-    )
+    for file in gpu_report.write(report, arguments.out):
+        print(f"written: {file}")
+    print(gpu_report.markdown(report))
 
 
 if __name__ == "__main__":

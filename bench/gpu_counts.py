@@ -11,10 +11,7 @@ lists have a copy of the loops each, so that a column is taken to run half of wh
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -27,10 +24,10 @@ import numpy.typing as npt
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path += [str(CHECKOUT), str(CHECKOUT / "bench"), str(CHECKOUT / "tests" / "cuda")]
 
+from machine_code import Code, inside  # noqa: E402
 from made_up import lambdamart_like  # noqa: E402
 
 from gpuqs.demo.mslr import mslr_like  # noqa: E402
-from gpuqs.devices import nvrtc, sources  # noqa: E402
 from gpuqs.devices.base import DeviceAttributes  # noqa: E402
 from gpuqs.engines.gpu.forest import GpuForest, Settings  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
@@ -96,13 +93,11 @@ class Loops:
 
 
 def loops(name: str, attributes: DeviceAttributes) -> Loops:
-    opcodes, found = read_listing(disassembled(name, attributes))
+    code = disassembled(name, attributes)
+    opcodes, found = code.opcodes, code.loops
 
     def n_atomics(loop: tuple[int, int]) -> int:
         return sum(opcode.startswith("ATOMS") for opcode in opcodes[slice(*loop)])
-
-    def inside(loop: tuple[int, int], other: tuple[int, int]) -> bool:
-        return other[0] <= loop[0] and loop[1] <= other[1] and loop != other
 
     def length(loop: tuple[int, int]) -> int:
         return loop[1] - loop[0]
@@ -118,33 +113,11 @@ def loops(name: str, attributes: DeviceAttributes) -> Loops:
     )
 
 
-def disassembled(name: str, attributes: DeviceAttributes) -> str:
+def disassembled(name: str, attributes: DeviceAttributes) -> Code:
     import nvrtc_build
 
     major, minor = attributes.compute_capability
-    options = sources.compile_options(10 * major + minor, attributes.threads_per_multiprocessor, name)
-    with nvrtc.Program(sources.source("update_scores.cu"), "update_scores.cu", [name], options) as program:
-        cubin = program.read("CUBIN")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "kernel.cubin").write_bytes(cubin)
-        command = [str(nvrtc_build._tool("nvdisasm")), "-c", f"{folder}/kernel.cubin"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def read_listing(listing: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """Opcodes, and the loops among them: from the target of a branch backwards to behind the branch."""
-    opcodes: list[str] = []
-    labels: dict[str, int] = {}
-    found: list[tuple[int, int]] = []
-    for line in listing.splitlines():
-        if label := re.match(r"(\.L_x_\d+):", line):
-            labels[label[1]] = len(opcodes)
-        if instruction := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*)", line):
-            opcodes.append(instruction[1])
-            target = re.search(r"\((\.L_x_\d+)\)", instruction[2])
-            if instruction[1] == "BRA" and target and target[1] in labels:
-                found.append((labels[target[1]], len(opcodes)))
-    return opcodes, found
+    return Code(nvrtc_build.facts_of("update_scores.cu", 10 * major + minor, (name,))[name].code)
 
 
 def pivots_of(placed: GpuForest, X: np.ndarray) -> npt.NDArray[np.int64]:

@@ -7,10 +7,15 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from made_up import lightgbm_text
+
+if TYPE_CHECKING:
+    from gpuqs.forest import Forest
 
 
 def train_on_gpu(X: np.ndarray, n_trees: int, n_leaves: int, device: str = "cuda") -> Any:
@@ -34,6 +39,18 @@ def train_on_gpu(X: np.ndarray, n_trees: int, n_leaves: int, device: str = "cuda
     if not used.startswith(device):
         raise RuntimeError(f"XGBoost ran on {used}, not on {device}")
     return booster
+
+
+def nvforest_on(forest: Forest, folder: Path) -> Any:
+    """The forest in nvForest, on the GPU; None where nvForest is not here. It comes as LightGBM's text."""
+    if importlib.util.find_spec("nvforest") is None:
+        return None
+    import nvforest
+
+    file = folder / f"{forest.n_trees}x{forest.n_leaves}x{forest.n_features}.txt"
+    if not file.exists():
+        file.write_text(lightgbm_text(forest))
+    return nvforest.load_model(file, model_type="lightgbm", device="gpu")
 
 
 @contextmanager
@@ -61,9 +78,10 @@ def run(
     ours = from_model(booster).to(bench.device)
     scores = cupy.asnumpy(ours.predict(X, "raw"))
     calls: dict[str, Callable[[], Any]] = {
-        "gpuqs on XGBoost's model": lambda: ours.predict(X, "raw"),
-        "XGBoost": lambda: booster.inplace_predict(X, predict_type="margin"),
+        f"{engine} on XGBoost's model": partial(ours.predict, X, "raw", engine=engine)
+        for engine in ("qs_gpu", "bitslice_gpu")
     }
+    calls["XGBoost"] = lambda: booster.inplace_predict(X, predict_type="margin")
     if importlib.util.find_spec("nvforest") is not None:
         import nvforest
 

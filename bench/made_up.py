@@ -68,6 +68,16 @@ def forest_of(
     )
 
 
+def complete(n_trees: int, depth: int, X: np.ndarray, seed: int = 0) -> Forest:
+    """A forest of complete trees of a depth, thresholds as in `lambdamart_like`."""
+    rng = np.random.default_rng(seed)
+    n_nodes = (1 << depth) - 1
+    child = np.arange(1, 2 * n_nodes + 1).reshape(-1, 2)  # a level after the other
+    sides = np.where(child < n_nodes, child, ~(child - n_nodes)).T.astype(np.int32)
+    left, right = (np.broadcast_to(side, (n_trees, n_nodes)) for side in sides)
+    return forest_of(rng, X.shape[1], *popular_tests(rng, X, (n_trees, n_nodes)), left, right, "complete trees")
+
+
 def chained(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -> Forest:
     """A forest of deep, lopsided trees, shaped as those of paper 002, Table V (Istella, 64 leaves).
 

@@ -88,3 +88,31 @@ def put_in_order(
 ) -> None:
     """Put each leaf's item at its position in its tree."""
     ordered[np.repeat(leaf_offsets[:-1], np.diff(leaf_offsets)) + position] = given
+
+
+def number_predicates(
+    predicate: npt.NDArray[np.int32], n_predicates: int, first_node: Ints, most_predicates: int, most_nodes: int
+) -> tuple[Ints, Ints, Ints, npt.NDArray[np.int32]]:
+    """Superblocks' ends, their distinct predicates and the numbers of these; each node's predicate within its own."""
+    ends, found, number = [0], [], np.empty(len(predicate), np.int32)
+    while (block := ends[-1]) < len(first_node) - 1:
+        end, inside = block, np.zeros(0, np.int32)
+        while end < len(first_node) - 1:
+            grown = np.union1d(inside, predicate[first_node[end] : first_node[end + 1]])
+            too_many = len(grown) > most_predicates or first_node[end + 1] - first_node[block] > most_nodes
+            if end > block and too_many:
+                break
+            inside, end = grown, end + 1
+        nodes = slice(first_node[block], first_node[end])
+        number[nodes] = np.searchsorted(inside, predicate[nodes])
+        ends.append(end)
+        found.append(inside.astype(np.int64))
+    sizes = np.array([len(one) for one in found], np.int64)
+    return np.array(ends[1:], np.int64), np.concatenate([*found, np.zeros(0, np.int64)]), sizes, number
+
+
+def gray_places(leaf_offsets: Ints, oblivious: npt.NDArray[np.bool_], start: Ints) -> Ints:
+    """Where each leaf's values stand: leaf e of tree t at ``start[t] + (e ^ e >> 1)``, of an oblivious one at e."""
+    of_tree = np.repeat(np.arange(len(start)), np.diff(leaf_offsets))
+    leaf = np.arange(leaf_offsets[-1]) - leaf_offsets[of_tree]
+    return start[of_tree] + np.where(oblivious[of_tree], leaf, leaf ^ leaf >> 1)

@@ -1,11 +1,13 @@
-"""Profiles `qs_gpu`'s kernels with Nsight Compute (`ncu`), or `nvprof` on devices that still have it.
+"""Profiles the GPU engines' kernels with Nsight Compute (`ncu`), or nvprof, which it succeeds, on old devices.
 
     python bench/profile.py kernel [--trees 20000 --leaves 64 --tree-block 2000 --threads 256]
+    python bench/profile.py kernel --kernel slots      # or another one of `bitslice_gpu`
     python bench/profile.py figure2 [--out figure2.png]
 
 `kernel` prints time, L2 hit rate, warp execution efficiency, achieved occupancy, shared-memory bank
-conflicts and issue utilisation of one kernel. `figure2` draws paper 000's Figure 2: time, L2 hit rate
-and warp efficiency against τ, for 32 and 64 leaves. Needs an NVIDIA GPU whose counters may be read.
+conflicts, issue utilisation, and the instructions, wavefronts of shared memory and bytes of the L2 cache, which
+`bench/gpu_budget.py` counts without a GPU, of one kernel's first launch. `figure2` draws paper 000's Figure 2: time,
+L2 hit rate and warp efficiency against τ, for 32 and 64 leaves. Needs an NVIDIA GPU whose counters may be read.
 """
 
 from __future__ import annotations
@@ -20,8 +22,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuqs.engines.gpu.engine import GpuEngine
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+#: The kernels of `bitslice_gpu`; all others are `qs_gpu`'s.
+BITSLICED = ("rank_documents", "decode_predicates", "slots", "sum_exact", "sum_fast")
 TREE_BLOCKS = tuple(range(1000, 10_001, 1000))
 N_DOCUMENTS = 20_000
 
@@ -37,6 +45,9 @@ class Counters:
         Per cent.
     bank_conflicts : float
         Shared-memory accesses that had to be repeated.
+    instructions, shared_wavefronts : float
+        Of warps.
+    l2_bytes : float
     """
 
     seconds: float | None = None
@@ -45,6 +56,9 @@ class Counters:
     occupancy: float | None = None
     bank_conflicts: float | None = None
     issue_utilisation: float | None = None
+    instructions: float | None = None
+    shared_wavefronts: float | None = None
+    l2_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,9 @@ NCU: dict[str, Metric] = {
     "sm__warps_active.avg.pct_of_peak_sustained_active": Metric("occupancy"),
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": Metric("bank_conflicts"),
     "smsp__issue_active.avg.pct_of_peak_sustained_active": Metric("issue_utilisation"),
+    "smsp__inst_executed.sum": Metric("instructions"),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": Metric("shared_wavefronts"),
+    "lts__t_bytes.sum": Metric("l2_bytes"),
 }
 #: nvprof's.
 NVPROF: dict[str, Metric] = {
@@ -70,6 +87,7 @@ NVPROF: dict[str, Metric] = {
     "warp_execution_efficiency": Metric("warp_efficiency"),
     "achieved_occupancy": Metric("occupancy", 100.0),
     "issue_slot_utilization": Metric("issue_utilisation"),
+    "inst_executed": Metric("instructions"),
 }
 NVPROF_EVENTS: dict[str, Metric] = {
     "shared_ld_bank_conflict": Metric("bank_conflicts"),
@@ -204,6 +222,7 @@ def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, thread
     ]
     for option, value in (("--tree-block", tree_block), ("--threads", threads)):
         target += [option, str(value)] if value else []
+    target += ["--kernel", kernel]
     commands, parse = profiler_commands(target, kernel)
     plain = dict(os.environ, LC_ALL="C")  # figures are written with the locale's points and commas
     said = [
@@ -213,7 +232,18 @@ def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, thread
     return parse("\n".join(said), kernel)
 
 
-def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | None) -> None:
+def engine_of(kernel: str, tree_block: int | None, threads: int | None) -> tuple[GpuEngine, str]:
+    """The engine that launches a kernel, and the precision in which it does."""
+    from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
+    from gpuqs.engines.gpu.forest import Settings
+    from gpuqs.engines.gpu.qs_gpu import QsGpu
+
+    if kernel in BITSLICED:
+        return BitsliceGpu(), "fast" if kernel == "sum_fast" else "exact"
+    return QsGpu(Settings(tree_block=tree_block, threads=threads)), "exact"
+
+
+def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | None, kernel: str) -> None:
     """What is profiled: one scoring of documents on the device, after one to warm up."""
     for folder in (str(CHECKOUT), str(CHECKOUT / "bench")):
         sys.path.append(folder)
@@ -222,12 +252,10 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
 
     from gpuqs.demo.mslr import mslr_like
     from gpuqs.devices.cuda import cuda_device
-    from gpuqs.engines.gpu.forest import Settings
-    from gpuqs.engines.gpu.qs_gpu import QsGpu
 
     device, X = cuda_device(), mslr_like(200, 1)[0][:N_DOCUMENTS]
-    engine = QsGpu(Settings(tree_block=tree_block, threads=threads))
-    placed = engine.prepare(lambdamart_like(trees, leaves, X), "exact", device=device).forest
+    engine, precision = engine_of(kernel, tree_block, threads)
+    placed = engine.prepare(lambdamart_like(trees, leaves, X), precision, device=device).forest
     documents, sums = device.upload(X), device.empty((len(X), 1), placed.values.sum_dtype)
     placed.score(documents, sums)
     with profiled(device):
@@ -276,7 +304,7 @@ def main() -> None:
     figure.add_argument("--out", type=Path, default=Path("figure2.png"))
     arguments = parser.parse_args()
     if arguments.command == "target":
-        run_target(arguments.trees, arguments.leaves, arguments.tree_block, arguments.threads)
+        run_target(arguments.trees, arguments.leaves, arguments.tree_block, arguments.threads, arguments.kernel)
         return
     try:
         if arguments.command == "kernel":

@@ -14,9 +14,13 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import machine_code
+from machine_code import Code
+
 from gpuqs.devices import nvrtc, sources
 from gpuqs.engines.gpu.kernels import every_kernel
 from gpuqs.errors import DeviceError
+from gpuqs.forks import lazy
 
 #: Compute capabilities, and the threads that a multiprocessor of each holds.
 ARCHITECTURES = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
@@ -24,13 +28,21 @@ ARCHITECTURES = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 12
 
 @dataclass(frozen=True)
 class Facts:
-    """What one kernel's machine code takes and does; ``flushing``: instructions of its PTX that flush denormals."""
+    """What one kernel's machine code takes and does.
+
+    ``code``: as `machine_code.read_listings` gives it; ``flushing``: instructions of its PTX that flush denormals.
+    """
 
     registers: int
     stack: int
     local: int
-    opcodes: dict[str, int]
+    code: list[str]
     flushing: list[str]
+
+    @lazy
+    def opcodes(self) -> Counter[str]:
+        """Instructions by opcode, with its modifiers."""
+        return Counter(Code(self.code).opcodes)
 
     def count(self, *prefixes: str) -> int:
         """Instructions whose opcode begins with one of ``prefixes``."""
@@ -57,14 +69,14 @@ def _tool(name: str) -> Path:
     return Path(sysconfig.get_path("platlib"), "nvidia", "cu13", "bin", name)
 
 
-def facts_of(file: str, architecture: int) -> dict[str, Facts]:
-    """Facts about every kernel of a file; kept between runs."""
+def facts_of(file: str, architecture: int, names: tuple[str, ...] | None = None) -> dict[str, Facts]:
+    """Facts about some or every kernel of a file; kept between runs."""
     by_options: dict[tuple[str, ...], list[str]] = {}
-    for name in every_kernel()[file]:
+    for name in names or every_kernel()[file]:
         options = sources.compile_options(architecture, ARCHITECTURES[architecture], name)
         by_options.setdefault(options, []).append(name)
     key = repr((sources.source(file), by_options, nvrtc.version()))
-    key += Path(__file__).read_text()
+    key += Path(__file__).read_text() + Path(machine_code.__file__).read_text()
     digest = hashlib.sha256(key.encode()).hexdigest()[:20]
     user = os.getuid() if hasattr(os, "getuid") else "user"
     kept = Path(tempfile.gettempdir(), f"gpuqs-build-gate-{user}", f"{file}-{architecture}-{digest}.json")
@@ -94,28 +106,13 @@ def inspect(program: nvrtc.Program) -> dict[str, Facts]:
         cubin.write_bytes(program.read("CUBIN"))
         usage = run(str(_tool("cuobjdump")), "--dump-resource-usage", str(cubin))
         listing = run(str(_tool("nvdisasm")), "-c", str(cubin))
-    opcodes = _count_opcodes(listing)
+    code = machine_code.read_listings(listing)
     flushing = _flushing(program.read("PTX").rstrip(b"\0").decode())
     pattern = r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)"
     return {
-        symbol: Facts(int(registers), int(stack), int(local), dict(opcodes[symbol]), flushing[symbol])
+        symbol: Facts(int(registers), int(stack), int(local), code[symbol], flushing[symbol])
         for symbol, registers, stack, local in re.findall(pattern, usage)
     }
-
-
-def _count_opcodes(listing: str) -> dict[str, Counter[str]]:
-    """Opcodes, with their modifiers, by kernel."""
-    counts: dict[str, Counter[str]] = {}
-    current: Counter[str] = Counter()
-    for line in listing.splitlines():
-        section = re.match(r"\.text\.(\S+):", line)
-        if section:
-            current = counts.setdefault(section[1], Counter())
-            continue
-        instruction = re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", line)
-        if instruction:
-            current[instruction[1]] += 1
-    return counts
 
 
 def _flushing(ptx: str) -> dict[str, list[str]]:

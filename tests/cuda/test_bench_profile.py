@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from emulation.device import EmulatedDevice
+from made_up import lambdamart_like
 
 SOURCE = Path(__file__).parents[2] / "bench" / "profile.py"
 
@@ -182,7 +186,38 @@ def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert profile.profile("update_scores", 100, 32, 50, 256).l2_hit_rate == 97.5
     given = (tmp_path / "given").read_text()
     assert "regex:^update_scores" in given
-    assert "target --trees 100 --leaves 32 --tree-block 50 --threads 256" in given
+    assert "target --trees 100 --leaves 32 --tree-block 50 --threads 256 --kernel update_scores" in given
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+@pytest.mark.parametrize(
+    ("kernel", "engine", "precision"),
+    [
+        ("update_scores", "qs_gpu", "exact"),
+        ("slots", "bitslice_gpu", "exact"),
+        ("sum_exact", "bitslice_gpu", "exact"),
+        ("sum_fast", "bitslice_gpu", "fast"),
+    ],
+)
+def test_a_kernel_is_launched_by_its_engine(kernel: str, engine: str, precision: str) -> None:
+    device = EmulatedDevice()
+    chosen, of = profile.engine_of(kernel, None, None)
+    X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    with device.active():
+        placed = chosen.prepare(lambdamart_like(3, 4, X), of, device=device).forest
+        placed.score(device.upload(X), device.empty((20, 1), placed.values.sum_dtype))
+    assert (chosen.name, of) == (engine, precision)
+    assert kernel in {name.partition("<")[0] for _, name in device.launched}
+
+
+def test_what_the_budget_counts_is_measured() -> None:
+    more = [
+        ncu_row(3, KERNEL, "smsp__inst_executed.sum", "inst", "12,500"),
+        ncu_row(3, KERNEL, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "", "700"),
+        ncu_row(3, KERNEL, "lts__t_bytes.sum", "byte", "9,000"),
+    ]
+    seen = profile.parse_ncu("\n".join([NCU, *more]), "update_scores")
+    assert (seen.instructions, seen.shared_wavefronts, seen.l2_bytes) == (12_500, 700, 9000)
 
 
 def test_figure_2_is_drawn(tmp_path: Path) -> None:

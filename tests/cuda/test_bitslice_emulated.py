@@ -44,6 +44,14 @@ def test_equals_reference_in_other_orders_of_threads(order: str, name: str) -> N
     check(EmulatedDevice(order), *case.make(), TWO)
 
 
+@pytest.mark.parametrize("order", ORDERS[1:])
+def test_tiles_of_documents_in_other_orders_of_threads(order: str) -> None:
+    """Several words of documents in each thread block, of more columns than one block ranks."""
+    rng = np.random.default_rng(21)
+    forest = random_forest(rng, n_trees=3, max_leaves=12, n_features=9)
+    check(EmulatedDevice(order), forest, probing_documents(rng, forest, 130, np.float32))
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None:
     rng = np.random.default_rng(200 + seed)

@@ -6,6 +6,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+import machine_code
 import nvrtc_build
 import pytest
 from made_up_device import made_up_device
@@ -53,9 +54,8 @@ def test_the_gate_reads_listings() -> None:
         /*0010*/               @!P0 ATOMS.CAST.SPIN.64 P1, [R4], R6, R8 ;
         /*0020*/              @!UP2 UIADD3 UR4, UR4, 0x1, URZ ;
 """
-    opcodes = nvrtc_build._count_opcodes(listing)["_Zbad"]
-    assert opcodes == {"STL": 1, "ATOMS.CAST.SPIN.64": 1, "UIADD3": 1}
-    facts = nvrtc_build.Facts(32, 0, 0, dict(opcodes), [])
+    facts = nvrtc_build.Facts(32, 0, 0, machine_code.read_listings(listing)["_Zbad"], [])
+    assert facts.opcodes == {"STL": 1, "ATOMS.CAST.SPIN.64": 1, "UIADD3": 1}
     assert (facts.count("LDL", "STL"), facts.spin_loops) == (1, 1)
 
 

@@ -83,27 +83,6 @@ def test_counts_of_pivots_are_those_of_the_definition() -> None:
         np.testing.assert_array_equal(gpu_counts.pivots_of(placed, X)[0][~np.isnan(X[:, feature]), column], want)
 
 
-LISTING = """
-.text._Z5score:
-        /*0000*/                   S2R R0, SR_TID.X ;
-.L_x_1:
-        /*0010*/                   LDG.E R1, [R2] ;
-.L_x_2:
-        /*0020*/                   ATOMS.AND RZ, [R4], R1 ;
-        /*0030*/              @!P0 BRA `(.L_x_2) ;
-        /*0040*/               @P1 BRA `(.L_x_3) ;
-        /*0050*/              @!P0 BRA `(.L_x_1) ;
-.L_x_3:
-        /*0060*/                   EXIT ;
-"""
-
-
-def test_loops_are_read_from_listings() -> None:
-    opcodes, found = gpu_counts.read_listing(LISTING)
-    assert opcodes == ["S2R", "LDG.E", "ATOMS.AND", "BRA", "BRA", "BRA", "EXIT"]
-    assert found == [(2, 4), (1, 6)]
-
-
 @pytest.mark.skipif(nvrtc_build.why_not() is not None, reason=str(nvrtc_build.why_not()))
 @pytest.mark.parametrize("device", gpu_counts.DEVICES, ids=lambda device: device.name)
 def test_a_row_that_four_documents_take_costs_less_than_four_rows(device) -> None:

@@ -149,6 +149,21 @@ def test_leaves_are_numbered_alike_without_compiled_loops(drawn: Drawn) -> None:
     np.testing.assert_array_equal(plain_making.check_trees(forest)[1], forest.depth)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_predicates_and_places_are_those_of_compiled_loops(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_predicates, sizes = int(rng.integers(1, 40)), rng.integers(0, 20, rng.integers(0, 12))
+    first_node = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    predicate = rng.integers(0, n_predicates, first_node[-1]).astype(np.int32)
+    limits = int(rng.integers(1, 50)), int(rng.integers(1, 100))
+    places = np.append(0, np.cumsum(sizes + 1)), rng.random(len(sizes)) < 0.5, 64 * np.arange(len(sizes))
+    compiled = making.number_predicates(predicate, n_predicates, first_node, *limits), making.gray_places(*places)
+    plain = plain_making.number_predicates(predicate, n_predicates, first_node, *limits)
+    for seen, want in zip(plain, compiled[0], strict=True):
+        np.testing.assert_array_equal(seen, want)
+    np.testing.assert_array_equal(plain_making.gray_places(*places), compiled[1])
+
+
 @pytest.mark.parametrize("n", [0, 1, 5, 20_000])
 @pytest.mark.parametrize("n_values", [1, 30, 1 << 40])
 @pytest.mark.parametrize("making", [making, plain_making])

@@ -39,9 +39,11 @@ def run_planted(name: str, order: str = "forward", seed: int = 0, sanitizer: str
 
 def run_kernels(sanitizer: str) -> None:
     """Every form of the real kernels on small forests; checks their answers too."""
-    from gpu_conformance import CASES, check
+    from forests import probing_documents, random_forest
+    from gpu_conformance import CASES, check, check_bits
 
     from emulation.device import EmulatedDevice
+    from gpuqs.engines.gpu.bitsliced import BitsliceSettings
     from gpuqs.engines.gpu.links import apply_link
 
     wanted = (
@@ -62,6 +64,11 @@ def run_kernels(sanitizer: str) -> None:
             forest, documents = case.make()
             # Few documents: fibers that ThreadSanitizer knows are slow to make.
             check(device, forest, documents[:3], case.settings)
+        # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share.
+        for max_leaves in (8, 70) if sanitizer == "address" else ():
+            forest = random_forest(np.random.default_rng(1), n_trees=3, max_leaves=max_leaves, n_features=3)
+            # More than a word of documents, so that the two tiles of rank_documents take turns.
+            check_bits(device, forest, probing_documents(np.random.default_rng(2), forest, 70), BitsliceSettings(1))
         sums = device.from_host(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
         with device.active():
             for link, width in (("softmax", 4), ("argmax", 1)):

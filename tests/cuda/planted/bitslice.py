@@ -11,6 +11,7 @@ _ORDERS = (_FILE, "-k", "orders_of_threads and (words or many)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
 _COLUMNS = (_FILE, "-k", "strided_documents")
 _BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
+_TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
 _MANY = (f"{_FILE}::test_thousands_of_documents",)
 _PER_TREE = (f"{_FILE}::test_per_tree_values_are_the_exit_leaves",)
 
@@ -33,7 +34,7 @@ BITSLICE = [
         "(document, first_column + of);\n",
         _ORDERS,
     ),
-    Fault("one tile where two are in use", _RANK, "word % 2 * (COLUMNS * PITCH)", "0 * word", _MANY),
+    Fault("one tile where two are in use", _RANK, "word % 2 * (COLUMNS * PITCH)", "0 * word", _TILES),
     Fault(
         "no barrier before planes are written",
         _RANK,

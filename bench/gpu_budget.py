@@ -1,0 +1,292 @@
+"""The budget of `bitslice_gpu` on an H100, by counts alone: no GPU has timed it.
+
+    python bench/gpu_budget.py           # write docs/gpu.md's tables from tests/cuda/budget.json and the machine code
+    python bench/gpu_budget.py models    # count trained models anew, into that file
+
+A stage takes, a document, what the busiest of four resources takes for it: instructions issued (counted in the machine
+code), wavefronts of shared memory and bytes of the L2 cache (counted from the layout, on documents), bytes of DRAM.
+Nothing is taken for launches, latency, or for what lies around the kernels' loops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path += [str(CHECKOUT), str(CHECKOUT / "bench"), str(CHECKOUT / "tests" / "cuda")]
+
+import unit_counts  # noqa: E402
+from gpu_counts import DEVICES, Paper  # noqa: E402
+from pages.markers import Block, rendered  # noqa: E402
+
+import gpuqs  # noqa: E402
+from gpuqs.engines import ENGINES  # noqa: E402
+from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu  # noqa: E402
+from gpuqs.engines.gpu.bitsliced import BitsliceSettings  # noqa: E402
+from gpuqs.forest import Forest  # noqa: E402
+from gpuqs.layout.bitslice_gpu import RowLayout, build_rows  # noqa: E402
+from gpuqs.layout.columns import round_down  # noqa: E402
+from gpuqs.layout.ranks import RankTables, build_ranks  # noqa: E402
+
+PAGE = CHECKOUT / "docs" / "gpu.md"
+SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
+TILE, LANES, TREES_COUNTED = 1024, 32, 1000
+#: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
+WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
+#: Of `sum_fast`: trees of a partial sum.
+GROUP = 64
+EVALUATION, WORDS = "slots<2>", 2
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a device does in a clock, and each figure's source."""
+
+    multiprocessors: int = 132
+    gigahertz: float = 1.7
+    issues: int = 4
+    l2_bytes: float = 5.5e12 / 1.7e9
+    dram_bytes: float = 3.35e12 / 1.7e9
+
+    SOURCES = """\
+- 132 multiprocessors, 4 instructions and 1 wavefront of shared memory a clock and multiprocessor, 3.35 TB/s of DRAM:
+  NVIDIA's data sheet and description of the H100 SXM5.
+- 1.7 GHz, 5.5 TB/s of L2: estimates; NVIDIA states no bandwidth of the L2."""
+
+
+def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
+    """What the layout says of a model, and what 1,024 documents meet in it."""
+    ranks = build_ranks(forest)
+    layout = build_rows(forest, ranks)
+    segments = layout.segments
+    bits = segments["n_bits"].astype(int)
+    n_rows = int(np.bitwise_count(segments["low"]).sum())
+    narrow, wide = look_up_wavefronts(forest, layout, documents)
+    facts = {
+        "trees": forest.n_trees,
+        "nodes a tree": forest.n_nodes / forest.n_trees,
+        "planes a tree": layout.n_planes,
+        "nodes of a program": float(np.diff(layout.node_offsets).mean()),
+        "slots": layout.n_slots,
+        "columns": len(ranks.columns),
+        "thresholds": len(ranks.threshold),
+        "rank bits a column": float(ranks.n_bits.mean()),
+        "rank planes a column": float(np.diff(ranks.plane_offsets).mean()),
+        "tree blocks": len(layout.block_segments) - 1,
+        "segments": len(segments),
+        "rows": n_rows,
+        "rows a segment": n_rows / len(segments),
+        "high bits a segment": float(np.maximum(bits - 4, 0).mean()),
+        "planes a segment": float((bits + segments["marked"]).mean()),
+        "wavefronts a search step": search_wavefronts(ranks, documents),
+        "wavefronts a 4-byte look-up": narrow,
+        "wavefronts an 8-byte look-up": wide,
+    }
+    return {name: round(value, 4) for name, value in facts.items()}
+
+
+class Launches(Paper):
+    """A device that runs nothing, and keeps the bytes of shared memory that thread blocks are launched with."""
+
+    kind = "cuda"
+
+    def __init__(self) -> None:
+        super().__init__(DEVICES[0])
+        self.shared: dict[str, int] = {}
+
+    def empty(self, shape: Any, dtype: Any) -> np.ndarray:
+        return np.empty(shape, dtype)
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def kernel(self, file: str, name: str) -> Callable[..., None]:
+        def launch(*arguments: Any, shared_mem: int = 0) -> None:
+            self.shared[name] = max(shared_mem, self.shared.get(name, 0))
+
+        return launch
+
+
+def shared_memory(forest: Forest, documents: np.ndarray) -> dict[str, int]:
+    """Bytes of a thread block's shared memory, by kernel."""
+    device = Launches()
+    for words, precision in product((1, 2), ("exact", "fast")):
+        placed = BitsliceGpu(BitsliceSettings(words)).prepare(forest, precision, device=device).forest
+        placed.score(documents, np.zeros((len(documents), 1), placed.values.sum_dtype))
+    return device.shared
+
+
+def conflicts(word: npt.NDArray[np.int64], banks: int = 32) -> float:
+    """Wavefronts of accesses [..., lanes] of words: the most words of one bank, each counted once."""
+    lanes = word.shape[-1]
+    ordered = np.sort(word.reshape(-1, lanes), axis=1)
+    first = np.ones(ordered.shape, bool)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    access = np.broadcast_to(np.arange(len(ordered))[:, None], ordered.shape)
+    met = np.bincount((access * banks + ordered % banks)[first], minlength=len(ordered) * banks)
+    return float(met.reshape(-1, banks).max(axis=1).mean())
+
+
+def look_up_wavefronts(forest: Forest, layout: RowLayout, documents: np.ndarray) -> tuple[float, float]:
+    """Wavefronts of a warp's look-ups in a tree's table of 64 values of 4 bytes, and of 8 bytes."""
+    some = forest.select(slice(0, TREES_COUNTED))
+    leaves = np.zeros((len(documents), some.n_trees), np.int32)
+    ENGINES["bitslice"].leaves(ENGINES["bitslice"].prepare(some, "exact"), documents, leaves, 1)
+    position = layout.position[some.leaf_offsets[:-1] + leaves].astype(np.int64)
+    place = np.where(layout.oblivious[: some.n_trees], position, position ^ (position >> 1))
+    lanes = place.reshape(LANES, LANES, -1).transpose(2, 1, 0)  # a lane's documents follow each other
+    return conflicts(lanes), 2 * conflicts(lanes.reshape(-1, LANES // 2), 16)
+
+
+def search_wavefronts(ranks: RankTables, documents: np.ndarray) -> float:
+    """Wavefronts of a step of the search for a rank, whose thresholds lie in shared memory."""
+    totals = []
+    for column, (begin, end) in enumerate(zip(ranks.offsets, ranks.offsets[1:], strict=False)):
+        threshold = round_down(ranks.threshold[begin:end])
+        x = documents[:, ranks.columns.feature[column]].reshape(-1, LANES)
+        rank = np.zeros(x.shape, np.int64)
+        for bit in reversed(range(int(ranks.n_bits[column]))):
+            asked = rank + (1 << bit)
+            there = asked <= len(threshold)
+            place = np.where(there, asked, asked.min(axis=1, keepdims=True)) - 1  # who asks nothing is no conflict
+            totals.append(conflicts(place))
+            rank = np.where(there & (threshold[np.minimum(asked, len(threshold)) - 1] < x), asked, rank)
+    return float(np.mean(totals))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a kernel takes: instructions and wavefronts for 1,024 documents, and bytes for one."""
+
+    name: str
+    instructions: float
+    wavefronts: float
+    l2_bytes: float
+    dram_bytes: float = 0.0
+
+    def nanoseconds(self, device: Device) -> dict[str, float]:
+        """By resource, a document."""
+        clocks = 1 / (device.multiprocessors * TILE)
+        by_clock = {
+            "issue": self.instructions / device.issues * clocks,
+            "wavefronts": self.wavefronts * clocks,
+            "L2": self.l2_bytes / device.l2_bytes,
+            "DRAM": self.dram_bytes / device.dram_bytes,
+        }
+        return {name: n / device.gigahertz for name, n in by_clock.items()}
+
+
+def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]:
+    """What scores a document, by kernel; `sum_fast` or `sum_exact` comes last."""
+    trees, columns = model["trees"], model["columns"]
+    nodes, steps = trees * model["nodes a tree"], columns * model["rank bits a column"] * LANES
+    planes, word = trees * model["planes a tree"] / 8, 1 / 8  # bytes a document of a word of 32 documents
+    rank_planes = columns * model["rank planes a column"] * word
+
+    def counted(kernel: str, units: float, **wavefronts: float) -> tuple[float, float]:
+        """Instructions and wavefronts; those of opcodes that hit one bank several times are given."""
+        seen = unit_counts.counted(kernel, architecture)
+        each = [n * wavefronts.get(op.replace(".U", "").replace(".", "_"), 2 if ".64" in op else 1)
+                for op, n in seen.shared.items()]  # fmt: skip
+        return seen.instructions * units, sum(each) * units
+
+    ranked, staged = counted("rank_documents<float, float, true>", steps)
+    narrow, wide = model["wavefronts a 4-byte look-up"], model["wavefronts an 8-byte look-up"]
+    groups = -(-trees // GROUP)
+    found = {
+        "rank_documents": Stage("rank_documents", ranked, staged + steps * model["wavefronts a search step"],
+                                4 * columns + rank_planes, 4 * columns),
+        "decode_predicates": Stage("decode_predicates", *counted(f"decode_predicates<{WORDS}>", model["rows"]),
+                                   (model["segments"] * model["planes a segment"] + model["rows"]) * word
+                                   + 16 * model["segments"] / TILE / WORDS),
+        EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes),
+                          trees * model["nodes of a program"] * (word + 8 / TILE / WORDS) + planes),
+        "sum_fast": Stage("sum_fast", *counted("sum_fast", trees, LDS=narrow), planes + 2 * 8 * groups),
+        "sum_exact": Stage("sum_exact", *counted("sum_exact<double, double, true>", trees, LDS_64=wide), planes),
+    }  # fmt: skip
+    return found
+
+
+def total(model: unit_counts.Model, device: Device, last: str) -> tuple[float, float]:
+    """Nanoseconds and bytes of the L2 cache a document."""
+    chosen = [stage for name, stage in stages(model).items() if not name.startswith("sum") or name == last]
+    return sum(max(s.nanoseconds(device).values()) for s in chosen), sum(s.l2_bytes for s in chosen)
+
+
+def table(models: dict[str, unit_counts.Model], device: Device) -> str:
+    """The stages' nanoseconds and bytes, in Markdown."""
+    lines = ["| forest | stage, ns a document | issue | wavefronts | L2 | DRAM | bound | L2, KB a document |"]
+    lines += ["|---" * 8 + "|"]
+    for size, model in models.items():
+        for name, stage in stages(model).items():
+            ns = stage.nanoseconds(device)
+            cells = [f"{n:.2f}" for n in ns.values()]
+            lines.append(
+                f"| {size} | `{name}` | {' | '.join(cells)} | {max(ns.values()):.2f} | {stage.l2_bytes / 1e3:.2f} |"
+            )
+        for last in ("sum_fast", "sum_exact"):
+            ns_total, kilobytes = total(model, device, last)
+            lines.append(
+                f"| {size} | **all, with `{last}`** | | | | | **{ns_total:.1f}** | **{kilobytes / 1e3:.1f}** |"
+            )
+    return "\n".join(lines)
+
+
+def verdict(models: dict[str, unit_counts.Model], device: Device) -> str:
+    """What is wanted, and whether `sum_exact`'s total is within it."""
+    lines = []
+    for size, (most_ns, most_kilobytes) in WANTED.items():
+        ns, n_bytes = total(models[size], device, "sum_exact")
+        lines.append(f"- {size}: at most {most_ns} ns a document are wanted; {ns:.1f}: {reached(ns, most_ns)}.")
+        if most_kilobytes:
+            kilobytes = n_bytes / 1e3
+            said = reached(kilobytes, most_kilobytes)
+            lines[-1] += f" At most {most_kilobytes} KB of the L2 cache are; {kilobytes:.1f}: {said}."
+    return "\n".join(lines)
+
+
+def reached(value: float, most: float) -> str:
+    return "reached by this estimate" if value <= most else "**not reached**"
+
+
+def blocks() -> dict[str, Block]:
+    """The page's blocks, by name."""
+    kept = unit_counts.kept()
+    models, version = kept["models"], ".".join(map(str, kept["nvrtc"]))
+    texts = {
+        "counts": (f"Counted with NVRTC {version}:", unit_counts.table()),
+        "h100": (Device.SOURCES, table(models, Device()), verdict(models, Device())),
+    }
+    return {name: lambda _, text=text: ["", *"\n\n".join(text).splitlines(), ""] for name, text in texts.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["page", "models"], default="page")
+    if parser.parse_args().what == "models":
+        import models
+        from datasets import MSN
+
+        documents = models.documents(TILE)
+        forests = {size: gpuqs.load(models.ranker(MSN, n, 64)).forest for size, n in SIZES.items()}
+        kept = unit_counts.kept()
+        kept["models"] = {size: count_model(forest, documents) for size, forest in forests.items()}
+        kept["shared memory"] = shared_memory(forests[unit_counts.SIZE], documents)
+        unit_counts.BUDGET.write_text(json.dumps(kept, indent=1) + "\n")
+        return
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), blocks(), None), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What `bench/gpu.py` needs before it can import gpuqs: a build, or the checkout without CPU engines; peers' wheels."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import types
+import zlib
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+WHEELS = ("xgboost", "nvforest-cu13", "libnvforest-cu13", "libraft-cu13", "librmm-cu13", "pylibraft-cu13",
+          "rmm-cu13", "treelite", "rapids-logger")  # fmt: skip
+PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+
+
+def make_importable() -> bool:
+    """Make ``import gpuqs`` work, building it if need be; whether its CPU engines are there."""
+    here = str(CHECKOUT / "bench")
+    sys.path[:] = [
+        str(CHECKOUT),
+        *(folder for folder in sys.path if folder != here),
+        here,
+    ]  # ours has a profile.py
+    if _imports():
+        return True
+    target = tempfile.mkdtemp(prefix="gpuqs-build-")
+    command = [*PIP, "--no-build-isolation", "--target", target, str(CHECKOUT)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if built.returncode == 0:
+        sys.path.insert(0, target)
+        if _imports():
+            return True
+    print(f"gpuqs's CPU engines do not build here; going on without them\n{built.stderr[-800:]}")
+    for name, parts in (("gpuqs", ()), ("gpuqs.engines", ("engines",)), ("gpuqs.demo", ("demo",))):
+        folder = CHECKOUT.joinpath("gpuqs", *parts)
+        spec = importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        # Not run, for it imports the CPU engines; its loader finds submodules, and the device code beside it.
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+    import plain_making
+
+    stand_in: Any = types.ModuleType("gpuqs.cpu_fallback")
+    stand_in.making = plain_making
+    sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
+    sys.modules["gpuqs.cpu_fallback.checksum"] = zlib
+    return False
+
+
+def _imports() -> bool:
+    try:
+        import gpuqs.model  # noqa: F401
+    except ImportError:
+        for name in [n for n in sys.modules if n == "gpuqs" or n.startswith("gpuqs.")]:
+            del sys.modules[name]
+        return False
+    return True
+
+
+def install_peers(wheels: Path) -> None:
+    """Install what is there of other libraries' wheels, one by one, where this process finds them."""
+    target = tempfile.mkdtemp(prefix="gpuqs-peers-")
+    for wheel in WHEELS:
+        subprocess.run([*PIP, "--target", target, "--find-links", str(wheels), wheel], capture_output=True)
+    sys.path.append(target)

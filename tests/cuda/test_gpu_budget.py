@@ -1,0 +1,70 @@
+"""What `bench/gpu_budget.py` counts of models and devices."""
+
+from __future__ import annotations
+
+import gpu_budget
+import numpy as np
+import pytest
+import unit_counts
+from forests import forest_of_stumps
+from made_up import lambdamart_like
+
+from gpuqs.layout.bitslice_gpu import build_rows
+from gpuqs.layout.ranks import build_ranks
+
+
+def test_conflicts_are_those_of_a_plain_count() -> None:
+    words = np.random.default_rng(0).integers(0, 100, (50, 32))
+    want = [max(len({w for w in access if w % 32 == bank}) for bank in range(32)) for access in words]
+    assert gpu_budget.conflicts(words) == np.mean(want)
+    assert gpu_budget.conflicts(np.zeros((3, 32), int)) == 1.0  # one word for all lanes
+
+
+@pytest.fixture(scope="module")
+def documents() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(1024, 9)).astype(np.float32)
+
+
+def test_a_model_is_counted_as_its_layout_has_it(documents: np.ndarray) -> None:
+    forest = lambdamart_like(40, 20, documents)
+    seen, layout = gpu_budget.count_model(forest, documents), build_rows(forest, build_ranks(forest))
+    assert (seen["trees"], seen["nodes a tree"], seen["nodes of a program"], seen["planes a tree"]) == (40, 19, 24, 5)
+    distinct = len(np.unique(np.stack([forest.feature, forest.threshold]), axis=1).T)
+    assert seen["rows"] == seen["thresholds"] == distinct == layout.n_rows - 1
+    assert seen["rows a segment"] * seen["segments"] == pytest.approx(distinct, rel=1e-3)
+    assert seen["rank planes a column"] == seen["rank bits a column"] >= 4
+    # 32 places are a bank each of 4 bytes, and twice as many as banks of 8.
+    assert seen["wavefronts a 4-byte look-up"] == 1 and 2 < seen["wavefronts an 8-byte look-up"] < 4
+    assert gpu_budget.shared_memory(forest, documents)["slots<2>"] == 4 * (layout.n_slots + layout.n_planes) * 256
+
+
+def test_equal_documents_meet_no_conflicts(documents: np.ndarray) -> None:
+    equal = np.repeat(documents[:1], 1024, axis=0)
+    seen = gpu_budget.count_model(lambdamart_like(10, 20, documents), equal)
+    wavefronts = [seen[name] for name in seen if name.startswith("wavefronts")]
+    assert wavefronts == [1, 1, 2]
+
+
+def test_steps_of_a_search_ask_what_the_kernel_asks() -> None:
+    """33 thresholds, of which documents below all ask the 32nd, 16th, 8th, ...; those above all the 33rd last."""
+    forest = forest_of_stumps(np.arange(33.0), np.random.default_rng(2))
+    low_and_high = np.tile(np.array([[-1.0], [100.0]], np.float32), (512, 1))
+    # Ranks of 6 bits: 32 | 16 or 48 > 33 | 8 or 40 | 4 or 36 | 2 or 34 | 1 or 33, whose words share a bank.
+    assert gpu_budget.search_wavefronts(build_ranks(forest), low_and_high) == pytest.approx((5 + 2) / 6)
+
+
+def test_a_stage_takes_what_its_scarcest_resource_takes() -> None:
+    device = gpu_budget.Device(multiprocessors=10, gigahertz=2.0, issues=4, l2_bytes=100.0, dram_bytes=50.0)
+    stage = gpu_budget.Stage("", instructions=81920, wavefronts=20480, l2_bytes=400, dram_bytes=100)
+    assert stage.nanoseconds(device) == {"issue": 1.0, "wavefronts": 1.0, "L2": 2.0, "DRAM": 1.0}
+
+
+def test_totals_have_one_kind_of_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = unit_counts.UnitCount(10.0, {"LDS": 1.0}, 1.0, 32, 0)
+    monkeypatch.setattr(unit_counts, "counted", lambda kernel, architecture: count)
+    model, device = unit_counts.kept()["models"][unit_counts.SIZE], gpu_budget.Device()
+    every = {name: max(stage.nanoseconds(device).values()) for name, stage in gpu_budget.stages(model).items()}
+    fast = gpu_budget.total(model, device, "sum_fast")[0]
+    assert fast == pytest.approx(sum(every.values()) - every["sum_exact"])
+    table = gpu_budget.table({"one": model}, device)
+    assert f"**{fast:.1f}**" in table and "`sum_exact`" in table

@@ -1,0 +1,179 @@
+"""Instructions that the bit-sliced kernels run per unit of work, by their machine code, and the budget for them.
+
+    python unit_counts.py           # print the table; `make gate` does
+    python unit_counts.py accept    # make what is counted now the budget
+
+Counted is the loop that does a kernel's work, with those inside, weighted by what the layout says of a trained model
+(`budget.json`, by `bench/gpu_budget.py models`); what lies around it is not. Shared memory is what a thread block is
+launched with for that model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import nvrtc_build
+from machine_code import Code, Skip
+from nvrtc_build import ARCHITECTURES
+
+from gpuqs.devices import nvrtc
+
+BUDGET = Path(__file__).with_name("budget.json")
+SIZE = "1,000 x 64"
+#: What a budget allows beyond what was counted: another version of NVRTC may schedule otherwise.
+MARGIN = 1.01
+#: The most that is wanted of a kernel, per unit, whatever it takes now.
+TARGETS = {"sum_fast": 160, "sum_exact<double, double, true>": 240}
+Model = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Work:
+    """How a kernel's work lies in its machine code.
+
+    Parameters
+    ----------
+    unit : str
+        Of work; of 1,024 documents where nothing else is said.
+    main : tuple of str
+        Opcodes of the loop that does the work.
+    units : float
+        Units that a warp does in a trip of it.
+    trips, skips
+        As `machine_code.Code.runs` has them.
+    mark : tuple of str and float
+        An opcode, and how many of it a unit is known to run: weights that are wrong show here.
+    """
+
+    unit: str
+    main: tuple[str, ...]
+    units: float
+    trips: dict[str, float] = field(default_factory=dict)
+    skips: tuple[Skip, ...] = ()
+    mark: tuple[str, float] = ("", 0)
+
+
+def works(model: Model) -> dict[str, tuple[str, Work]]:
+    """File and work of each kernel in the budget, by name."""
+    nodes, planes, length = model["nodes a tree"], model["planes a tree"], model["nodes of a program"]
+    bits, rank_planes = model["rank bits a column"], model["rank planes a column"]
+    rows = model["rows a segment"]
+    several = Skip("I2F", "STS", 0.0)  # what reads a category
+    found = {
+        "rank_documents<float, float, true>": (
+            "rank_documents.cu",
+            Work("column step of 32 documents", ("VOTE",), bits, {"VOTE": rank_planes, "LD.E": bits}, (several,),
+                 ("LD.E", 1)),
+        ),
+        "sum_fast": ("sum_fast.cu", Work("tree", ("LDG", "LDS"), 2, mark=("LDS", 32))),
+        "sum_exact<double, double, true>": (
+            "sum_exact.cu",
+            # A warp of the eight does its eighth of eight trees; trees beyond the last four are not there.
+            Work("tree", ("DADD", "LDG"), 1, {"DADD": 2, "LDG": 2}, (Skip("DADD", "BAR", 0.0),), ("DADD", 32)),
+        ),
+    }  # fmt: skip
+    for w in (1, 2):
+        found[f"decode_predicates<{w}>"] = (
+            "decode_predicates.cu",
+            Work("row", ("STG",), rows * w, {"LDG": model["high bits a segment"]}, (Skip("STG", "BAR", rows / 16),),
+                 ("STG", 1 / w)),
+        )  # fmt: skip
+        found[f"slots<{w}>"] = (
+            "slots.cu",
+            Work("node", ("STG", "LDS"), nodes * w, {"LDG": length / 8, "ST": planes},
+                 mark=("STS", (2 * length + planes) / nodes / w)),
+        )  # fmt: skip
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class UnitCount:
+    """What a kernel takes on one architecture.
+
+    Parameters
+    ----------
+    instructions : float
+        Of a warp, a unit.
+    shared : dict
+        Those that use shared memory, by opcode.
+    mark : float
+        The mark's count over what is known of it.
+    registers, spills : int
+        Of a thread; of the kernel.
+    """
+
+    instructions: float
+    shared: dict[str, float]
+    mark: float
+    registers: int
+    spills: int
+
+
+def count(code: Code, work: Work) -> tuple[float, dict[str, float], float]:
+    """Instructions a unit, those that use shared memory by opcode, and the mark's count over what is known of it."""
+    runs = code.runs(code.outermost(*work.main), work.trips, work.skips)
+    shared: dict[str, float] = {}
+    for opcode, n in runs:
+        if opcode.startswith(("LDS", "STS")):
+            shared[opcode] = shared.get(opcode, 0.0) + n / work.units
+    mark, known = work.mark
+    seen = sum(n for opcode, n in runs if opcode.startswith(mark)) / work.units
+    return sum(n for _, n in runs) / work.units, shared, seen / known
+
+
+def kept() -> dict[str, dict]:
+    """`models`, `shared memory` of thread blocks, and the `budget` by kernel and architecture."""
+    return json.loads(BUDGET.read_text())
+
+
+@cache
+def counted(kernel: str, architecture: int) -> UnitCount:
+    file, work = works(kept()["models"][SIZE])[kernel]
+    facts = nvrtc_build.facts_of(file, architecture, (kernel,))[kernel]
+    return UnitCount(*count(Code(facts.code), work), facts.registers, facts.count("LDL", "STL"))
+
+
+def over_budget(kernel: str, architecture: int) -> str | None:
+    """What a kernel takes more than the budget, in words; None where it does not."""
+    seen, limit = counted(kernel, architecture), kept()["budget"][kernel][str(architecture)]
+    if seen.instructions <= limit and not seen.spills:
+        return None
+    return (
+        f"{kernel} on sm_{architecture}: {seen.instructions:.2f} instructions a unit, {limit:.1f} are in the budget, "
+        f"and {seen.spills} spills"
+    )
+
+
+def table() -> str:
+    """The counts of every kernel and architecture, in Markdown."""
+    known = kept()
+    heads = ["kernel", "unit", "target", *(f"sm_{a}" for a in ARCHITECTURES), "shared memory", "spills"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kernel, (_, work) in works(known["models"][SIZE]).items():
+        seen = [counted(kernel, architecture) for architecture in ARCHITECTURES]
+        cells = [f"`{kernel}`", work.unit, str(TARGETS.get(kernel, "-"))]
+        cells += [f"{c.instructions:.1f} ({c.registers})" for c in seen]
+        cells += [f"{known['shared memory'][kernel]:,}", str(sum(c.spills for c in seen))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def accept() -> None:
+    known = kept()
+    known["budget"] = {
+        kernel: {str(a): math.ceil(counted(kernel, a).instructions * MARGIN * 10) / 10 for a in ARCHITECTURES}
+        for kernel in works(known["models"][SIZE])
+    }
+    known["nvrtc"] = list(nvrtc.version())
+    BUDGET.write_text(json.dumps(known, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["accept"]:
+        accept()
+    print(f"SASS instructions of a warp a unit of work, registers of a thread in parentheses:\n\n{table()}")
