@@ -63,7 +63,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kRegistersTogether
+    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kRegistersTogether
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:

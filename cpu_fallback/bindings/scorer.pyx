@@ -91,6 +91,7 @@ CONSTANTS = {
     "kDistanceShift": kDistanceShift,
     "kSigned": kSigned,
     "kWalking": kWalking,
+    "kWalkingNarrow": kWalkingNarrow,
     "kRegistersTogether": kRegistersTogether,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,

@@ -128,12 +128,13 @@ public:
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
     int stride(int n) const override {
-        if (n <= kWalking) return ByValue::stride(n);
+        if (n <= most_walking(kernels_.rank_lanes)) return ByValue::stride(n);
         const int places = places_together(n, kernels_.rank_lanes);
         return (n + places - 1) / places * places;
     }
     size_t loaded_bytes(int stride) const override {
-        const size_t of_entry = stride < kernels_.rank_lanes ? sizeof(uint32_t) * stride : stride;
+        const size_t walking = sizeof(uint32_t) * std::min(stride, most_walking(kernels_.rank_lanes));
+        const size_t of_entry = stride < kernels_.rank_lanes ? sizeof(uint32_t) * stride : std::max<size_t>(walking, stride);
         return ByValue::loaded_bytes(stride) + whole_lines(of_entry * layout_.n_entries);
     }
     size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
@@ -155,9 +156,8 @@ public:
     }
 
 private:
-    static_assert(sizeof(uint32_t) * kWalking <= 16, "the narrowest register has room for the codes of those that walk");
     // Threads may share a batch out in blocks of so few places that none fill a register.
-    bool walks(int n, int stride) const { return n <= kWalking || stride < kernels_.rank_lanes; }
+    bool walks(int n, int stride) const { return n <= most_walking(kernels_.rank_lanes) || stride < kernels_.rank_lanes; }
     template <class Walking, class Asked, class Value>
     void code(Walking walking, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
         if (walks(n, stride))

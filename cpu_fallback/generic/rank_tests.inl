@@ -42,8 +42,8 @@ void rank_bytes(const RankWalkLayout& layout, const Value* x, int n, int stride,
             const RankEntry entry = layout.entries[e];
             const int32_t* of_column = rank + static_cast<int64_t>(entry.column) * stride + first;
             const int rows = n - first < places ? n - first : places;
-            for (int d = 0; d < rows; d++) code[d] = static_cast<int8_t>(byte_of(entry, of_column[d]) - kSigned);
-            for (int d = rows; d < places; d++) code[d] = -kSigned;
+            for (int d = 0; d < rows; d++) code[d] = static_cast<int8_t>(kSigned - byte_of(entry, of_column[d]));
+            for (int d = rows; d < places; d++) code[d] = kSigned;
         }
     }
 }
@@ -65,7 +65,7 @@ void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code
         for (int r = 0; r < registers; r++) {
             Bytes byte;
             __builtin_memcpy(&byte, code + test.entry * places + r * lanes, lanes);
-            const Labels right = reinterpret_cast<Labels>(byte > position) & reinterpret_cast<Labels>(at[t][r] == first) & label;
+            const Labels right = reinterpret_cast<Labels>(position > byte) & reinterpret_cast<Labels>(at[t][r] == first) & label;
             at[t][r] = at[t][r] > right ? at[t][r] : right;
         }
     };

@@ -20,14 +20,16 @@ constexpr int kPositionShift = 16, kDistanceShift = 24;
 constexpr int kRankWalks = 12;  // trees walked side by side: as many as there are registers for
 constexpr int kItemsOfLine = 16;
 
-// A node as it is asked of many documents at once: the entry whose byte must exceed `position` (both less 128) on the way to
-// the right, and the label of the subtree's leftmost leaf. A leaf's label counts nodes in preorder, from 1: it is that of the
+// A node as it is asked of many documents at once: the entry whose byte must exceed the position on the way to the right, and
+// the label of the subtree's leftmost leaf. A leaf's label counts nodes in preorder, from 1: it is that of the
 // node to whose right it comes first; 0 is the leftmost leaf's.
 struct RankTest { uint16_t entry; int8_t position; uint8_t first; };
-constexpr int kSigned = 128;
+constexpr int kSigned = 127;  // bytes and positions are taken from it: they are compared with their signs
 
-// So few documents walk; more of them are asked every test, which takes as long for one as for a register full of them.
-constexpr int kWalking = 3;
+// So few documents walk; more of them are asked every test, which takes as long for one as for a register full of them. Sets
+// with registers of 16 bytes, of other instructions, too, take longer for it.
+constexpr int kWalking = 4, kWalkingNarrow = 8;
+constexpr int most_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that pass a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;
 constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }

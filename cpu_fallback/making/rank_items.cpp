@@ -30,7 +30,7 @@ public:
         return static_cast<uint32_t>(kEntryThresholds - position(i)) << kPositionShift | number_[place_of(i)];
     }
     RankTest test(int64_t i, int32_t first) const {
-        return {static_cast<uint16_t>(number_[place_of(i)]), static_cast<int8_t>(position(i) - kSigned), static_cast<uint8_t>(first)};
+        return {static_cast<uint16_t>(number_[place_of(i)]), static_cast<int8_t>(kSigned - position(i)), static_cast<uint8_t>(first)};
     }
     const std::vector<RankEntry>& entries() const { return entries_; }
 

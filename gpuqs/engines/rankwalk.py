@@ -21,11 +21,15 @@ from gpuqs.layout.rankwalk import (
     REGISTERS_TOGETHER,
     TREE_BLOCK,
     WALKING,
+    WALKING_NARROW,
     WALKS,
     RankWalkLayout,
     build_rankwalk,
     most_entries,
 )
+
+#: Bytes of the narrowest registers.
+NARROW_LANES = 16
 
 
 class RankWalk(CpuEngine):
@@ -60,10 +64,11 @@ class RankWalk(CpuEngine):
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         steps, columns = int(forest.tree_depth.sum()) * 1e-3, forest.n_features * 1e-3
-        if n_documents <= WALKING:
+        lanes = cpu_fallback.instruction_set().widest_word // 8
+        if n_documents <= (WALKING if lanes > NARROW_LANES else WALKING_NARROW):
             work = n_documents * (steps * self.step + columns * self.column)
         else:
-            registers = math.ceil(n_documents / (cpu_fallback.instruction_set().widest_word // 8))
+            registers = math.ceil(n_documents / lanes)
             together = math.ceil(registers / REGISTERS_TOGETHER)
             work = kilonodes(forest) * (together * self.node + registers * self.register_node)
             work += n_documents * (forest.n_trees * 1e-3 * self.tree + columns * self.searched_column)

@@ -39,8 +39,9 @@ MAX_ENTRIES = 1 << 16
 WALKS = 12
 TREE_BLOCK = 32 * WALKS
 
-#: So few documents walk; more of them are asked every test, one, two or so many registers full of them together.
-WALKING = 3
+#: So few documents walk, with registers of 16 bytes the second number; more of them are asked every test, one, two or so
+#: many registers full of them together.
+WALKING, WALKING_NARROW = 4, 8
 REGISTERS_TOGETHER = 4
 
 #: The fields of an item above its entry.
@@ -48,9 +49,9 @@ POSITION_SHIFT, DISTANCE_SHIFT = 16, 24
 
 #: The C++ `RankEntry`.
 RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
-#: The C++ `RankTest`; positions less 128, as bytes compare with their signs.
+#: The C++ `RankTest`; its position is what is left of 127, as the documents' bytes are.
 RANK_TEST = np.dtype([("entry", "u2"), ("position", "i1"), ("first", "u1")])
-SIGNED = 128
+SIGNED = 127
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kDistanceShift": rankwalk.DISTANCE_SHIFT,
         "kSigned": rankwalk.SIGNED,
         "kWalking": rankwalk.WALKING,
+        "kWalkingNarrow": rankwalk.WALKING_NARROW,
         "kRegistersTogether": rankwalk.REGISTERS_TOGETHER,
         "kNarrowestWord": programs.NARROWEST_WORD,
         "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),

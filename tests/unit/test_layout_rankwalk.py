@@ -21,6 +21,7 @@ from gpuqs.layout.rankwalk import (
     SIGNED,
     TREE_BLOCK,
     WALKING,
+    WALKING_NARROW,
     WALKS,
     RankWalkLayout,
     build_rankwalk,
@@ -58,7 +59,7 @@ def asked(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
     tests = layout.tests[layout.node_offsets[tree] : layout.node_offsets[tree + 1]]
     for label, (entry, position, first) in enumerate(tests.tolist(), start=1):
         assert 0 < entry < len(layout.entries) and first < label
-        if at == first and code[entry] - SIGNED > position:
+        if at == first and SIGNED - code[entry] < position:
             at = label
     return at
 
@@ -132,7 +133,8 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
     ]
     lanes = cpu_fallback.instruction_set().widest_word // 8
     together = lanes * REGISTERS_TOGETHER
-    sizes = [WALKING, WALKING + 1, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, together, together + 3, 2 * together + 1]
+    least = [WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1]
+    sizes = [*least, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, together, together + 3, 2 * together + 1]
     for forest in shapes:
         model, X = gpuqs.from_model(forest), probing_documents(rng, forest, 3 * together, dtype)
         leaves = model.predict(X, "leaf", engine="reference")
