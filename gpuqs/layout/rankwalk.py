@@ -39,8 +39,8 @@ MAX_ENTRIES = 1 << 16
 WALKS = 12
 TREE_BLOCK = 32 * WALKS
 
-#: So few documents walk, with registers of 16 bytes the second number; more of them are asked every test, one, two or so
-#: many registers full of them together.
+#: So few documents walk, with registers of 16 bytes the second number; more are asked every test, one, two or so many
+#: registers full of them together.
 WALKING, WALKING_NARROW = 4, 8
 REGISTERS_TOGETHER = 4
 
