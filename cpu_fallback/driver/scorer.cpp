@@ -76,8 +76,8 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     std::vector<Thread> several(n_threads > 1 ? n_threads : 0);
     Thread* const threads = n_threads > 1 ? several.data() : &caller;
     for (Thread* thread = threads; thread < threads + n_threads; thread++) {
-        *thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)), allocate(leaf_bytes),
-                  allocate(sum_bytes * stride * blocks.together)};
+        *thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)),
+                   allocate(leaf_bytes), allocate(sum_bytes * stride * blocks.together)};
         std::memset(thread->leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
     }
     share_out(n_pieces, n_threads, [&](int thread, int64_t p) {

@@ -23,7 +23,11 @@ constexpr int kItemsOfLine = 16;
 // A node as it is asked of many documents at once: the entry whose byte must exceed the position on the way to the right, and
 // the label of the subtree's leftmost leaf. A leaf's label counts nodes in preorder, from 1: it is that of the
 // node to whose right it comes first; 0 is the leftmost leaf's.
-struct RankTest { uint16_t entry; int8_t position; uint8_t first; };
+struct RankTest {
+    uint16_t entry;
+    int8_t position;
+    uint8_t first;
+};
 constexpr int kSigned = 127;  // bytes and positions are taken from it: they are compared with their signs
 
 // So few documents walk; more of them are asked every test, which takes as long for one as for a register full of them. Sets

@@ -86,9 +86,7 @@ public:
     int32_t label(int64_t item) const { return places_[item].label; }
 
 private:
-    struct Place {
-        int32_t place, before, label;
-    };
+    struct Place { int32_t place, before, label; };
     ParentsFirst order_;
     std::vector<int32_t> under_;
     std::vector<Place> places_;

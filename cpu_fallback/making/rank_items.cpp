@@ -48,8 +48,8 @@ private:
 
 }  // namespace
 
-std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items,
-                                  RankTest* tests, int32_t* label) {
+std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
+                                  int32_t* label) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees]);
     Pairs pairs;
     for (int64_t t = 0; t < trees.n_trees; t++) {
