@@ -57,7 +57,10 @@ cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
         int64_t n_columns
         const int64_t* offsets
 
-    vector[RankEntry] c_rank_items "gpuqs::rank_items"(const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, int32_t* position) except +
+    cdef struct RankTest:
+        pass
+
+    vector[RankEntry] c_rank_items "gpuqs::rank_items"(const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label) except +
 
 ctypedef fused key_t:
     double
@@ -213,7 +216,8 @@ def gray_places(const int64_t[::1] leaf_offsets, oblivious, const int64_t[::1] s
 
 def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const int64_t[::1] offsets, uint8_t nan_left,
                const int64_t[::1] start):
-    """Entries (int32 [E, 3]) and items (uint32 [N + L]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves' positions (int32 [L]).
+    """Entries (int32 [E, 3]), items (uint32 [N + L]) and tests (uint32 [N]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves'
+    labels (int32 [L]).
 
     ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
     begin at ``start``.
@@ -229,15 +233,18 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     cdef uint32_t[::1] writable_items = items
     cdef uint32_t* to = &writable_items[0] if len(items) else NULL
     cdef const int64_t* starts = address(start)
-    position = np.empty(len(forest.leaf_value), np.int32)
-    cdef int32_t* position_to = writable32(position)
+    tests = cache_lines.zeros(len(forest.left), np.uint32)
+    cdef uint32_t[::1] writable_tests = tests
+    cdef RankTest* tests_to = <RankTest*>&writable_tests[0] if len(tests) else NULL
+    label = np.empty(len(forest.leaf_value), np.int32)
+    cdef int32_t* label_to = writable32(label)
     with nogil:
-        found = c_rank_items(trees, nodes, starts, to, position_to)
+        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to)
     entries = np.empty((found.size(), 3), np.int32)
     cdef int32_t[:, ::1] filled = entries
     for e in range(<Py_ssize_t>found.size()):
         filled[e, 0], filled[e, 1], filled[e, 2] = found[e].column, found[e].first, found[e].nan_left
-    return entries, items, position
+    return entries, items, tests, label
 
 
 def are_ranks(const double[::1] node_threshold, const int32_t[::1] column, int64_t n_columns, const double[::1] threshold,

@@ -63,10 +63,13 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift
+    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kRegistersTogether
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:
+        pass
+
+    cdef struct RankTest:
         pass
 
     cdef struct RankWalkLayout:
@@ -84,6 +87,8 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         const uint8_t* steps
         const int64_t* group_items
         const uint32_t* items
+        const int64_t* node_offsets
+        const RankTest* tests
 
 
 cdef extern from "layout/category_tables.hpp" namespace "gpuqs" nogil:

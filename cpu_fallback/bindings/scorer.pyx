@@ -89,6 +89,10 @@ CONSTANTS = {
     "kEntryThresholds": kEntryThresholds,
     "kPositionShift": kPositionShift,
     "kDistanceShift": kDistanceShift,
+    "kSigned": kSigned,
+    "kWalking": kWalking,
+    "kWalkingNarrow": kWalkingNarrow,
+    "kRegistersTogether": kRegistersTogether,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
 }
@@ -415,6 +419,8 @@ cdef class RankWalk(Scorer):
         c.steps = <const uint8_t*>data_of(layout.steps, np.uint8, self.keep)
         c.group_items = <const int64_t*>data_of(layout.group_items, np.int64, self.keep)
         c.items = <const uint32_t*>data_of(layout.items, np.uint32, self.keep)
+        c.node_offsets = <const int64_t*>data_of(layout.node_offsets, np.int64, self.keep)
+        c.tests = <const RankTest*>structs_of(layout.tests, "RankTest", self.keep)
         self.engine.reset(new CRankWalk(self.kernels[0], c, document_block))
 
 

@@ -118,7 +118,7 @@ private:
     const WalkLayout layout_;
 };
 
-// load writes the documents' values, then their codes.
+// load writes the documents' values, then their codes: those of few documents, which walk, or bytes.
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
@@ -127,25 +127,44 @@ public:
     int leaf_bytes() const override { return 1; }
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
+    int stride(int n) const override {
+        if (n <= most_walking(kernels_.rank_lanes)) return ByValue::stride(n);
+        const int places = places_together(n, kernels_.rank_lanes);
+        return (n + places - 1) / places * places;
+    }
     size_t loaded_bytes(int stride) const override {
-        return ByValue::loaded_bytes(stride) + whole_lines(sizeof(uint32_t) * layout_.n_entries * stride);
+        const size_t walking = sizeof(uint32_t) * std::min(stride, most_walking(kernels_.rank_lanes));
+        const size_t of_entry = stride < kernels_.rank_lanes ? sizeof(uint32_t) * stride : std::max<size_t>(walking, stride);
+        return ByValue::loaded_bytes(stride) + whole_lines(of_entry * layout_.n_entries);
     }
     size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
         ByValue::load(documents, first, n, stride, loaded, scratch);
         int32_t* rank = static_cast<int32_t*>(scratch);
-        uint32_t* codes = reinterpret_cast<uint32_t*>(static_cast<char*>(loaded) + ByValue::loaded_bytes(stride));
+        char* const codes = static_cast<char*>(loaded) + ByValue::loaded_bytes(stride);
         if (head(loaded).is_double)
-            kernels_.rank_codes_double(layout_, x<double>(loaded), n, stride, rank, codes);
+            code(kernels_.rank_codes_double, kernels_.rank_bytes_double, x<double>(loaded), n, stride, rank, codes);
         else
-            kernels_.rank_codes_float(layout_, x<float>(loaded), n, stride, rank, codes);
+            code(kernels_.rank_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank, codes);
     }
     void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
-        kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+        if (walks(n, stride))
+            kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+        else
+            kernels_.rank_tests(layout_, block, reinterpret_cast<const int8_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
     }
 
 private:
+    // Threads may share a batch out in blocks of so few places that none fill a register.
+    bool walks(int n, int stride) const { return n <= most_walking(kernels_.rank_lanes) || stride < kernels_.rank_lanes; }
+    template <class Walking, class Asked, class Value>
+    void code(Walking walking, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
+        if (walks(n, stride))
+            walking(layout_, x, n, stride, rank, reinterpret_cast<uint32_t*>(codes));
+        else
+            asked(layout_, x, n, stride, rank, reinterpret_cast<int8_t*>(codes));
+    }
     const RankWalkLayout layout_;
 };
 

@@ -27,33 +27,41 @@ int largest_tree_block(const ExitLeaves& engine) {
 }
 
 // How a batch is cut into document blocks: `size` documents each, in `stride` places; `together` of them pass a superblock
-// before the next.
+// before the next, where there are several, else all trees alone.
 struct DocumentBlocks {
     int64_t size;
     int stride;
     int together;
-    std::vector<int> superblocks;  // first tree block of each, and the end; one if document blocks pass all trees alone
+    bool by_superblocks;
 };
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 DocumentBlocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
     const int64_t most = engine.document_block();
-    DocumentBlocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, {0}};
+    DocumentBlocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, false};
     if (!documents.planes && documents.n < most * n_threads) {  // coded documents keep the blocks they were coded in
         const int64_t each = std::max<int64_t>(quotient_up(documents.n, n_threads), 1);
         blocks.stride = engine.stride(static_cast<int>(std::min(each, most)));
         blocks.size = std::min<int64_t>(blocks.stride, most);
     }
     const int n_tree_blocks = engine.n_tree_blocks();
-    for (int b = 1; b < n_tree_blocks && engine.blocks_together() > 1; b++)
-        if (engine.begins_superblock(b)) blocks.superblocks.push_back(b);
-    blocks.superblocks.push_back(n_tree_blocks);
-    if (blocks.superblocks.size() > 2) {
+    for (int b = 1; b < n_tree_blocks && engine.blocks_together() > 1 && !blocks.by_superblocks; b++)
+        blocks.by_superblocks = engine.begins_superblock(b);
+    if (blocks.by_superblocks) {
         const int64_t of_thread = std::max<int64_t>(quotient_up(quotient_up(documents.n, blocks.size), n_threads), 1);
         blocks.together = static_cast<int>(quotient_up(of_thread, quotient_up(of_thread, engine.blocks_together())));
     }
     return blocks;
+}
+
+// The end of the tree blocks, from the first one of a superblock on, that document blocks pass before others come.
+int end_of_superblock(const ExitLeaves& engine, const DocumentBlocks& blocks, int first) {
+    const int n_tree_blocks = engine.n_tree_blocks();
+    if (!blocks.by_superblocks) return n_tree_blocks;
+    int end = first + 1;
+    while (end < n_tree_blocks && !engine.begins_superblock(end)) end++;
+    return end;
 }
 
 // Calls work(thread, first document, documents) for every `together` document blocks. All memory is taken before threads start.
@@ -64,11 +72,13 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
     const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * stride * engine.leaf_bytes();
-    std::vector<Thread> threads(n_threads);
-    for (Thread& thread : threads) {
-        thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)), allocate(leaf_bytes),
-                  allocate(sum_bytes * stride * blocks.together)};
-        std::memset(thread.leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
+    Thread caller;  // alone it asks nobody for memory
+    std::vector<Thread> several(n_threads > 1 ? n_threads : 0);
+    Thread* const threads = n_threads > 1 ? several.data() : &caller;
+    for (Thread* thread = threads; thread < threads + n_threads; thread++) {
+        *thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)),
+                   allocate(leaf_bytes), allocate(sum_bytes * stride * blocks.together)};
+        std::memset(thread->leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
     }
     share_out(n_pieces, n_threads, [&](int thread, int64_t p) {
         work(threads[thread], p * size, static_cast<int>(std::min(size, documents.n - p * size)));
@@ -85,13 +95,15 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
     const size_t loaded_bytes = engine.loaded_bytes(stride);
     for (int d = 0; d < n; d += size)
         engine.load(documents, first + d, std::min(size, n - d), stride, loaded + d / size * loaded_bytes, thread.scratch.get());
-    for (size_t s = 0; s + 1 < blocks.superblocks.size(); s++)
+    for (int s = 0, end; s < engine.n_tree_blocks(); s = end) {
+        end = end_of_superblock(engine, blocks, s);
         for (int d = 0; d < n; d += size)
-            for (int b = blocks.superblocks[s]; b < blocks.superblocks[s + 1]; b++) {
+            for (int b = s; b < end; b++) {
                 const int rows = std::min(size, n - d), tree = engine.first_tree(b);
                 engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), thread.leaf.get());
                 work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
             }
+    }
 }
 
 // Tree blocks in up to so many shares of whole superblocks: the first of each, and the end.
@@ -140,7 +152,8 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
-    std::vector<int32_t> places(stride);  // of each document's sums, while trees are added
+    const Buffer memory = allocate(sizeof(int32_t) * stride);
+    int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added
     for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
         Sum* sums = static_cast<Sum*>(thread.sums.get());

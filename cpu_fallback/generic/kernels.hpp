@@ -58,11 +58,16 @@ struct Kernels {
     void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
-    // Codes of documents, code[document][entry], from x[column][stride]; rank is scratch, [documents][columns].
+    // Codes of documents that walk, code[document][entry], from x[column][stride]; rank is scratch, [columns][stride].
     void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);
     void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, uint32_t* code);
     // leaf[tree][stride] of a tree block.
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
+    // The same for more documents, code[entry][places]; stride is a multiple of places_together(n, rank_lanes).
+    int rank_lanes;
+    void (*rank_bytes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, int8_t* code);
+    void (*rank_bytes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, int8_t* code);
+    void (*rank_tests)(const RankWalkLayout&, int block, const int8_t* code, int n, int stride, uint8_t* leaf);
 
     // Ranks documents [first, first + n) to bit planes.
     void (*rank)(const RankTables&, const Documents&, int64_t first, int n, uint8_t* planes, int64_t plane_bytes);

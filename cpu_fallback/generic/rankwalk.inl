@@ -29,25 +29,27 @@ template <class Value> int count_below(const Value* threshold, int64_t n, Value 
     return count;
 }
 
-// Codes of n documents, x[column][stride]; rank is scratch, [n][columns].
+inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
+    const int32_t above = rank - entry.first;
+    return rank < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
+}
+
+// Codes of n documents that walk, x[column][stride], to code[document][entry]; rank is scratch, [columns][stride].
 template <class Value>
 void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, uint32_t* code) {
-    const int n_columns = layout.columns.n;
-    for (int c = 0; c < n_columns; c++) {
+    for (int c = 0; c < layout.columns.n; c++) {
+        const int64_t at = static_cast<int64_t>(c) * stride;
         const Value* threshold = thresholds_of<Value>(layout) + layout.offsets[c];
         for (int d = 0; d < n; d++) {
-            const Value value = x[static_cast<int64_t>(c) * stride + d];
-            const bool missing = value != value;
-            rank[d * n_columns + c] = missing ? -1 : count_below(threshold, layout.offsets[c + 1] - layout.offsets[c], value);
+            const Value value = x[at + d];
+            rank[at + d] = value != value ? -1 : count_below(threshold, layout.offsets[c + 1] - layout.offsets[c], value);
         }
     }
-    for (int d = 0; d < n; d++, code += layout.n_entries, rank += n_columns) {
+    for (int d = 0; d < n; d++, code += layout.n_entries) {
         code[0] = 0;
         for (int e = 1; e < layout.n_entries; e++) {
             const RankEntry entry = layout.entries[e];
-            const int32_t of_column = rank[entry.column], above = of_column - entry.first;
-            const int32_t byte = of_column < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
-            code[e] = static_cast<uint32_t>(byte) << kPositionShift;
+            code[e] = static_cast<uint32_t>(byte_of(entry, rank[static_cast<int64_t>(entry.column) * stride + d])) << kPositionShift;
         }
     }
 }

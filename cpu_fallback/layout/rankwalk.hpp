@@ -20,6 +20,24 @@ constexpr int kPositionShift = 16, kDistanceShift = 24;
 constexpr int kRankWalks = 12;  // trees walked side by side: as many as there are registers for
 constexpr int kItemsOfLine = 16;
 
+// A node as it is asked of many documents at once: the entry whose byte must exceed the position on the way to the right, and
+// the label of the subtree's leftmost leaf. A leaf's label counts nodes in preorder, from 1: it is that of the
+// node to whose right it comes first; 0 is the leftmost leaf's.
+struct RankTest {
+    uint16_t entry;
+    int8_t position;
+    uint8_t first;
+};
+constexpr int kSigned = 127;  // bytes and positions are taken from it: they are compared with their signs
+
+// So few documents walk; more of them are asked every test, which takes as long for one as for a register full of them. Sets
+// with registers of 16 bytes, of other instructions, too, take longer for it.
+constexpr int kWalking = 4, kWalkingNarrow = 8;
+constexpr int most_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
+// Places of documents that pass a tree together: one, two or four registers full.
+constexpr int kRegistersTogether = 4;
+constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }
+
 struct RankWalkLayout {
     Columns columns;
     bool single;              // documents are cast to float32 first
@@ -35,6 +53,8 @@ struct RankWalkLayout {
     const uint8_t* steps;  // [group]
     const int64_t* group_items;  // [groups + 1]: where each group's items start, in order
     const uint32_t* items;
+    const int64_t* node_offsets;  // of each tree's tests
+    const RankTest* tests;        // in preorder
 };
 
 }  // namespace gpuqs

@@ -30,6 +30,10 @@ struct RankEntryFields {
     using In = RankEntry;
     static constexpr Field all[] = {FIELD(column), FIELD(first), FIELD(nan_left)};
 };
+struct RankTestFields {
+    using In = RankTest;
+    static constexpr Field all[] = {FIELD(entry), FIELD(position), FIELD(first)};
+};
 struct CategoryTableFields {
     using In = CategoryTable;
     static constexpr Field all[] = {FIELD(feature),   FIELD(routing), FIELD(n_columns), FIELD(n_codes),
@@ -60,6 +64,7 @@ constexpr Struct structs[] = {
     described<ItemFields<float>>("Item<float>"),
     described<ItemFields<double>>("Item<double>"),
     described<RankEntryFields>("RankEntry"),
+    described<RankTestFields>("RankTest"),
     described<CategoryTableFields>("CategoryTable"),
     described<SegmentFields>("Segment"),
     described<TreeletFields>("Treelet"),

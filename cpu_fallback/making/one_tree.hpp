@@ -70,23 +70,23 @@ public:
         for (int64_t at = 0; at < tree.n; at++) {
             const int32_t i = order_[at];
             const int64_t left = tree.item(tree.left[i]), right = tree.item(tree.right[i]);
-            const int32_t before = places_[tree.item(i)].before, position = places_[tree.item(i)].position;
+            const int32_t before = places_[tree.item(i)].before, label = places_[tree.item(i)].label;
             // The left subtree has a node less than leaves.
-            places_[left] = {1 + 2 * before, before + 1, position};
-            places_[right] = {2 + 2 * before, before + under_[left], position + under_[left]};
+            places_[left] = {1 + 2 * before, before + 1, label};
+            places_[right] = {2 + 2 * before, before + under_[left], before + 1};
         }
     }
 
     int64_t place(int64_t item) const { return places_[item].place; }
     // From node i to its left child.
     int64_t distance(const Tree& tree, int64_t i) const { return place(tree.item(tree.left[i])) - place(tree.item(i)); }
-    // Leaves left of the item.
-    int32_t position(int64_t item) const { return places_[item].position; }
+    // Nodes before it, in preorder.
+    int32_t before(int64_t item) const { return places_[item].before; }
+    // Of the item's leftmost leaf: one more than nodes before the one to whose right it comes first; 0: to no node's right.
+    int32_t label(int64_t item) const { return places_[item].label; }
 
 private:
-    struct Place {
-        int32_t place, before, position;  // before: nodes before it, in preorder
-    };
+    struct Place { int32_t place, before, label; };
     ParentsFirst order_;
     std::vector<int32_t> under_;
     std::vector<Place> places_;

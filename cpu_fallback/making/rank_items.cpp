@@ -27,12 +27,15 @@ public:
 
     // A node's item but for the distance.
     uint32_t item(int64_t i) const {
-        const uint32_t position = static_cast<uint32_t>(nodes_.rank[i] % kEntryThresholds);
-        return (kEntryThresholds - position) << kPositionShift | number_[place_of(i)];
+        return static_cast<uint32_t>(kEntryThresholds - position(i)) << kPositionShift | number_[place_of(i)];
+    }
+    RankTest test(int64_t i, int32_t first) const {
+        return {static_cast<uint16_t>(number_[place_of(i)]), static_cast<int8_t>(kSigned - position(i)), static_cast<uint8_t>(first)};
     }
     const std::vector<RankEntry>& entries() const { return entries_; }
 
 private:
+    int32_t position(int64_t i) const { return nodes_.rank[i] % kEntryThresholds; }
     int64_t place_of(int64_t i) const {
         return 2 * (first_run_[nodes_.column[i]] + nodes_.rank[i] / kEntryThresholds) + ((nodes_.routing[i] & nodes_.nan_left) != 0);
     }
@@ -45,8 +48,8 @@ private:
 
 }  // namespace
 
-std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items,
-                                  int32_t* position) {
+std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
+                                  int32_t* label) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees]);
     Pairs pairs;
     for (int64_t t = 0; t < trees.n_trees; t++) {
@@ -54,12 +57,14 @@ std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, 
         const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
         pairs.find(tree);
         uint32_t* const of_tree = items + start[t];
-        for (int64_t i = 0; i < tree.n; i++)
-            of_tree[pairs.place(tree.item(i))] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i))
-                                                                              << kDistanceShift;
+        for (int64_t i = 0; i < tree.n; i++) {
+            const int64_t item = tree.item(i);
+            of_tree[pairs.place(item)] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i)) << kDistanceShift;
+            tests[node + pairs.before(item)] = entries.test(node + i, pairs.label(item));
+        }
         for (int64_t l = 0; l <= tree.n; l++) {
-            position[leaf + l] = pairs.position(tree.leaf(l));
-            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(position[leaf + l]) << kPositionShift;
+            label[leaf + l] = pairs.label(tree.leaf(l));
+            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
         }
     }
     return entries.entries();

@@ -19,9 +19,9 @@ struct RankedNodes {
     const int64_t* offsets;
 };
 
-// Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], and position [leaves], from left to right
-// in their trees; returns the entries, ascending.
-std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items,
-                                  int32_t* position);
+// Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], tests [nodes] and the label of each leaf;
+// returns the entries, ascending.
+std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
+                                  int32_t* label);
 
 }  // namespace gpuqs

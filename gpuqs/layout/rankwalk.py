@@ -8,7 +8,12 @@ right iff the byte exceeds the position of its own. A node's item holds, from th
 
 so that adding ``byte << POSITION_SHIFT`` carries into the distance exactly where the walk turns right, and
 ``(item + code) >> DISTANCE_SHIFT`` is the whole step. A leaf has distance 0 and entry 0, whose byte is 0: a
-walk stays there. Its middle byte is the leaf's position in the tree.
+walk stays there. Its middle byte is the leaf's label.
+
+Many documents are asked all of a tree's tests, in preorder. The label of a leaf is 0 of the leftmost one, and i + 1 of
+the first leaf to the right of node i in preorder: one for each leaf of a tree. A document begins at label 0. Where it
+is at the label of a node's leftmost leaf it comes to that node, and goes to label i + 1 if its byte exceeds the
+node's position.
 """
 
 from __future__ import annotations
@@ -34,11 +39,19 @@ MAX_ENTRIES = 1 << 16
 WALKS = 12
 TREE_BLOCK = 32 * WALKS
 
+#: So few documents walk, with registers of 16 bytes the second number; more are asked every test, one, two or so many
+#: registers full of them together.
+WALKING, WALKING_NARROW = 4, 8
+REGISTERS_TOGETHER = 4
+
 #: The fields of an item above its entry.
 POSITION_SHIFT, DISTANCE_SHIFT = 16, 24
 
 #: The C++ `RankEntry`.
 RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
+#: The C++ `RankTest`; its position is what is left of 127, as the documents' bytes are.
+RANK_TEST = np.dtype([("entry", "u2"), ("position", "i1"), ("first", "u1")])
+SIGNED = 127
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class RankWalkLayout:
     ----------
     ranks : RankTables
     position : int32 [L]
-        Of each leaf in its tree, from left to right.
+        The label of each leaf.
     threshold32 : float32 [P]
         The columns' distinct thresholds rounded down, for float32 documents.
     entries : RANK_ENTRY [...]
@@ -65,6 +78,10 @@ class RankWalkLayout:
         Depth of the group's deepest tree. Groups hold trees of about the same depth.
     group_items : int64 [G + 1]
         First item of each group.
+    node_offsets : int64 [T + 1]
+        First test of each tree.
+    tests : RANK_TEST [N]
+        Tree by tree, in preorder; ``first`` is the label of the leftmost leaf below.
     """
 
     ranks: RankTables
@@ -77,6 +94,8 @@ class RankWalkLayout:
     root: npt.NDArray[np.uint32]
     steps: npt.NDArray[np.uint8]
     group_items: npt.NDArray[np.int64]
+    node_offsets: npt.NDArray[np.int64]
+    tests: np.ndarray
 
 
 def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK) -> RankWalkLayout:
@@ -96,10 +115,12 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
     start = np.empty(n_trees, np.int64)
     start[order] = starts[:-1]
-    entries, items, position = rank_items(forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start)
+    entries, items, tests, label = rank_items(
+        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start
+    )
     return RankWalkLayout(
         ranks=ranks,
-        position=position,
+        position=label,
         threshold32=round_down(ranks.threshold),
         entries=entries.view(RANK_ENTRY)[:, 0],
         items=items,
@@ -108,6 +129,8 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
         root=root,
         steps=steps.reshape(n_groups, WALKS).max(axis=1, initial=0),
         group_items=starts[np.minimum(np.arange(n_groups + 1) * WALKS, n_trees)],
+        node_offsets=forest.node_offsets,
+        tests=tests.view(RANK_TEST),
     )
 
 

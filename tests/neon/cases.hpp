@@ -188,6 +188,8 @@ private:
         rankwalk_.steps = from.items<uint8_t>();
         rankwalk_.group_items = from.items<int64_t>();
         rankwalk_.items = from.items<uint32_t>();
+        rankwalk_.node_offsets = from.items<int64_t>();
+        rankwalk_.tests = from.items<RankTest>();
     }
 
     void read_bitslice(Reader& from) {

@@ -127,6 +127,7 @@ class Recorder:
         to.columns(ranks.columns)
         to.arrays(ranks.offsets, layout.threshold32, ranks.threshold, layout.entries)
         to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.group_items, layout.items)
+        to.arrays(layout.node_offsets, layout.tests)
 
     def bitslice(self, layout: Any, n_features: int, *, single: bool, word: int, together: int, isa: str) -> None:
         to, ranks, programs = self._to, layout.ranks, layout.programs

@@ -1,4 +1,4 @@
-"""The items of `rankwalk`, walked in Python, end where the forest's definition says."""
+"""The items of `rankwalk`, walked in Python, and its tests, asked there, end where the forest's definition says."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from forests import exit_leaf_by_walk, probing_documents, random_forest
 
+import gpuqs
+from gpuqs import cpu_fallback
+from gpuqs.engines import ENGINES
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.layout.ranks import build_ranks
 from gpuqs.layout.rankwalk import (
@@ -14,7 +17,11 @@ from gpuqs.layout.rankwalk import (
     MAX_ENTRIES,
     MAX_LEAVES,
     POSITION_SHIFT,
+    REGISTERS_TOGETHER,
+    SIGNED,
     TREE_BLOCK,
+    WALKING,
+    WALKING_NARROW,
     WALKS,
     RankWalkLayout,
     build_rankwalk,
@@ -46,6 +53,17 @@ def walked(layout: RankWalkLayout, walk: int, code: list[int]) -> tuple[int, int
     return item >> POSITION_SHIFT, n_steps
 
 
+def asked(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
+    """The label at which a document ends that is asked all tests of a tree."""
+    at = 0
+    tests = layout.tests[layout.node_offsets[tree] : layout.node_offsets[tree + 1]]
+    for label, (entry, position, first) in enumerate(tests.tolist(), start=1):
+        assert 0 < entry < len(layout.entries) and first < label
+        if at == first and SIGNED - code[entry] < position:
+            at = label
+    return at
+
+
 def check(forest: Forest, documents: np.ndarray) -> None:
     layout = build_rankwalk(forest, build_ranks(forest))
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
@@ -59,6 +77,7 @@ def check(forest: Forest, documents: np.ndarray) -> None:
             position, n_steps = walked(layout, walk, code)
             assert position == layout.position[exit_leaf_by_walk(forest, tree, document)]
             assert n_steps <= layout.steps[walk // WALKS]
+            assert asked(layout, tree, code) == position
 
 
 @pytest.mark.parametrize(
@@ -97,3 +116,33 @@ def test_items_lie_in_the_order_of_walks() -> None:
     assert np.all(np.diff(roots) > 0) and roots[0] == 0
     assert layout.group_items[:-1].tolist() == roots[::WALKS].tolist()
     assert layout.group_items[-1] == len(layout.items)
+
+
+@pytest.mark.parametrize("isa", cpu_fallback.available_isas())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
+    isa: str, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUQS_ISA", isa)
+    rng = np.random.default_rng(4)
+    shapes = [
+        random_forest(rng, n_trees=41, max_leaves=MAX_LEAVES, n_features=2, n_thresholds=700),
+        random_forest(rng, n_trees=9, max_leaves=MAX_LEAVES, shape="chain"),
+        random_forest(rng, n_trees=30, max_leaves=9, categorical=0.4, n_outputs=3),
+        random_forest(rng, n_trees=5, max_leaves=1),
+    ]
+    lanes = cpu_fallback.instruction_set().widest_word // 8
+    together = lanes * REGISTERS_TOGETHER
+    least = [WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1]
+    sizes = [*least, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, together, together + 3, 2 * together + 1]
+    for forest in shapes:
+        model, X = gpuqs.from_model(forest), probing_documents(rng, forest, 3 * together, dtype)
+        leaves = model.predict(X, "leaf", engine="reference")
+        for n in sizes:
+            for block in (n, 128, 19):
+                params = {"document_block": block, "tree_block": 24}
+                program = ENGINES["rankwalk"].prepare(forest, "exact", params=params)
+                out = np.empty((n, forest.n_trees), np.int32)
+                for n_threads in (1, 2):
+                    ENGINES["rankwalk"].leaves(program, X[:n], out, n_threads)
+                    np.testing.assert_array_equal(out, leaves[:n])
