@@ -24,3 +24,41 @@ template <int W>
 __device__ __forceinline__ Words<W>* row_of(u32* words, i64 tile, int n_rows, int row) {
     return const_cast<Words<W>*>(row_of<W>(const_cast<const u32*>(words), tile, n_rows, row));
 }
+
+// The same value, kept in a register: compilers for GPUs would rather take addresses apart, and compute parts anew at every use.
+__device__ __forceinline__ u32 kept(u32 value) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+r"(value));
+#endif
+    return value;
+}
+template <class T>
+__device__ __forceinline__ T* kept_shared(T* at) {
+#ifdef __CUDA_ARCH__
+    return static_cast<T*>(__cvta_shared_to_generic(kept(static_cast<u32>(__cvta_generic_to_shared(at)))));
+#else
+    return at;
+#endif
+}
+
+// The lane's words of a tile's rows: one multiplication makes an address.
+template <int W>
+struct Rows {
+    u64 base;
+    __device__ explicit Rows(const Words<W>* first) {
+#ifdef __CUDA_ARCH__
+        base = __cvta_generic_to_global(first);
+        asm("" : "+l"(base));
+#else
+        base = reinterpret_cast<u64>(first);
+#endif
+    }
+    __device__ __forceinline__ Words<W> operator[](u32 row) const {
+        const u64 at = base + static_cast<u64>(row) * (WARP * sizeof(Words<W>));
+#ifdef __CUDA_ARCH__
+        return *static_cast<const Words<W>*>(__cvta_global_to_generic(at));
+#else
+        return *reinterpret_cast<const Words<W>*>(at);
+#endif
+    }
+};

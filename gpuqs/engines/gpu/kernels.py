@@ -87,6 +87,10 @@ def decode_predicates(words: int) -> str:
     return f"decode_predicates<{words}>"
 
 
+def steps(words: int) -> str:
+    return f"steps<{words}>"
+
+
 def slots(words: int) -> str:
     return f"slots<{words}>"
 
@@ -149,6 +153,7 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         ),
         "rank_documents.cu": tuple(rank_documents(g, v, row) for (g, v), row in inputs),
         "decode_predicates.cu": tuple(decode_predicates(words) for words in WORDS),
+        "steps.cu": tuple(steps(words) for words in WORDS),
         "slots.cu": tuple(slots(words) for words in WORDS),
         "sum_exact.cu": tuple(sum_exact(leaf, small) for leaf, small in product(SUMS, (True, False))),
         "sum_fast.cu": (SUM_FAST,),

@@ -7,6 +7,8 @@
 #include <utility>
 
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 
 namespace emulation {
 
