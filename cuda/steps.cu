@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     u32* coming = staged + PAGE;
     Words<W>* stack = reinterpret_cast<Words<W>*>(shared + n_warps * (2 * PAGE * sizeof(u32))) + warp * (depth + n_high) * WARP + lane;
     Words<W>* high = kept_shared(stack + depth * WARP);
-    const Rows<W> row(row_of<W>(rows, blockIdx.x, n_rows, 0));
+    const Words<W>* first_row = kept_global(row_of<W>(rows, blockIdx.x, n_rows, 0));
+    const auto row = [&](u32 number) { return first_row[static_cast<u64>(number) * WARP]; };
 
     int page = first_page[tree];
     const int last_page = first_page[end] - 1;
@@ -67,12 +68,12 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     const u32 *group = staged, *flagged = staged + n_groups * STEPS, *pushed = staged + n_groups * (STEPS + 2);
     Words<W> c[STEPS], low[LOW_PLANES], a = all<W>(~0u), top = all<W>(0);
 #pragma unroll
-    for (int i = 0; i < STEPS; ++i) c[i] = row[group[i]];
+    for (int i = 0; i < STEPS; ++i) c[i] = row(group[i]);
 #pragma unroll
     for (int k = 0; k < LOW_PLANES; ++k) low[k] = all<W>(0);
 #pragma unroll 1
     for (int k = 0; k < n_high; ++k) high[k * WARP] = all<W>(0);
-    Words<W> pushing = row[*pushed], *sp = stack;
+    Words<W> pushing = row(*pushed), *sp = stack;
     u32 next_pushing = *++pushed;
 #pragma unroll 1
     for (int number = 1;; ++number) {
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
                 const int k = (number - 1) * STEPS + i;
                 if (k < LOW_PLANES && i < LOW_PLANES) low[i] = c[i];
                 if (k >= LOW_PLANES && k < n_planes) high[(k - LOW_PLANES) * WARP] = c[i];
-                c[i] = row[next_row[i]];
+                c[i] = row(next_row[i]);
             }
         } else {
             Words<W> odd;
@@ -95,18 +96,19 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
             for (int i = 0; i < STEPS; ++i) {
                 const u32 flag = flags[i / 4] >> i % 4 * 8;
                 if (flag & (POP | PUSHES)) {
-                    if (flag & POP) top = *(sp -= WARP);
+                    if (flag & POP) top = sp[-WARP];
+                    sp = reinterpret_cast<Words<W>*>(reinterpret_cast<u8*>(sp) - (flag & POP) * (WARP * sizeof(Words<W>) / POP));
 #pragma unroll 1
                     for (u32 n = flag & PUSHES; n; --n) {
                         *sp = top;
                         sp += WARP;
                         top = inside(top, a, pushing);
-                        pushing = row[next_pushing];
+                        pushing = row(next_pushing);
                         next_pushing = *++pushed;
                     }
                 }
                 a = inside(top, a, c[i]);
-                c[i] = row[next_row[i]];
+                c[i] = row(next_row[i]);
                 if (i % 4 == 0) odd = a;
                 if (i % 4 == 2) {
                     enter(odd, a);
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
                 if (i % 4 == 1) enter(low[1], a);
                 if (i == 3) enter(low[2], a);
             }
-            Words<W>* plane = high + (31 - __clz(number & -number)) * WARP;
+            Words<W>* plane = high + __popc(~number & (number - 1)) * WARP;
             odd = *plane;
             enter(odd, a);
             *plane = odd;
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
         staged = const_cast<u32*>(group);
         flagged = staged + n_groups * STEPS;
         pushed = staged + n_groups * (STEPS + 2);
-        pushing = row[*pushed];
+        pushing = row(*pushed);
         next_pushing = *++pushed;
     }
 }

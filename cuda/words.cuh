@@ -41,24 +41,13 @@ __device__ __forceinline__ T* kept_shared(T* at) {
 #endif
 }
 
-// The lane's words of a tile's rows: one multiplication makes an address.
-template <int W>
-struct Rows {
-    u64 base;
-    __device__ explicit Rows(const Words<W>* first) {
+template <class T>
+__device__ __forceinline__ T* kept_global(T* at) {
 #ifdef __CUDA_ARCH__
-        base = __cvta_generic_to_global(first);
-        asm("" : "+l"(base));
+    u64 base = __cvta_generic_to_global(at);
+    asm("" : "+l"(base));
+    return static_cast<T*>(const_cast<void*>(__cvta_global_to_generic(base)));
 #else
-        base = reinterpret_cast<u64>(first);
+    return at;
 #endif
-    }
-    __device__ __forceinline__ Words<W> operator[](u32 row) const {
-        const u64 at = base + static_cast<u64>(row) * (WARP * sizeof(Words<W>));
-#ifdef __CUDA_ARCH__
-        return *static_cast<const Words<W>*>(__cvta_global_to_generic(at));
-#else
-        return *reinterpret_cast<const Words<W>*>(at);
-#endif
-    }
-};
+}

@@ -30,8 +30,8 @@ AHEAD = 2
 PUSHES, POP = 0x3F, 0x80
 #: The bit between, of a group's first, second, third step: its page ends, its tree ends, its rows are levels.
 MARK, ENDS_PAGE, ENDS_TREE, LEVELS = 0x40, 0, 1, 2
-#: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 46 KiB for four warps of
-#: two words a lane: what shared memory has without asking for more is 48.
+#: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 46 KiB for four warps
+#: of two words a lane; 48 can be had without asking for more.
 MAX_DEPTH = 28
 
 

@@ -198,10 +198,10 @@ class BitslicedForest(PlacedForest):
         leaf = self.values.value.dtype
         value_bytes = 64 * leaf.itemsize if self.small else 32 * WARP  # of tables, or of the numbers' higher bytes
         with self.device.stage("sum_exact"):
-            self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small))(
+            self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words))(
                 (-(-sums.shape[0] // TILE), self.n_outputs),
                 (256,),
-                (*self._summed(part, words, sums.shape[0]), np.int32(started), self.start, sums),
+                (*self._summed(part, sums.shape[0]), np.int32(started), self.start, sums),
                 shared_mem=8 * (value_bytes + 32 * WARP),
             )
 
@@ -209,19 +209,19 @@ class BitslicedForest(PlacedForest):
         n, n_groups = sums.shape[0], -(-part.n_trees // GROUP)
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
-            self.device.kernel("sum_fast.cu", kernels.SUM_FAST)(
+            self.device.kernel("sum_fast.cu", kernels.sum_fast(words))(
                 (-(-n // TILE), n_groups, self.n_outputs),
                 (256,),
-                (*self._summed(part, words, n), partial),
+                (*self._summed(part, n), partial),
                 shared_mem=32 << 10,
             )
         self._add_partial(partial, n_groups, sums, started)
 
-    def _summed(self, part: _Part, words: int, n: int) -> tuple:
+    def _summed(self, part: _Part, n: int) -> tuple:
         """Arguments that say what is summed."""
         width = self.values.value.shape[1]
         return (
-            *self._numbers(part, words, n, np.int32),
+            *self._numbers(part, n, np.int32),
             self.leaf_value,
             np.int32(width),
             np.int32(width > 1 or self.n_outputs == 1),
@@ -229,11 +229,10 @@ class BitslicedForest(PlacedForest):
             self.output_trees,
         )
 
-    def _numbers(self, part: _Part, words: int, n: int, counted: type) -> tuple:
+    def _numbers(self, part: _Part, n: int, counted: type) -> tuple:
         """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
         return (
             part.planes,
-            np.int32(WARP * words),
             np.int32(self.n_planes),
             counted(n),
             np.int32(part.first),
@@ -251,7 +250,7 @@ class BitslicedForest(PlacedForest):
         for chunk, words, parts in self._chunks(documents):
             n = chunk.stop - chunk.start
             for part in parts:
-                numbers = self._numbers(part, words, n, np.int64)
+                numbers = (*self._numbers(part, n, np.int64), np.int32(WARP * words))
                 self._per_element(
                     "look_up_leaves.cu",
                     kernels.look_up_leaves(table.dtype),

@@ -58,11 +58,9 @@ BITSLICE = [
     Fault("rows have no polarity", _DECODE, "0u - (segment.flip >> b & 1)", "0u & segment.flip", _SMALL),
     Fault("a tree's planes begin as the last tree's", _SLOTS, "plane[k * WARP] = all<W>(0);", ";", _SAME),
     Fault("every node enters the first plane", _SLOTS, "of[i].plane * WARP", "n_slots * WARP", _SAME),
-    Fault("what closes a subtree is not taken back", _STEPS, "top = *(sp -= WARP);", "sp -= WARP;", _SMALL),
+    Fault("what closes a subtree is not taken back", _STEPS, "top = sp[-WARP];", ";", _SMALL),
     Fault("what closes a subtree is not kept", _STEPS, "*sp = top;", ";", _SMALL),
-    Fault(
-        "a step's rows are those of the group before", _STEPS, "coming : group + STEPS", "coming : group", _SMALL
-    ),
+    Fault("a step's rows are those of the group before", _STEPS, "coming : group + STEPS", "coming : group", _SMALL),
     Fault("the next page's rows are this one's", _STEPS, "flags[0] & ENDS_PAGE ? coming", "false ? coming", _SAME),
     Fault(
         "a tree's low planes begin as the last tree's",
@@ -76,13 +74,6 @@ BITSLICE = [
         _STEPS,
         "        __syncwarp();\n        if (carries)",
         "        if (carries)",
-        _ORDERS,
-    ),
-    Fault(
-        "a page is read before other lanes have staged it",
-        _STEPS,
-        "[lane] = after;\n        __syncwarp();\n",
-        "[lane] = after;\n",
         _ORDERS,
     ),
     Fault("a popped step's flag is left out", _STEPS_LAYOUT, "flags[after] |= POP", "flags[after] |= 0", _SMALL),
