@@ -281,6 +281,9 @@ class BitslicedForest(PlacedForest):
     def _loaded(self) -> list[Kernel]:
         """What tiles of either size need, so that one call of few documents or of many warms up for both."""
         names = [("decode_predicates.cu", kernels.decode_predicates), (self.programs.file, self.programs.kernel)]
+        leaf = self.values.value.dtype
+        exact = ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words))
+        names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
         return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
 
     def _evaluate(self, documents: Any, words: int) -> Iterator[_Part]:

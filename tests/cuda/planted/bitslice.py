@@ -88,7 +88,7 @@ BITSLICE = [
     Fault(
         "the higher byte of a leaf's number is left out",
         _EXACT,
-        "(high >> d * BYTE & 0xff) << BYTE",
+        "byte_of(high, d) << BYTE",
         "(high & 0) << BYTE",
         _LARGE,
     ),
@@ -100,7 +100,11 @@ BITSLICE = [
         _ORDERS,
     ),
     Fault(
-        "trees that are not there have values", _FAST, "tables[i] = t < n ? value", "tables[i] = t >= 0 ? value", _SMALL
+        "trees that are not there have values",
+        _FAST,
+        "tables[t * TABLE + lane] = tables[t * TABLE + lane + WARP] = 0;",
+        ";",
+        _SMALL,
     ),
     Fault("bits two apart do not change places", _CODES, "    exchange<2>(x);\n", "", _SMALL),
     Fault(
