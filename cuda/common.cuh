@@ -11,7 +11,7 @@ enum { WARP = 32 };
 
 // All shared memory is dynamic, and named through this macro so that an emulation can supply it.
 #ifndef DYNAMIC_SHARED
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(256) unsigned char name[]
 #endif
 
 // The pivot that says "this value is missing".

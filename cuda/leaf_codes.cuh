@@ -4,6 +4,17 @@
 
 enum { BYTE = 8 };
 
+// Bits of x where the mask has ones, of y elsewhere: one instruction, which the compiler does not find for masks it knows.
+__device__ __forceinline__ u32 choose(u32 mask, u32 x, u32 y) {
+#ifdef __CUDA_ARCH__
+    u32 chosen;
+    asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(chosen) : "r"(mask), "r"(x), "r"(y));
+    return chosen;
+#else
+    return (mask & x) | (~mask & y);
+#endif
+}
+
 // Bits of words i and i + S that lie S apart change places.
 template <int S>
 __device__ __forceinline__ void exchange(u32 (&x)[BYTE]) {
@@ -12,8 +23,8 @@ __device__ __forceinline__ void exchange(u32 (&x)[BYTE]) {
     for (int i = 0; i < BYTE; ++i) {
         if (i & S) continue;
         const u32 low = x[i], high = x[i + S];
-        x[i] = (low & MASK) | (high << S & ~MASK);
-        x[i + S] = (low >> S & MASK) | (high & ~MASK);
+        x[i] = choose(MASK, low, high << S);
+        x[i + S] = choose(MASK, low >> S, high);
     }
 }
 
@@ -24,10 +35,42 @@ __device__ __forceinline__ void to_bytes(u32 (&x)[BYTE]) {
     exchange<1>(x);
 }
 
-// Planes first, first + 1, ... of n_planes, `stride` words apart, as bits `shift` ... 7 of bytes; to_bytes follows.
-__device__ __forceinline__ void load_planes(const u32* plane, i64 stride, int first, int n_planes, int shift, u32 (&x)[BYTE]) {
+// Of n_planes planes of tiles of W words a lane, N at most, as bits SHIFT ... SHIFT + N - 1 of bytes; to_bytes follows.
+template <int N, int SHIFT, int W>
+__device__ __forceinline__ void load_planes(const u32* plane, int n_planes, u32 (&x)[BYTE]) {
 #pragma unroll
-    for (int k = 0; k < BYTE; ++k) x[k] = k >= shift && first + k - shift < n_planes ? plane[(first + k - shift) * stride] : 0;
+    for (int bit = 0; bit < BYTE; ++bit) {
+        const int k = bit - SHIFT;
+        x[bit] = k >= 0 && k < N && k < n_planes ? plane[k * WARP * W] : 0;
+    }
+}
+
+// Byte b of x.
+__device__ __forceinline__ u32 byte_of(u32 x, int b) {
+#ifdef __CUDA_ARCH__
+    return __byte_perm(x, 0, 0x4440 | b);
+#else
+    return x >> b * BYTE & 0xff;
+#endif
+}
+
+// The entry of a table at a multiple of 256 bytes that byte b of x says, its offset: one permutation makes the address.
+__device__ __forceinline__ int entry(const int* table, u32 x, int b) {
+#ifdef __CUDA_ARCH__
+    const u32 at = __byte_perm(x, static_cast<u32>(__cvta_generic_to_shared(table)), 0x7650 | b);
+    return *static_cast<const int*>(__cvta_shared_to_generic(at));
+#else
+    return table[(x >> b * BYTE & 0xff) / sizeof(int)];
+#endif
+}
+
+// Trees of up to 64 leaves have 64 values each, of which one lane copies two, from `mine` on; a value has `width` parts, one for each output.
+enum { TABLE = 64, TABLE_PLANES = 6 };
+template <class Leaf>
+__device__ __forceinline__ void copy_values(const Leaf* mine, int width, Leaf* table) {
+    const int lane = threadIdx.x % WARP;
+    table[lane] = *mine;
+    table[lane + WARP] = mine[WARP * width];
 }
 
 // The trees of a launch, n of them, and which of them add to an output.

@@ -7,8 +7,8 @@
 
 // Launch: any number of threads, at least one for each (document, tree) of n_trees trees from first_tree on, of all_trees.
 template <class Entry>
-__global__ void look_up_leaves(const u32* planes, int words, int n_planes, i64 n_documents, int first_tree, int n_trees,
-                               const int* offsets, const Entry* table, int width, int all_trees, Entry* out) {
+__global__ void look_up_leaves(const u32* planes, int n_planes, i64 n_documents, int first_tree, int n_trees, const int* offsets,
+                               int words, const Entry* table, int width, int all_trees, Entry* out) {
     const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     const i64 document = i / n_trees, word = document / WARP;
     const int tree = i % n_trees;

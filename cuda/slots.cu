@@ -19,7 +19,7 @@ enum { ONES = 0, ZEROS = 1, NODES_TOGETHER = 8 };
 // The rows of eight nodes are loaded together, so registers must be allowed for them.
 template <int W>
 __global__ void __launch_bounds__(128, 8)
-    slots(const u32* rows, int n_rows, const u64* nodes, const int* node_offsets, int n_trees, int n_slots, int n_planes, u32* planes) {
+    slots(const u32* rows, int n_rows, const u64* nodes, const int* node_offsets, int n_slots, int n_trees, int n_planes, u32* planes) {
     DYNAMIC_SHARED(shared);
     const int n_warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     Words<W>* slot = reinterpret_cast<Words<W>*>(shared) + warp * (n_slots + n_planes) * WARP + lane;

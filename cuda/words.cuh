@@ -24,3 +24,30 @@ template <int W>
 __device__ __forceinline__ Words<W>* row_of(u32* words, i64 tile, int n_rows, int row) {
     return const_cast<Words<W>*>(row_of<W>(const_cast<const u32*>(words), tile, n_rows, row));
 }
+
+// The same value, kept in a register: compilers for GPUs would rather take addresses apart, and compute parts anew at every use.
+__device__ __forceinline__ u32 kept(u32 value) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+r"(value));
+#endif
+    return value;
+}
+template <class T>
+__device__ __forceinline__ T* kept_shared(T* at) {
+#ifdef __CUDA_ARCH__
+    return static_cast<T*>(__cvta_shared_to_generic(kept(static_cast<u32>(__cvta_generic_to_shared(at)))));
+#else
+    return at;
+#endif
+}
+
+template <class T>
+__device__ __forceinline__ T* kept_global(T* at) {
+#ifdef __CUDA_ARCH__
+    u64 base = __cvta_generic_to_global(at);
+    asm("" : "+l"(base));
+    return static_cast<T*>(const_cast<void*>(__cvta_global_to_generic(base)));
+#else
+    return at;
+#endif
+}

@@ -49,9 +49,9 @@ def register_budget(threads_per_multiprocessor: int, name: str) -> int:
     filled = 65536 // threads_per_multiprocessor // 8 * 8
     if name.startswith("update_scores") and name.split(", ")[-2] != "1":
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
-    if name.startswith(("decode_predicates", "slots", "sum_exact")):
+    if name.startswith(("decode_predicates", "slots", "steps", "sum_exact")):
         return max(filled, WORD_REGISTERS)
-    if name == "sum_fast":
+    if name.startswith("sum_fast"):
         return max(filled, SUMS_REGISTERS)
     if name.startswith("apply_link"):
         return max(filled, LINK_REGISTERS)

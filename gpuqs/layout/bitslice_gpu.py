@@ -1,4 +1,4 @@
-"""The bit-sliced layout of GPUs: rows of document words, one a predicate, and tree programs over few slots.
+"""The bit-sliced layout of GPUs: rows of document words, one a predicate, and tree programs.
 
 As in `gpuqs.layout.bitslice`: a word's bit says "the test is false for this document", and a tree is the recurrence
 ``S_j = S_end | (S_first & predicate)``, whose S_j are the bits of the exit leaf's number in Gray code. Three things
@@ -8,8 +8,8 @@ are a GPU's own:
   zeros.
 - **Polarity.** A predicate may be stored negated: the children of all of its nodes then change places. Its nodes vote:
   one with a single leaf below wants it on its left, where in-order programs need no stack for it.
-- **Slots.** A node's S_j lies in a slot until no other node needs it. Of two subtrees the one with fewer leaves goes
-  first, so that few slots do for a tree of any shape: those of 64 leaves take at most nine.
+- **Programs.** Steps from left to right with a stack (`gpuqs.layout.steps`), or nodes over few slots
+  (`gpuqs.layout.slots`) where a stack would be too deep.
 """
 
 from __future__ import annotations
@@ -22,22 +22,15 @@ import numpy.typing as npt
 from gpuqs.cpu_fallback.making import number_predicates
 from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import LOW_BITS, MAX_PREDICATES, RANK_BITS, oblivious_levels, predicate_keys
-from gpuqs.layout.leaves import LeafRanges, number_leaves
+from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.traversal import split_by_depth
+from gpuqs.layout.slots import SlotPrograms, slot_programs
+from gpuqs.layout.steps import StepPrograms, step_programs
 
 #: Most leaves of a tree: as many predicates as a tree block may have, and numbers of 16 bits.
 MAX_LEAVES = MAX_PREDICATES
 #: Trees that share rows, at least, as far as `MAX_PREDICATES` allows.
 TREES = 64
-#: Nodes of a program are padded to a multiple of so many, whose rows are loaded together.
-NODES_TOGETHER = 8
-
-#: Slots with all ones (S_0 of every tree) and with zeros (S_L); the first that programs write.
-ONES, ZEROS, FIRST_SLOT = 0, 1, 2
-
-#: The kernels' `Node`: a row, and the slots of S_first, S_end, S_j, and of the plane that S_j enters.
-NODE = np.dtype([("row", "u4"), ("first", "u1"), ("end", "u1"), ("own", "u1"), ("plane", "u1")])
 #: The kernels' `Segment`: predicates of a column whose ranks are alike (`high`) above the low bits. Bit b of `low`:
 #: there is one whose low bits are b; of `flip`: its row is negated. Their rows start at `row`, in the order of b.
 #: `marked`: missing values go left, and the plane after the rank's bits says which these are.
@@ -63,11 +56,7 @@ class RowLayout:
     segments : SEGMENT [...]
     n_rows : int
         Rows of the largest tree block, row 0 among them.
-    node_offsets : int32 [T + 1]
-        First node of each tree's program.
-    nodes : NODE [...]
-        Parents before children. Planes have the slots from `n_slots` on.
-    n_slots : int
+    programs : StepPrograms or SlotPrograms
     n_planes : int
         Bits of the largest tree's leaf numbers; one at least.
     """
@@ -79,13 +68,13 @@ class RowLayout:
     block_segments: npt.NDArray[np.int32]
     segments: np.ndarray
     n_rows: int
-    node_offsets: npt.NDArray[np.int32]
-    nodes: np.ndarray
-    n_slots: int
+    programs: StepPrograms | SlotPrograms
     n_planes: int
 
 
-def build_rows(forest: Forest, ranks: RankTables, max_predicates: int = MAX_PREDICATES) -> RowLayout:
+def build_rows(
+    forest: Forest, ranks: RankTables, max_predicates: int = MAX_PREDICATES, evaluation: str = "steps"
+) -> RowLayout:
     """Lay a forest out, at most `MAX_LEAVES` leaves a tree.
 
     Parameters
@@ -94,6 +83,8 @@ def build_rows(forest: Forest, ranks: RankTables, max_predicates: int = MAX_PRED
     ranks : RankTables
     max_predicates : int
         Predicates of a tree block, as far as `TREES` trees have no more.
+    evaluation : {"steps", "slots"}
+        Programs to make; slots in any case where steps have too deep a stack.
     """
     together = max(1, min(TREES, MAX_PREDICATES // max(forest.n_leaves, 1)))
     starts = np.append(np.arange(0, forest.n_trees, together), forest.n_trees).astype(np.int32)
@@ -112,21 +103,19 @@ def build_rows(forest: Forest, ranks: RankTables, max_predicates: int = MAX_PRED
     )
     ranges = number_leaves(turned)
     level_offsets, levels = oblivious_levels(forest, predicate)
-    oblivious = np.diff(level_offsets) > 0
     segments, block_segments = _segments(keys[distinct], blocks, negated, ranks)
     n_planes = max(1, int(forest.n_leaves - 1).bit_length()) if forest.n_trees else 1
-    node_offsets, nodes, n_slots = _programs(turned, ranges, predicate + 1, oblivious, level_offsets, levels)
+    of_trees = (turned, ranges, predicate + 1, level_offsets, levels)
+    programs = step_programs(*of_trees) if evaluation == "steps" else None
     return RowLayout(
         ranks=ranks,
         position=ranges.position,
-        oblivious=oblivious,
+        oblivious=np.diff(level_offsets) > 0,
         block_offsets=block_offsets,
         block_segments=block_segments,
         segments=segments,
         n_rows=int(n_distinct.max(initial=0)) + 1,
-        node_offsets=node_offsets,
-        nodes=nodes,
-        n_slots=n_slots,
+        programs=programs or slot_programs(*of_trees),
         n_planes=n_planes,
     )
 
@@ -156,75 +145,3 @@ def _segments(
     for name, bits in (("low", 1 << bit), ("flip", negated << bit)):
         segments[name] = np.bincount(group, bits, minlength=len(first))  # bits that differ: their sum is their or
     return segments, np.searchsorted(first, blocks).astype(np.int32)
-
-
-def _programs(
-    turned: Forest,
-    ranges: LeafRanges,
-    row: npt.NDArray[np.int64],
-    oblivious: npt.NDArray[np.bool_],
-    level_offsets: npt.NDArray[np.int64],
-    levels: npt.NDArray[np.uint16],
-) -> tuple[npt.NDArray[np.int32], np.ndarray, int]:
-    """Where programs start, their nodes, and how many slots they take; ``levels`` as `oblivious_levels` gives them."""
-    place, first, end, own = _slots(turned, ranges)
-    n_slots = max(int(own.max(initial=0)), FIRST_SLOT) + 1
-    length = np.where(oblivious, np.diff(level_offsets), np.diff(turned.node_offsets))
-    room = -(-length // NODES_TOGETHER) * NODES_TOGETHER
-    offsets = np.append(0, np.cumsum(room))
-    nodes = np.zeros(offsets[-1], NODE)
-    nodes["first"], nodes["end"], nodes["own"], nodes["plane"] = ZEROS, ZEROS, FIRST_SLOT, n_slots  # of the padding
-
-    mine = ~oblivious[turned.node_tree]
-    at = (offsets[turned.node_tree] + place)[mine]
-    lowest_bit = ranges.middle & -ranges.middle
-    plane = n_slots + np.frexp(np.maximum(lowest_bit, 1))[1] - 1
-    for name, values in (("row", row), ("first", first), ("end", end), ("own", own), ("plane", plane)):
-        nodes[name][at] = values[mine]
-
-    # A level's S is its predicate, ZEROS | (ONES & predicate), and its plane, too.
-    of_tree = np.repeat(np.arange(turned.n_trees), np.diff(level_offsets))
-    level = np.arange(len(levels)) - level_offsets[of_tree]
-    at = offsets[of_tree] + level
-    nodes["row"][at], nodes["first"][at], nodes["plane"][at] = levels.astype(np.int64) + 1, ONES, n_slots + level
-    return offsets.astype(np.int32), nodes, n_slots
-
-
-def _slots(turned: Forest, ranges: LeafRanges) -> tuple[npt.NDArray[np.int64], ...]:
-    """Of each node: its place in its tree's program, and the slots of S_first, S_end and of its own S_j.
-
-    Level by level: a node takes the lowest free slot, and hands to both children which slots are taken, and whether
-    S_first and S_end are wanted beyond the child. What the first child's subtree takes is free again for the second.
-    """
-    n = turned.n_nodes
-    place, taken = np.zeros(n, np.int64), np.full(n, (1 << FIRST_SLOT) - 1, np.int64)
-    first, end, own = np.full(n, ONES), np.full(n, ZEROS), np.zeros(n, np.int64)
-    keep_first, keep_end = np.ones(n, bool), np.ones(n, bool)  # the ones and zeros of the root stay
-    base = turned.node_offsets[turned.node_tree]
-    n_left, n_right = ranges.middle - ranges.first, ranges.end - ranges.middle
-    for level in split_by_depth(turned):
-        used, f, e = taken[level], first[level], end[level]
-        free = ~used & (used + 1)
-        slot = np.frexp(free)[1].astype(np.int64) - 1
-        own[level] = slot
-        used = used | free
-        left_first = n_left[level] <= n_right[level]
-        for side, children in enumerate((turned.left, turned.right)):
-            goes_first = left_first if side == 0 else ~left_first
-            inner = children[level] >= 0
-            at, child = level[inner], (base[level] + children[level])[inner]
-            mine, other = (f, e) if side == 0 else (e, f)
-            keep_mine, keep_other = (keep_first, keep_end) if side == 0 else (keep_end, keep_first)
-            before = (n_left if side else n_right)[level] - 1  # nodes of the other subtree
-            place[child] = place[at] + 1 + np.where(goes_first, 0, before)[inner]
-            # The second child finds the other boundary free, unless somebody else wants it.
-            gone = ~goes_first & ~keep_other[level]
-            taken[child] = np.where(gone, used & ~(1 << other), used)[inner]
-            own_kept, mine_kept = goes_first[inner], keep_mine[at]
-            if side == 0:
-                first[child], end[child] = mine[inner], slot[inner]
-                keep_first[child], keep_end[child] = mine_kept, own_kept
-            else:
-                first[child], end[child] = slot[inner], mine[inner]
-                keep_first[child], keep_end[child] = own_kept, mine_kept
-    return place, first, end, own

@@ -52,6 +52,25 @@ def test_tiles_of_documents_in_other_orders_of_threads(order: str) -> None:
     check(EmulatedDevice(order), forest, probing_documents(rng, forest, 130, np.float32))
 
 
+@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
+def test_steps_and_slots_give_the_same_planes(forward: EmulatedDevice, case: Case, words: int) -> None:
+    """Trees one after the other in a warp, and in several parts."""
+    forest, documents = case.make()
+    planes: dict[str, list[np.ndarray]] = {"steps": [], "slots": []}
+    for evaluation, found in planes.items():
+        chosen = BitsliceSettings(words=words, part_trees=25, warp_trees=3, evaluation=evaluation)
+        with forward.active():
+            placed = BitsliceGpu(chosen).prepare(forest, "exact", device=forward).forest
+            assert placed.programs.stage == evaluation
+            for _, _, parts in placed._chunks(forward.from_host(documents)):
+                for part in parts:
+                    found.append(forward.to_host(part.planes).ravel()[: part.n_trees * placed.n_planes * 32 * words])
+    assert len(planes["steps"]) == (-(-forest.n_trees // 25) if len(documents) else 0)
+    for steps, slots in zip(planes["steps"], planes["slots"], strict=True):
+        np.testing.assert_array_equal(steps, slots)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None:
     rng = np.random.default_rng(200 + seed)
@@ -71,6 +90,8 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
         words=int(rng.choice([1, 2])),
         max_predicates=int(rng.choice([1, 200, 1 << 16])),
         part_trees=int(rng.choice([1, 7, 1000])),
+        warp_trees=int(rng.choice([1, 4, 40])),
+        evaluation=str(rng.choice(["steps", "steps", "slots"])),
     )
     dtype = np.float32 if rng.random() < 0.5 else np.float64
     check(forward, forest, probing_documents(rng, forest, int(rng.integers(1, 50)), dtype), chosen)
@@ -106,9 +127,9 @@ def test_thousands_of_documents(scratch_bytes: int) -> None:
     forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
     device = EmulatedDevice(scratch_bytes=scratch_bytes)
     check(device, forest, probing_documents(rng, forest, 5000, np.float32))
-    asked = Counter(name for file, name in device.launched if file == "slots.cu")
+    asked = Counter(name for file, name in device.launched if file == "steps.cu")
     chunks = 3 if scratch_bytes == 1 else 1
-    assert asked == {"slots<1>": 2, "slots<2>": 2 + 3 * chunks}  # once a program to load it; two precisions, and leaves
+    assert asked == {"steps<1>": 2, "steps<2>": 2 + 3 * chunks}  # once a program to load it; two precisions, and leaves
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_bit_slices_of_few_documents_warm_up_for_many() -> None:
         graph = stream.end_capture()
         graph.launch(stream)
         np.testing.assert_array_equal(to_host(out)[:3], to_host(few))
-    assert device.launched[-2][1] == "slots<2>"
+    assert device.launched[-2][1] == "steps<2>"
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)

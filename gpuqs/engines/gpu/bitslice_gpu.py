@@ -44,7 +44,8 @@ class BitsliceGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> BitslicedForest:
-        layout = build_rows(forest, ranks(), self._settings.max_predicates or MAX_PREDICATES)
+        most = self._settings.max_predicates or MAX_PREDICATES
+        layout = build_rows(forest, ranks(), most, self._settings.evaluation)
         values = leaf_values(forest, layout.position, precision)
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         return BitslicedForest(device, forest, layout, values, self._settings)

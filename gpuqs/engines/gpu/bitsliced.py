@@ -5,7 +5,7 @@
         foreach tree block:
             rows <- decode_predicates(planes of ranks)
             foreach few of its trees:
-                planes of leaf numbers <- slots(rows)
+                planes of leaf numbers <- steps(rows), or slots(rows)
                 sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
 
 Everything is queued on the current stream; nothing here waits for the device.
@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 
 from gpuqs.devices.base import GpuDevice, Kernel
+from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
+from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -28,6 +30,8 @@ from gpuqs.layout.bitslice_gpu import RowLayout
 from gpuqs.layout.columns import round_down
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.qs_gpu import WARP
+from gpuqs.layout.slots import SlotPrograms
+from gpuqs.layout.steps import PAGE, StepPrograms
 
 #: Documents of a tile of one word a lane, and bytes of a row of such a tile.
 TILE, ROW_BYTES = 32 * WARP, 4 * WARP
@@ -37,6 +41,8 @@ COLUMNS, TILE_VALUES = 8, 2 * 8 * 36
 SHARED = 48 << 10
 #: Warps of a thread block that decodes or evaluates.
 WARPS = 4
+#: Planes of leaf numbers that `steps` keeps in registers.
+LOW_PLANES = 3
 #: Thread blocks that a grid may have along its second axis; the kernels' loops do the rest.
 MAX_GRID = 65_535
 #: Share of the L2 cache that a chunk's words may take, and warps that fill a multiprocessor.
@@ -59,11 +65,17 @@ class BitsliceSettings:
         Predicates of a tree block.
     part_trees : int, optional
         Trees whose leaf numbers are kept at a time.
+    warp_trees : int, optional
+        Trees that a warp takes one after the other.
+    evaluation : {"steps", "slots"}
+        As `build_rows` has it.
     """
 
     words: int | None = None
     max_predicates: int | None = None
     part_trees: int | None = None
+    warp_trees: int | None = None
+    evaluation: str = "steps"
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,40 @@ class _Part:
     first: int
     n_trees: int
     planes: Any
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """Programs on a device; ``n_rows``: rows of words that a warp has in shared memory."""
+
+    nodes: Any
+    node_offsets: Any
+    n_rows: int
+    n_slots: int
+    stage, file, page_bytes = "slots", "slots.cu", 0
+    kernel = staticmethod(kernels.slots)
+
+    def arguments(self, first: int) -> tuple:
+        """What the kernel is told about the trees from ``first`` on."""
+        return self.nodes, self.node_offsets[first:], np.int32(self.n_slots)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """As `_Slots`; ``page_bytes``: what a warp has beside the rows, two pages."""
+
+    pages: Any
+    tree_pages: Any
+    n_rows: int
+    depth: int
+    n_groups: int
+    page_words: int
+    stage, file, page_bytes = "steps", "steps.cu", 2 * 4 * PAGE
+    kernel = staticmethod(kernels.steps)
+
+    def arguments(self, first: int) -> tuple:
+        numbers = (np.int32(self.n_groups), np.int32(self.page_words), np.int32(self.depth))
+        return self.pages, self.tree_pages[first:], *numbers
 
 
 class BitslicedForest(PlacedForest):
@@ -95,7 +141,7 @@ class BitslicedForest(PlacedForest):
         super().__init__(device, forest, values)
         self.settings, ranks = settings, layout.ranks
         self.n_columns, self.n_rank_planes = len(ranks.columns), int(ranks.plane_offsets[-1])
-        self.n_rows, self.n_slots, self.n_planes = layout.n_rows, layout.n_slots, layout.n_planes
+        self.n_rows, self.n_planes = layout.n_rows, layout.n_planes
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
         self.block_segments = layout.block_segments.tolist()
@@ -122,11 +168,21 @@ class BitslicedForest(PlacedForest):
             "float64": up(padded(ranks.threshold)),
         }
         self.segments = up(padded(layout.segments.view(np.uint32).reshape(-1, 4)))
-        self.nodes, self.node_offsets = up(padded(layout.nodes.view(np.uint64))), int32(layout.node_offsets)
+        self.programs = self._place_programs(layout.programs)
         self.value_offsets = int32(self.values.offsets)
         starts = np.array([first for _, first, _ in self.parts] + [self.n_trees], np.int32)
         of_output, self.output_trees = (up(padded(a.astype(np.int32))) for a in trees_by_output(starts, forest))
         self.output_offsets = of_output
+
+    def _place_programs(self, programs: StepPrograms | SlotPrograms) -> _Steps | _Slots:
+        up, int32 = self.device.upload, self._int32
+        if isinstance(programs, SlotPrograms):
+            nodes = up(padded(programs.nodes.view(np.uint64)))
+            return _Slots(nodes, int32(programs.node_offsets), programs.n_slots + self.n_planes, programs.n_slots)
+        pages, n_rows = programs.pages, programs.depth + max(self.n_planes - LOW_PLANES, 0) + 1
+        return _Steps(
+            up(padded(pages)), int32(programs.tree_pages), n_rows, programs.depth, programs.n_groups, pages.shape[1]
+        )
 
     # -- scoring --------------------------------------------------------------------------
 
@@ -142,10 +198,10 @@ class BitslicedForest(PlacedForest):
         leaf = self.values.value.dtype
         value_bytes = 64 * leaf.itemsize if self.small else 32 * WARP  # of tables, or of the numbers' higher bytes
         with self.device.stage("sum_exact"):
-            self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small))(
+            self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words))(
                 (-(-sums.shape[0] // TILE), self.n_outputs),
                 (256,),
-                (*self._summed(part, words, sums.shape[0]), np.int32(started), self.start, sums),
+                (*self._summed(part, sums.shape[0]), np.int32(started), self.start, sums),
                 shared_mem=8 * (value_bytes + 32 * WARP),
             )
 
@@ -153,19 +209,19 @@ class BitslicedForest(PlacedForest):
         n, n_groups = sums.shape[0], -(-part.n_trees // GROUP)
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
-            self.device.kernel("sum_fast.cu", kernels.SUM_FAST)(
+            self.device.kernel("sum_fast.cu", kernels.sum_fast(words))(
                 (-(-n // TILE), n_groups, self.n_outputs),
                 (256,),
-                (*self._summed(part, words, n), partial),
+                (*self._summed(part, n), partial),
                 shared_mem=32 << 10,
             )
         self._add_partial(partial, n_groups, sums, started)
 
-    def _summed(self, part: _Part, words: int, n: int) -> tuple:
+    def _summed(self, part: _Part, n: int) -> tuple:
         """Arguments that say what is summed."""
         width = self.values.value.shape[1]
         return (
-            *self._numbers(part, words, n, np.int32),
+            *self._numbers(part, n, np.int32),
             self.leaf_value,
             np.int32(width),
             np.int32(width > 1 or self.n_outputs == 1),
@@ -173,11 +229,10 @@ class BitslicedForest(PlacedForest):
             self.output_trees,
         )
 
-    def _numbers(self, part: _Part, words: int, n: int, counted: type) -> tuple:
+    def _numbers(self, part: _Part, n: int, counted: type) -> tuple:
         """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
         return (
             part.planes,
-            np.int32(WARP * words),
             np.int32(self.n_planes),
             counted(n),
             np.int32(part.first),
@@ -195,7 +250,7 @@ class BitslicedForest(PlacedForest):
         for chunk, words, parts in self._chunks(documents):
             n = chunk.stop - chunk.start
             for part in parts:
-                numbers = self._numbers(part, words, n, np.int64)
+                numbers = (*self._numbers(part, n, np.int64), np.int32(WARP * words))
                 self._per_element(
                     "look_up_leaves.cu",
                     kernels.look_up_leaves(table.dtype),
@@ -225,7 +280,10 @@ class BitslicedForest(PlacedForest):
     @lazy
     def _loaded(self) -> list[Kernel]:
         """What tiles of either size need, so that one call of few documents or of many warms up for both."""
-        names = [("decode_predicates.cu", kernels.decode_predicates), ("slots.cu", kernels.slots)]
+        names = [("decode_predicates.cu", kernels.decode_predicates), (self.programs.file, self.programs.kernel)]
+        leaf = self.values.value.dtype
+        exact = ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words))
+        names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
         return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
 
     def _evaluate(self, documents: Any, words: int) -> Iterator[_Part]:
@@ -245,23 +303,31 @@ class BitslicedForest(PlacedForest):
                 decoded = block
                 with self.device.stage("decode_predicates"):
                     self._decode(block, words, n_tiles, ranks, predicates)
-            with self.device.stage("slots"):
-                self.device.kernel("slots.cu", kernels.slots(words))(
-                    (n_tiles, min(-(-n_trees // WARPS), MAX_GRID)),
-                    (WARP * WARPS,),
-                    (
-                        predicates,
-                        np.int32(self.n_rows),
-                        self.nodes,
-                        self.node_offsets[first:],
-                        np.int32(n_trees),
-                        np.int32(self.n_slots),
-                        np.int32(self.n_planes),
-                        leaves,
-                    ),
-                    shared_mem=WARPS * (self.n_slots + self.n_planes) * ROW_BYTES * words,
-                )
+            with self.device.stage(self.programs.stage):
+                self._run_programs(first, n_trees, words, n_tiles, predicates, leaves)
             yield _Part(number, first, n_trees, leaves)
+
+    def _run_programs(self, first: int, n_trees: int, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
+        programs, attributes = self.programs, self.device.attributes
+        name, threads = programs.kernel(words), WARP * WARPS
+        shared = WARPS * (programs.n_rows * ROW_BYTES * words + programs.page_bytes)
+        registers = register_budget(attributes.threads_per_multiprocessor, name)
+        resident = attributes.multiprocessors * resident_blocks(attributes, threads, registers, shared)
+        # Trees a warp, so that all warps run at once: programs are staged ahead.
+        trees = self.settings.warp_trees or -(-n_trees * n_tiles // (WARPS * max(resident, 1)))
+        self.device.kernel(programs.file, name)(
+            (n_tiles, min(-(-n_trees // (WARPS * trees)), MAX_GRID)),
+            (threads,),
+            (
+                predicates,
+                np.int32(self.n_rows),
+                *programs.arguments(first),
+                np.int32(n_trees),
+                np.int32(self.n_planes),
+                leaves,
+            ),
+            shared_mem=shared,
+        )
 
     def _rank(self, documents: Any, words: int, n_tiles: int, ranks: Any) -> None:
         value, along, documents = self._value_dtype(documents.dtype), by_row(documents), as_numbers(documents)

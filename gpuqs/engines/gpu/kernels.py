@@ -87,16 +87,21 @@ def decode_predicates(words: int) -> str:
     return f"decode_predicates<{words}>"
 
 
+def steps(words: int) -> str:
+    return f"steps<{words}>"
+
+
 def slots(words: int) -> str:
     return f"slots<{words}>"
 
 
-def sum_exact(leaf: npt.DTypeLike, small: bool) -> str:
+def sum_exact(leaf: npt.DTypeLike, small: bool, words: int) -> str:
     """``small``: trees of up to 64 leaves."""
-    return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}>"
+    return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}>"
 
 
-SUM_FAST = "sum_fast"
+def sum_fast(words: int) -> str:
+    return f"sum_fast<{words}>"
 
 
 def look_up_leaves(entry: npt.DTypeLike) -> str:
@@ -149,9 +154,10 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         ),
         "rank_documents.cu": tuple(rank_documents(g, v, row) for (g, v), row in inputs),
         "decode_predicates.cu": tuple(decode_predicates(words) for words in WORDS),
+        "steps.cu": tuple(steps(words) for words in WORDS),
         "slots.cu": tuple(slots(words) for words in WORDS),
-        "sum_exact.cu": tuple(sum_exact(leaf, small) for leaf, small in product(SUMS, (True, False))),
-        "sum_fast.cu": (SUM_FAST,),
+        "sum_exact.cu": tuple(sum_exact(*of) for of in product(SUMS, (True, False), WORDS)),
+        "sum_fast.cu": tuple(sum_fast(words) for words in WORDS),
         "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
         "apply_link.cu": (
             *(apply_link(real, link) for real, link in product(reals, LINKS)),

@@ -7,6 +7,8 @@
 #include <utility>
 
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 
 namespace emulation {
 
@@ -143,6 +145,7 @@ T min(T a, T b) {
     return b < a ? b : a;
 }
 inline int __clz(int value) { return value ? __builtin_clz(static_cast<unsigned>(value)) : 32; }
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __clzll(long long value) { return value ? __builtin_clzll(static_cast<unsigned long long>(value)) : 64; }
 inline float __int_as_float(int bits) { return emulation::from_bits<float>(static_cast<unsigned>(bits)); }
 inline long long __double_as_longlong(double value) { return static_cast<long long>(emulation::to_bits(value)); }

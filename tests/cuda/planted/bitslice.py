@@ -15,7 +15,10 @@ _TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
 _MANY = (f"{_FILE}::test_thousands_of_documents",)
 _PER_TREE = (f"{_FILE}::test_per_tree_values_are_the_exit_leaves",)
 
-_RANK, _DECODE, _SLOTS = "cuda/rank_documents.cu", "cuda/decode_predicates.cu", "cuda/slots.cu"
+_SAME = (_FILE, "-k", "same_planes and (words or chains)")
+
+_RANK, _DECODE = "cuda/rank_documents.cu", "cuda/decode_predicates.cu"
+_SLOTS, _STEPS, _STEPS_LAYOUT = "cuda/slots.cu", "cuda/steps.cu", "layout/steps.py"
 _EXACT, _FAST, _CODES = "cuda/sum_exact.cu", "cuda/sum_fast.cu", "cuda/leaf_codes.cuh"
 _HOST, _LAYOUT = "engines/gpu/bitsliced.py", "layout/bitslice_gpu.py"
 
@@ -54,8 +57,27 @@ BITSLICE = [
     Fault("the high bits of ranks are not compared", _DECODE, "equal.of[w] & of.of[w] & ~set", "0 & ~set", _SMALL),
     Fault("rows have another polarity", _DECODE, "segment.flip >> b & 1", "segment.low >> b & 1", _SMALL),
     Fault("rows have no polarity", _DECODE, "0u - (segment.flip >> b & 1)", "0u & segment.flip", _SMALL),
-    Fault("a tree's planes begin as the last tree's", _SLOTS, "plane[k * WARP] = all<W>(0);", ";", _SMALL),
-    Fault("every node enters the first plane", _SLOTS, "of[i].plane * WARP", "n_slots * WARP", _SMALL),
+    Fault("a tree's planes begin as the last tree's", _SLOTS, "plane[k * WARP] = all<W>(0);", ";", _SAME),
+    Fault("every node enters the first plane", _SLOTS, "of[i].plane * WARP", "n_slots * WARP", _SAME),
+    Fault("what closes a subtree is not taken back", _STEPS, "top = sp[-WARP];", ";", _SMALL),
+    Fault("what closes a subtree is not kept", _STEPS, "*sp = top;", ";", _SMALL),
+    Fault("a step's rows are those of the group before", _STEPS, "coming : group + STEPS", "coming : group", _SMALL),
+    Fault("the next page's rows are this one's", _STEPS, "flags[0] & ENDS_PAGE ? coming", "false ? coming", _SAME),
+    Fault(
+        "a tree's low planes begin as the last tree's",
+        _STEPS,
+        "out[k * WARP] = low[k];\n                low[k] = all<W>(0);",
+        "out[k * WARP] = low[k];",
+        _SAME,
+    ),
+    Fault(
+        "a page is staged where other lanes still read",
+        _STEPS,
+        "        __syncwarp();\n        if (carries)",
+        "        if (carries)",
+        _ORDERS,
+    ),
+    Fault("a popped step's flag is left out", _STEPS_LAYOUT, "flags[after] |= POP", "flags[after] |= 0", _SMALL),
     Fault(
         "no barrier before leaf numbers are read",
         _EXACT,
@@ -67,7 +89,7 @@ BITSLICE = [
     Fault(
         "the higher byte of a leaf's number is left out",
         _EXACT,
-        "(high >> d * BYTE & 0xff) << BYTE",
+        "byte_of(high, d) << BYTE",
         "(high & 0) << BYTE",
         _LARGE,
     ),
@@ -79,7 +101,11 @@ BITSLICE = [
         _ORDERS,
     ),
     Fault(
-        "trees that are not there have values", _FAST, "tables[i] = t < n ? value", "tables[i] = t >= 0 ? value", _SMALL
+        "trees that are not there have values",
+        _FAST,
+        "tables[t * TABLE + lane] = tables[t * TABLE + lane + WARP] = 0;",
+        ";",
+        _SMALL,
     ),
     Fault("bits two apart do not change places", _CODES, "    exchange<2>(x);\n", "", _SMALL),
     Fault(
@@ -107,10 +133,10 @@ BITSLICE = [
     ),
     Fault(
         "a boundary's slot is given back too early",
-        _LAYOUT,
+        "layout/slots.py",
         "goes_first[inner], keep_mine[at]",
         "goes_first[inner], keep_mine[at] & (place[at] < 0)",
-        _SETTINGS,
+        _SAME,
     ),
     Fault(
         "children keep their places", _LAYOUT, "swapped = negated[of_all]", "swapped = negated[of_all] & False", _SMALL

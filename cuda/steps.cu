@@ -1,0 +1,159 @@
+// steps: rows -> planes of the exit leaves' numbers, the boundaries S_1, S_2, ... of each tree from left to right; a is the last one,
+// top the one that closes the subtree, and what closes those around it waits on a stack.
+//
+//   parallel_block foreach (tile of documents, few trees):
+//       parallel_warp foreach of its trees; parallel_lane foreach its words of documents:
+//           foreach step j: where its flags say so, pop top; so many times, push top and top <- top | (a & row)
+//               a <- top | (a & row): this is S_j
+//               plane <- plane ^ a: bit k of the number in Gray code is that of the odd multiples of 2^k
+//           planes[tile][tree] <- planes
+#include "warp.cuh"
+#include "words.cuh"
+
+// As gpuqs/layout/steps.py has it. A page: rows [groups][STEPS], flags [groups][2], rows of the nodes that push.
+enum { STEPS = 8, PUSHES = 0x3f, MARK = 0x40, POP = 0x80, PAGE = 128, LOW_PLANES = 3 };
+enum { ENDS_PAGE = MARK, ENDS_TREE = MARK << 8, LEVELS = MARK << 16 };  // of the first word of a group's flags
+
+// The boundary inside a subtree that S_first opens and S_end closes.
+template <int W>
+__device__ __forceinline__ Words<W> inside(const Words<W>& end, const Words<W>& first, const Words<W>& row) {
+    Words<W> s;
+#pragma unroll
+    for (int w = 0; w < W; ++w) s.of[w] = end.of[w] | (first.of[w] & row.of[w]);
+    return s;
+}
+template <int W>
+__device__ __forceinline__ void enter(Words<W>& plane, const Words<W>& s) {
+#pragma unroll
+    for (int w = 0; w < W; ++w) plane.of[w] ^= s.of[w];
+}
+
+// The same word in every lane, and the compiler knows: branches on its bits are the warp's.
+__device__ __forceinline__ u32 uniform(u32 word, u32 lane_bit) { return __ballot_sync(ALL_LANES, word & lane_bit); }
+
+// Launch: up to 128 threads, blocks (tiles, groups of trees); dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
+// planes above the third and one more, two pages. Pages of page_words, `n_groups` groups at most; first_page: of each tree.
+// Issue is in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows of steps
+// are loaded eight ahead, those of nodes that push one ahead.
+template <int W>
+__global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, const u32* pages, const int* first_page, int n_groups,
+                                                int page_words, int depth, int n_trees, int n_planes, u32* planes) {
+    DYNAMIC_SHARED(shared);
+    const int n_warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int n_high = max(n_planes - LOW_PLANES, 0) + 1;
+    const i64 place = blockIdx.y * n_warps + warp, places = static_cast<i64>(gridDim.y) * n_warps;
+    int tree = static_cast<int>(n_trees * place / places);
+    const int end = static_cast<int>(n_trees * (place + 1) / places);
+    if (tree == end) return;
+
+    u32* staged = reinterpret_cast<u32*>(shared) + warp * (2 * PAGE);
+    u32* coming = staged + PAGE;
+    Words<W>* stack = reinterpret_cast<Words<W>*>(shared + n_warps * (2 * PAGE * sizeof(u32))) + warp * (depth + n_high) * WARP + lane;
+    Words<W>* high = kept_shared(stack + depth * WARP);
+    const Words<W>* first_row = kept_global(row_of<W>(rows, blockIdx.x, n_rows, 0));
+    const auto row = [&](u32 number) { return first_row[static_cast<u64>(number) * WARP]; };
+
+    int page = first_page[tree];
+    const int last_page = first_page[end] - 1;
+    const bool carries = lane < page_words / 4;
+    const auto load = [&](int s) {
+        return reinterpret_cast<const uint4*>(pages + static_cast<i64>(min(s, last_page)) * page_words)[carries ? lane : 0];
+    };
+    reinterpret_cast<uint4*>(staged)[lane] = load(page);
+    reinterpret_cast<uint4*>(coming)[lane] = load(page + 1);
+    uint4 after = load(page += 2);
+    __syncwarp();
+
+    const u32 lane_bit = kept(1u << lane);
+    const u32 *group = staged, *flagged = staged + n_groups * STEPS, *pushed = staged + n_groups * (STEPS + 2);
+    Words<W> c[STEPS], low[LOW_PLANES], a = all<W>(~0u), top = all<W>(0);
+#pragma unroll
+    for (int i = 0; i < STEPS; ++i) c[i] = row(group[i]);
+#pragma unroll
+    for (int k = 0; k < LOW_PLANES; ++k) low[k] = all<W>(0);
+#pragma unroll 1
+    for (int k = 0; k < n_high; ++k) high[k * WARP] = all<W>(0);
+    Words<W> pushing = row(*pushed), *sp = stack;
+    u32 next_pushing = *++pushed;
+#pragma unroll 1
+    for (int number = 1;; ++number) {
+        const uint2 both = *reinterpret_cast<const uint2*>(flagged);
+        const u32 flags[2] = {uniform(both.x, lane_bit), uniform(both.y, lane_bit)};
+        const u32* next = flags[0] & ENDS_PAGE ? coming : group + STEPS;
+        const uint4 r = reinterpret_cast<const uint4*>(next)[0], s = reinterpret_cast<const uint4*>(next)[1];
+        const u32 next_row[STEPS] = {r.x, r.y, r.z, r.w, s.x, s.y, s.z, s.w};
+        if (flags[0] & LEVELS) {
+#pragma unroll
+            for (int i = 0; i < STEPS; ++i) {
+                const int k = (number - 1) * STEPS + i;
+                if (k < LOW_PLANES && i < LOW_PLANES) low[i] = c[i];
+                if (k >= LOW_PLANES && k < n_planes) high[(k - LOW_PLANES) * WARP] = c[i];
+                c[i] = row(next_row[i]);
+            }
+        } else {
+            Words<W> odd;
+#pragma unroll
+            for (int i = 0; i < STEPS; ++i) {
+                const u32 flag = flags[i / 4] >> i % 4 * 8;
+                if (flag & (POP | PUSHES)) {
+                    if (flag & POP) top = sp[-WARP];
+                    sp = reinterpret_cast<Words<W>*>(reinterpret_cast<u8*>(sp) - (flag & POP) * (WARP * sizeof(Words<W>) / POP));
+#pragma unroll 1
+                    for (u32 n = flag & PUSHES; n; --n) {
+                        *sp = top;
+                        sp += WARP;
+                        top = inside(top, a, pushing);
+                        pushing = row(next_pushing);
+                        next_pushing = *++pushed;
+                    }
+                }
+                a = inside(top, a, c[i]);
+                c[i] = row(next_row[i]);
+                if (i % 4 == 0) odd = a;
+                if (i % 4 == 2) {
+                    enter(odd, a);
+                    enter(low[0], odd);
+                }
+                if (i % 4 == 1) enter(low[1], a);
+                if (i == 3) enter(low[2], a);
+            }
+            Words<W>* plane = high + __popc(~number & (number - 1)) * WARP;
+            odd = *plane;
+            enter(odd, a);
+            *plane = odd;
+        }
+        group = next;
+        flagged += 2;
+        if (!(flags[0] & ENDS_PAGE)) continue;
+
+        if (flags[0] & ENDS_TREE) {
+            Words<W>* out = row_of<W>(planes, static_cast<i64>(blockIdx.x) * n_trees + tree, n_planes, 0);
+#pragma unroll
+            for (int k = 0; k < LOW_PLANES; ++k) {
+                if (k < n_planes) out[k * WARP] = low[k];
+                low[k] = all<W>(0);
+            }
+#pragma unroll 1
+            for (int k = LOW_PLANES; k < n_planes; ++k) {
+                out[k * WARP] = high[(k - LOW_PLANES) * WARP];
+                high[(k - LOW_PLANES) * WARP] = all<W>(0);
+            }
+            a = all<W>(~0u);
+            top = all<W>(0);
+            sp = stack;
+            number = 0;
+            ++tree;
+            if (page - 2 == last_page) return;
+        }
+        __syncwarp();
+        if (carries) reinterpret_cast<uint4*>(staged)[lane] = after;
+        __syncwarp();
+        after = load(++page);
+        coming = staged;
+        staged = const_cast<u32*>(group);
+        flagged = staged + n_groups * STEPS;
+        pushed = staged + n_groups * (STEPS + 2);
+        pushing = row(*pushed);
+        next_pushing = *++pushed;
+    }
+}

@@ -1,0 +1,146 @@
+"""Trees as steps from left to right, with a stack: the programs of the GPU kernel `steps`.
+
+Step j gives S_j. It keeps ``a``, the last S, and ``top``, which closes the subtree that it stands in:
+
+- A node whose left child is a leaf is a step: ``a = top | (a & row)``.
+- Any other node pushes before the first step of its subtree: ``top``, then ``top = top | (a & row)``, its own S. Its
+  step takes that, ``a = top`` (row 0 is zeros), and the step after pops.
+
+Steps go in groups of eight, groups in pages of one size, no more than the kernel stages at once. An oblivious
+tree's groups are its levels' rows, eight planes each. Steps beyond the last give zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.forest import Forest
+from gpuqs.layout.leaves import LeafRanges
+
+#: Steps of a group, whose rows are loaded together.
+STEPS = 8
+#: 32-bit words of a page, at most: 16 bytes a lane. Of a group: rows, and flags.
+PAGE, GROUP = 128, STEPS + 2
+#: Rows that the kernel looks at beyond the last node that pushes.
+AHEAD = 2
+#: Bits of a step's flags: how many nodes push before it, and whether the stack is popped before these.
+PUSHES, POP = 0x3F, 0x80
+#: The bit between, of a group's first, second, third step: its page ends, its tree ends, its rows are levels.
+MARK, ENDS_PAGE, ENDS_TREE, LEVELS = 0x40, 0, 1, 2
+#: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 46 KiB for four warps
+#: of two words a lane; 48 can be had without asking for more.
+MAX_DEPTH = 28
+
+
+@dataclass(frozen=True)
+class StepPrograms:
+    """Programs of T trees.
+
+    Parameters
+    ----------
+    pages : uint32 [pages, words of a page]
+        Rows of the groups' steps, flags of the groups' steps (a byte each), rows of the nodes that push, in order.
+    tree_pages : int32 [T + 1]
+        First page of each tree.
+    n_groups : int
+        Groups of a page; those after the one that ends it are not run.
+    depth : int
+        Of the deepest stack.
+    """
+
+    pages: npt.NDArray[np.uint32]
+    tree_pages: npt.NDArray[np.int32]
+    n_groups: int
+    depth: int
+
+
+def step_programs(
+    turned: Forest,
+    ranges: LeafRanges,
+    row: npt.NDArray[np.int64],
+    level_offsets: npt.NDArray[np.int64],
+    levels: npt.NDArray[np.uint16],
+) -> StepPrograms | None:
+    """Programs, or None where a tree's stack is deeper than `MAX_DEPTH`.
+
+    Parameters
+    ----------
+    turned : Forest
+        As polarity has turned it.
+    ranges : LeafRanges
+    row : int64 [N]
+        Row of each node.
+    level_offsets, levels
+        As `gpuqs.layout.bitslice.oblivious_levels` gives them.
+    """
+    n_levels = np.diff(level_offsets)
+    n_steps = np.where(n_levels > 0, n_levels, np.diff(turned.node_offsets))
+    tree_groups = np.maximum(-(-n_steps // STEPS), 1)
+    offsets = np.append(0, np.cumsum(tree_groups))
+    first_step = STEPS * offsets[:-1]
+    rows, flags = np.zeros(STEPS * offsets[-1], np.uint32), np.zeros(STEPS * offsets[-1], np.uint8)
+
+    by_step = n_levels[turned.node_tree] == 0
+    pushes = by_step & (turned.left >= 0)
+    plain = by_step & ~pushes
+    start = first_step[turned.node_tree]
+    rows[(start + ranges.middle - 1)[plain]] = row[plain]
+    after = start + ranges.middle
+    after = after[pushes & (ranges.middle < STEPS * tree_groups[turned.node_tree])]
+    before = (start + ranges.first)[pushes]
+    order = np.lexsort((turned.depth[pushes], before))
+    pushed_before, pushed_row = before[order], row[pushes][order]
+    n_pushed = np.bincount(before, minlength=len(rows))
+    height = np.cumsum(n_pushed)
+    height -= np.cumsum(np.bincount(after, minlength=len(rows)))
+    height -= np.repeat(np.append(0, height)[first_step], STEPS * tree_groups)
+    depth = int(height.max(initial=0))
+    if depth > MAX_DEPTH:
+        return None
+    flags[:] = n_pushed
+    flags[after] |= POP
+    of_tree = np.repeat(np.arange(turned.n_trees), n_levels)
+    rows[first_step[of_tree] + np.arange(len(levels)) - level_offsets[of_tree]] = levels.astype(np.int64) + 1
+
+    tree = np.repeat(np.arange(turned.n_trees), tree_groups)
+    number = np.arange(len(tree)) - offsets[tree]
+    n_groups, page, most = _cut(number, n_pushed.reshape(-1, STEPS).sum(axis=1))
+    of_group = flags.reshape(-1, STEPS)
+    ends_tree = np.diff(tree, append=-1) != 0
+    of_group[np.diff(page, append=-1) != 0, ENDS_PAGE] |= MARK
+    of_group[ends_tree, ENDS_TREE] |= MARK
+    of_group[n_levels[tree] > 0, LEVELS] |= MARK
+
+    words = -(-(n_groups * GROUP + most + AHEAD) // 4) * 4
+    pages = np.zeros((page[-1] + 1 if len(page) else 0, words), np.uint32)
+    place = (number % n_groups)[:, None]
+    at = page[:, None]
+    pages[at, place * STEPS + np.arange(STEPS)] = rows.reshape(-1, STEPS)
+    pages[at, n_groups * STEPS + place * 2 + np.arange(2)] = of_group.view(np.uint32)
+    of_pushed = page[pushed_before // STEPS]
+    within = np.arange(len(of_pushed)) - np.searchsorted(of_pushed, of_pushed)
+    pages[of_pushed, n_groups * GROUP + within] = pushed_row
+    tree_pages = np.append(0, page[ends_tree] + 1).astype(np.int32)
+    return StepPrograms(pages, tree_pages, n_groups, depth)
+
+
+def _cut(number: npt.NDArray[np.int64], pushed: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64], int]:
+    """Groups of a page, as many as fit; the page of each group, and the most nodes that push in one.
+
+    Parameters
+    ----------
+    number : int64 [G]
+        Number of each group in its tree.
+    pushed : int64 [G]
+        Nodes that push in it; so few that any group fits alone.
+    """
+    n_groups = min(int(number.max(initial=0)) + 1, STEPS)
+    while True:
+        page = np.cumsum(number % n_groups == 0) - 1
+        most = int(np.bincount(page, pushed, minlength=1).max())
+        if n_groups * GROUP + most + AHEAD <= PAGE:
+            return n_groups, page, most
+        n_groups -= 1
