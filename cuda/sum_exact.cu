@@ -17,9 +17,8 @@ enum { TREES = 8 };
 // Dynamic shared memory: values [8][64] where SMALL, numbers [1 or 2][8][8][32].
 template <class Leaf, class Sum, bool SMALL, int W>
 __global__ void __launch_bounds__(TREES* WARP, 4)
-    sum_exact(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets,
-              const Leaf* value, int width, int every_tree, const int* output_offsets, const int* output_trees, int started,
-              const Sum* start, Sum* sums) {
+    sum_exact(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets, const Leaf* value,
+              int width, int every_tree, const int* output_offsets, const int* output_trees, int started, const Sum* start, Sum* sums) {
     DYNAMIC_SHARED(shared);
     // A number of values of four bytes is a multiple of four, their place in bytes.
     enum { SHIFT = SMALL && sizeof(Leaf) == 4 ? 2 : 0, WORDS = WARP * W, PART = TREES * BYTE * WARP };

@@ -13,8 +13,8 @@ enum { TREES = 64, WARPS = 8 };
 // Values are below 2^23, so that 64 of them fit an int. Dynamic shared memory: 32 KiB.
 template <int W>
 __global__ void __launch_bounds__(WARPS* WARP, 2)
-    sum_fast(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets,
-             const int* value, int width, int every_tree, const int* output_offsets, const int* output_trees, i64* partial) {
+    sum_fast(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets, const int* value,
+             int width, int every_tree, const int* output_offsets, const int* output_trees, i64* partial) {
     DYNAMIC_SHARED(shared);
     enum { WORDS = WARP * W };
     int* tables = reinterpret_cast<int*>(shared);  // [TREES][TABLE]
