@@ -160,13 +160,14 @@ class Chooser:
     def cost(self, name: str, n_documents: int) -> float | None:
         """Microseconds that an engine is predicted to take with one thread.
 
-        From cold caches: calls with few documents come between other work, and of many documents it is a small part.
+        The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
+        what is cold is a small part.
         """
         cost = ENGINES[name].cost(self._forest, n_documents)
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
         here = cpu_fallback.isa(), cpu_fallback.compiles_programs()
-        return CALL + (cost - CALL) * factor(name, here) + ENGINES[name].cold(self._forest)
+        return CALL + (cost - CALL) * factor(name, here) + ENGINES[name].cold(self._forest) / 2
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""

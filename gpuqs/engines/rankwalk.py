@@ -70,6 +70,8 @@ class RankWalk(CpuEngine):
         else:
             registers = math.ceil(n_documents / lanes)
             together = math.ceil(registers / REGISTERS_TOGETHER)
+            if registers > 2:  # three are asked as four
+                registers = together * REGISTERS_TOGETHER
             work = kilonodes(forest) * (together * self.node + registers * self.register_node)
             work += n_documents * (forest.n_trees * 1e-3 * self.tree + columns * self.searched_column)
         return CALL + work + category_cost(forest, n_documents)
