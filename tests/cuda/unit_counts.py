@@ -163,14 +163,17 @@ def over_budget(kernel: str, architecture: int) -> str | None:
 
 
 def table() -> str:
-    """The counts of every kernel and architecture, in Markdown."""
+    """The counts of every kernel and architecture, in Markdown; bold where they are above the target."""
     known = kept()
     heads = ["kernel", "unit", "target", *(f"sm_{a}" for a in ARCHITECTURES), "shared memory", "spills"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kernel, (_, work) in works(known["models"][SIZE]).items():
         seen = [counted(kernel, architecture) for architecture in ARCHITECTURES]
-        cells = [f"`{kernel}`", work.unit, str(TARGETS.get(kernel, "-"))]
-        cells += [f"{c.instructions:.1f} ({c.registers})" for c in seen]
+        most = TARGETS.get(kernel)
+        cells = [f"`{kernel}`", work.unit, "-" if most is None else str(most)]
+        for c in seen:
+            missed = "**" * (most is not None and c.instructions > most)
+            cells.append(f"{missed}{c.instructions:.1f}{missed} ({c.registers})")
         cells += [f"{known['shared memory'][kernel]:,}", str(sum(c.spills for c in seen))]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
