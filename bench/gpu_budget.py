@@ -38,6 +38,8 @@ from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice_gpu import RowLayout, build_rows  # noqa: E402
 from gpuqs.layout.columns import round_down  # noqa: E402
 from gpuqs.layout.ranks import RankTables, build_ranks  # noqa: E402
+from gpuqs.layout.slots import SlotPrograms  # noqa: E402
+from gpuqs.layout.steps import ENDS_PAGE, GROUP, MARK, POP, PUSHES, STEPS, StepPrograms  # noqa: E402
 
 PAGE = CHECKOUT / "docs" / "gpu.md"
 SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
@@ -45,8 +47,9 @@ TILE, LANES, TREES_COUNTED = 1024, 32, 1000
 #: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
 WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
 #: Of `sum_fast`: trees of a partial sum.
-GROUP = 64
-EVALUATION, WORDS = "slots<2>", 2
+SUMMED = 64
+WORDS = 2
+EVALUATION = f"steps<{WORDS}>"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,9 @@ def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
     """What the layout says of a model, and what 1,024 documents meet in it."""
     ranks = build_ranks(forest)
     layout = build_rows(forest, ranks)
+    steps, slots = layout.programs, build_rows(forest, ranks, evaluation="slots").programs
+    if not isinstance(steps, StepPrograms) or not isinstance(slots, SlotPrograms):
+        raise ValueError("the forest's stack is too deep for steps")
     segments = layout.segments
     bits = segments["n_bits"].astype(int)
     n_rows = int(np.bitwise_count(segments["low"]).sum())
@@ -77,8 +83,9 @@ def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
         "trees": forest.n_trees,
         "nodes a tree": forest.n_nodes / forest.n_trees,
         "planes a tree": layout.n_planes,
-        "nodes of a program": float(np.diff(layout.node_offsets).mean()),
-        "slots": layout.n_slots,
+        **steps_of(steps, forest.n_trees),
+        "nodes of a program": float(np.diff(slots.node_offsets).mean()),
+        "slots": slots.n_slots,
         "columns": len(ranks.columns),
         "thresholds": len(ranks.threshold),
         "rank bits a column": float(ranks.n_bits.mean()),
@@ -94,6 +101,23 @@ def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
         "wavefronts an 8-byte look-up": wide,
     }
     return {name: round(value, 4) for name, value in facts.items()}
+
+
+def steps_of(programs: StepPrograms, n_trees: int) -> unit_counts.Model:
+    """What programs of steps say: none of their trees is oblivious. Steps beyond a tree's last one are steps, too."""
+    n_groups, pages = programs.n_groups, programs.pages
+    flags = np.ascontiguousarray(pages[:, n_groups * STEPS : n_groups * GROUP]).view(np.uint8).reshape(-1, STEPS)
+    last = np.flatnonzero(flags[:, ENDS_PAGE] & MARK)
+    ran = np.arange(len(flags)) % n_groups <= np.repeat(last % n_groups, n_groups)
+    flags = flags[ran]
+    return {
+        "groups a tree": len(flags) / n_trees,
+        "pages a tree": len(pages) / n_trees,
+        "words of a page": pages.shape[1],
+        "pushes a step": float((flags & PUSHES).mean()),
+        "steps with flags": float(((flags & (PUSHES | POP)) > 0).mean()),
+        "stack": programs.depth,
+    }
 
 
 class Launches(Paper):
@@ -121,8 +145,9 @@ class Launches(Paper):
 def shared_memory(forest: Forest, documents: np.ndarray) -> dict[str, int]:
     """Bytes of a thread block's shared memory, by kernel."""
     device = Launches()
-    for words, precision in product((1, 2), ("exact", "fast")):
-        placed = BitsliceGpu(BitsliceSettings(words)).prepare(forest, precision, device=device).forest
+    for words, precision, evaluation in product((1, 2), ("exact", "fast"), ("steps", "slots")):
+        settings = BitsliceSettings(words, evaluation=evaluation)
+        placed = BitsliceGpu(settings).prepare(forest, precision, device=device).forest
         placed.score(documents, np.zeros((len(documents), 1), placed.values.sum_dtype))
     return device.shared
 
@@ -187,33 +212,41 @@ class Stage:
         return {name: n / device.gigahertz for name, n in by_clock.items()}
 
 
+def width_of(opcode: str) -> int:
+    """Wavefronts of an access to shared memory whose lanes' words follow each other."""
+    return 4 if ".128" in opcode else 2 if ".64" in opcode else 1
+
+
 def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]:
     """What scores a document, by kernel; `sum_fast` or `sum_exact` comes last."""
     trees, columns = model["trees"], model["columns"]
-    nodes, steps = trees * model["nodes a tree"], columns * model["rank bits a column"] * LANES
+    nodes, searched = trees * model["nodes a tree"], columns * model["rank bits a column"] * LANES
     planes, word = trees * model["planes a tree"] / 8, 1 / 8  # bytes a document of a word of 32 documents
     rank_planes = columns * model["rank planes a column"] * word
 
     def counted(kernel: str, units: float, **wavefronts: float) -> tuple[float, float]:
-        """Instructions and wavefronts; those of opcodes that hit one bank several times are given."""
+        """Instructions and wavefronts; of an opcode, where they are not its width's, they are given."""
         seen = unit_counts.counted(kernel, architecture)
-        each = [n * wavefronts.get(op.replace(".U", "").replace(".", "_"), 2 if ".64" in op else 1)
-                for op, n in seen.shared.items()]  # fmt: skip
+        each = [
+            n * wavefronts.get(op.replace(".U", "").replace(".", "_"), width_of(op)) for op, n in seen.shared.items()
+        ]
         return seen.instructions * units, sum(each) * units
 
-    ranked, staged = counted("rank_documents<float, float, true>", steps)
+    ranked, staged = counted("rank_documents<float, float, true>", searched)
     narrow, wide = model["wavefronts a 4-byte look-up"], model["wavefronts an 8-byte look-up"]
-    groups = -(-trees // GROUP)
+    groups = -(-trees // SUMMED)
+    pages = trees * model["pages a tree"] * model["words of a page"] * 4 / TILE / WORDS
     found = {
-        "rank_documents": Stage("rank_documents", ranked, staged + steps * model["wavefronts a search step"],
+        "rank_documents": Stage("rank_documents", ranked, staged + searched * model["wavefronts a search step"],
                                 4 * columns + rank_planes, 4 * columns),
         "decode_predicates": Stage("decode_predicates", *counted(f"decode_predicates<{WORDS}>", model["rows"]),
                                    (model["segments"] * model["planes a segment"] + model["rows"]) * word
                                    + 16 * model["segments"] / TILE / WORDS),
-        EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes),
-                          trees * model["nodes of a program"] * (word + 8 / TILE / WORDS) + planes),
-        "sum_fast": Stage("sum_fast", *counted("sum_fast", trees, LDS=narrow), planes + 2 * 8 * groups),
-        "sum_exact": Stage("sum_exact", *counted("sum_exact<double, double, true>", trees, LDS_64=wide), planes),
+        # A group's rows are one address for all lanes. The row of zeros stays in L1.
+        EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes, LDS_128=1), nodes * word + pages + planes),
+        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=narrow), planes + 2 * 8 * groups),
+        "sum_exact": Stage("sum_exact", *counted(f"sum_exact<double, double, true, {WORDS}>", trees, LDS_64=wide),
+                           planes),
     }  # fmt: skip
     return found
 

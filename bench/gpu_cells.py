@@ -171,8 +171,9 @@ def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: H
     """Microseconds a document that no kernel of this design can be below, by arithmetic alone.
 
     Values are read once in DRAM, and `qs_gpu` writes them once. A multiprocessor does 32 lanes' shared-memory or L1
-    access in a clock: `update_scores` makes a lane's for each false test; `decode_predicates` writes, `slots` reads a
-    row, of 1,024 documents, in one, and `slots` accesses five words a node; sums look a leaf up for each document.
+    access in a clock: `update_scores` makes a lane's for each false test; `decode_predicates` writes, `steps` and
+    `slots` read a row, of 1,024 documents, in one; `steps` accesses a plane twice for eight nodes, `slots` five words a
+    node; sums look a leaf up for each document.
     """
     n_bytes, per_clock = X.shape[1] * X.itemsize, attributes.multiprocessors * how_fast.clock
     if hasattr(placed, "n_blocks"):  # qs_gpu's
@@ -187,6 +188,7 @@ def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: H
         seconds = {
             "rank_documents": n_bytes / how_fast.bandwidth,
             "decode_predicates": (placed.n_rows - 1) * (len(placed.block_segments) - 1) / 1024 / per_clock,
+            "steps": 1.25 * forest.n_nodes / 1024 / per_clock,
             "slots": 6 * forest.n_nodes / 1024 / per_clock,
             "sum_fast": look_ups,
             "sum_exact": look_ups,

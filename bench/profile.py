@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 #: The kernels of `bitslice_gpu`; all others are `qs_gpu`'s.
-BITSLICED = ("rank_documents", "decode_predicates", "slots", "sum_exact", "sum_fast")
+BITSLICED = ("rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_fast")
 TREE_BLOCKS = tuple(range(1000, 10_001, 1000))
 N_DOCUMENTS = 20_000
 

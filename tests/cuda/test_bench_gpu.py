@@ -102,7 +102,7 @@ def test_every_section_runs(
     cells = {(r["trees"], r["leaves"], r["features"]) for r in bench.rows if r["section"] == "cell"}
     assert cells == {(6, 8, 11), (5, 40, 9), (12, 40, 9), (5, 8, 9), (12, 8, 9), (5, 40, 13)}
     stages = {(r["contender"], r["stage"]) for r in bench.rows if r["section"] == "stage"}
-    of_bits = {"rank_documents", "decode_predicates", "slots"}
+    of_bits = {"rank_documents", "decode_predicates", "steps"}
     assert {stage for name, stage in stages if name == "qs_gpu, exact"} == {
         "transpose", "find_false_nodes", "update_scores"
     }  # fmt: skip
@@ -203,6 +203,7 @@ def test_floors() -> None:
     seen = gpu_cells.floors(device.attributes, forest, Sliced, X, fast)
     assert seen["rank_documents"] == pytest.approx(2 * 4 / 1e12 * 1e6)
     assert seen["decode_predicates"] == pytest.approx(40 / (1024 * 82 * 1e9) * 1e6)
+    assert seen["steps"] == pytest.approx(1.25 * 90 / (1024 * 82 * 1e9) * 1e6)
     assert seen["slots"] == pytest.approx(6 * 90 / (1024 * 82 * 1e9) * 1e6)
     assert seen["sum_fast"] == seen["sum_exact"] == pytest.approx(30 / (32 * 82 * 1e9) * 1e6)
 

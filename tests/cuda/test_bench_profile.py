@@ -194,7 +194,7 @@ def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     ("kernel", "engine", "precision"),
     [
         ("update_scores", "qs_gpu", "exact"),
-        ("slots", "bitslice_gpu", "exact"),
+        ("steps", "bitslice_gpu", "exact"),
         ("sum_exact", "bitslice_gpu", "exact"),
         ("sum_fast", "bitslice_gpu", "fast"),
     ],

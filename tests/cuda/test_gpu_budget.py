@@ -27,7 +27,8 @@ def documents() -> np.ndarray:
 
 def test_a_model_is_counted_as_its_layout_has_it(documents: np.ndarray) -> None:
     forest = lambdamart_like(40, 20, documents)
-    seen, layout = gpu_budget.count_model(forest, documents), build_rows(forest, build_ranks(forest))
+    seen, ranks = gpu_budget.count_model(forest, documents), build_ranks(forest)
+    layout = build_rows(forest, ranks)
     assert (seen["trees"], seen["nodes a tree"], seen["nodes of a program"], seen["planes a tree"]) == (40, 19, 24, 5)
     distinct = len(np.unique(np.stack([forest.feature, forest.threshold]), axis=1).T)
     assert seen["rows"] == seen["thresholds"] == distinct == layout.n_rows - 1
@@ -35,7 +36,32 @@ def test_a_model_is_counted_as_its_layout_has_it(documents: np.ndarray) -> None:
     assert seen["rank planes a column"] == seen["rank bits a column"] >= 4
     # 32 places are a bank each of 4 bytes, and twice as many as banks of 8.
     assert seen["wavefronts a 4-byte look-up"] == 1 and 2 < seen["wavefronts an 8-byte look-up"] < 4
-    assert gpu_budget.shared_memory(forest, documents)["slots<2>"] == 4 * (layout.n_slots + layout.n_planes) * 256
+    slots = build_rows(forest, ranks, evaluation="slots").programs.n_slots
+    shared = gpu_budget.shared_memory(forest, documents)
+    assert shared["slots<2>"] == 4 * (slots + layout.n_planes) * 256
+    assert shared["steps<2>"] == 4 * ((layout.programs.depth + 3) * 256 + 1024)
+
+
+def test_steps_are_counted_one_by_one(documents: np.ndarray) -> None:
+    """Trees of 19 to 69 nodes: three to nine groups, and pages that trees end in."""
+    for n_leaves in (20, 70):
+        forest = lambdamart_like(40, n_leaves, documents)
+        programs = build_rows(forest, build_ranks(forest)).programs
+        groups, pushes, flagged = 0, 0, 0
+        for tree in range(40):
+            left = -(-(n_leaves - 1) // 8)
+            for page in programs.pages[slice(*programs.tree_pages[tree : tree + 2])]:
+                here = min(left, programs.n_groups)
+                for word in page[8 * programs.n_groups :][: 2 * here].tolist():
+                    of_steps = [word >> shift & 0xBF for shift in (0, 8, 16, 24)]
+                    pushes += sum(flags & 0x3F for flags in of_steps)
+                    flagged += sum(flags > 0 for flags in of_steps)
+                left, groups = left - here, groups + here
+            assert left == 0
+        seen = gpu_budget.count_model(forest, documents)
+        assert (seen["groups a tree"], seen["pages a tree"]) == (groups / 40, len(programs.pages) / 40)
+        assert seen["pushes a step"] == pytest.approx(pushes / groups / 8, abs=1e-4)
+        assert seen["steps with flags"] == pytest.approx(flagged / groups / 8, abs=1e-4)
 
 
 def test_equal_documents_meet_no_conflicts(documents: np.ndarray) -> None:
@@ -66,5 +92,6 @@ def test_totals_have_one_kind_of_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     every = {name: max(stage.nanoseconds(device).values()) for name, stage in gpu_budget.stages(model).items()}
     fast = gpu_budget.total(model, device, "sum_fast")[0]
     assert fast == pytest.approx(sum(every.values()) - every["sum_exact"])
+    assert every["steps<2>"] > 0 and "slots<2>" not in every
     table = gpu_budget.table({"one": model}, device)
     assert f"**{fast:.1f}**" in table and "`sum_exact`" in table
