@@ -187,7 +187,7 @@ def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: H
         look_ups = forest.n_trees / 32 / per_clock
         seconds = {
             "rank_documents": n_bytes / how_fast.bandwidth,
-            "decode_predicates": (placed.n_rows - 1) * (len(placed.block_segments) - 1) / 1024 / per_clock,
+            "decode_predicates": (placed.n_rows - 1) * len(placed.segments) / 1024 / per_clock,
             "steps": 1.25 * forest.n_nodes / 1024 / per_clock,
             "slots": 6 * forest.n_nodes / 1024 / per_clock,
             "sum_fast": look_ups,

@@ -194,7 +194,7 @@ def test_floors() -> None:
         n_columns, n_blocks = 2, 1
 
     class Sliced:
-        n_rows, block_segments = 41, (0, 9)
+        n_rows, segments = 41, ((None, 9),)
 
     seen = gpu_cells.floors(device.attributes, forest, Placed, X, fast)
     assert seen["transpose"] == pytest.approx(4 * 4 / 1e12 * 1e6)

@@ -64,8 +64,8 @@ def test_steps_and_slots_give_the_same_planes(forward: EmulatedDevice, case: Cas
             placed = BitsliceGpu(chosen).prepare(forest, "exact", device=forward).forest
             assert placed.programs.stage == evaluation
             for _, _, parts in placed._chunks(forward.from_host(documents)):
-                for part in parts:
-                    found.append(forward.to_host(part.planes).ravel()[: part.n_trees * placed.n_planes * 32 * words])
+                for part, leaves in parts:
+                    found.append(forward.to_host(leaves).ravel()[: part.n_trees * placed.n_planes * 32 * words])
     assert len(planes["steps"]) == (-(-forest.n_trees // 25) if len(documents) else 0)
     for steps, slots in zip(planes["steps"], planes["slots"], strict=True):
         np.testing.assert_array_equal(steps, slots)

@@ -1,7 +1,7 @@
 """A bit-sliced forest on one device, and the launches that score documents there.
 
+    planes of ranks <- rank_documents(documents)
     foreach chunk of documents whose words fit the L2 cache, as far as they fill the device:
-        planes of ranks <- rank_documents(documents)
         foreach tree block:
             rows <- decode_predicates(planes of ranks)
             foreach few of its trees:
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ LOW_PLANES = 3
 MAX_GRID = 65_535
 #: Share of the L2 cache that a chunk's words may take, and warps that fill a multiprocessor.
 L2_SHARE, FULL = 2, 32
+#: Documents that a thread block of `sum_exact` adds for, and bytes that it has for trees that are added together.
+SUMMED, NUMBERS, ADDED = 256, 8 << 10, 32
 #: Trees whose values `sum_fast` holds at a time, and most outputs that it is for: of more, `sum_exact` has work enough.
 GROUP, FAST_OUTPUTS = 64, 16
 #: Bytes of leaf numbers of a tile of one word a lane, at most: they stay in the L2 cache until they are summed.
@@ -67,6 +70,8 @@ class BitsliceSettings:
         Trees whose leaf numbers are kept at a time.
     warp_trees : int, optional
         Trees that a warp takes one after the other.
+    chunk_tiles : int, optional
+        Tiles of documents that are evaluated together.
     evaluation : {"steps", "slots"}
         As `build_rows` has it.
     """
@@ -75,17 +80,23 @@ class BitsliceSettings:
     max_predicates: int | None = None
     part_trees: int | None = None
     warp_trees: int | None = None
+    chunk_tiles: int | None = None
     evaluation: str = "steps"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The planes of leaf numbers of the ``number``-th part of the forest: ``n_trees`` trees from ``first`` on."""
+    """Some trees of one tree block, whose leaf numbers are kept at a time.
 
-    number: int
+    ``programs`` and ``summed`` are what kernels are told of them: views of the forest's arrays, made once.
+    """
+
+    block: int
     first: int
     n_trees: int
-    planes: Any
+    programs: tuple
+    value_offsets: Any
+    output_offsets: Any
 
 
 @dataclass(frozen=True)
@@ -144,20 +155,19 @@ class BitslicedForest(PlacedForest):
         self.n_rows, self.n_planes = layout.n_rows, layout.n_planes
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
-        self.block_segments = layout.block_segments.tolist()
         part_trees = settings.part_trees or max(1, PART_BYTES // (self.n_planes * ROW_BYTES))
-        #: Tree block, first tree, trees.
-        self.parts = [
+        parts = [
             (block, first, min(part_trees, end - first))
-            for block, (start, end) in enumerate(zip(layout.block_offsets, layout.block_offsets[1:], strict=False))
+            for block, (start, end) in enumerate(pairwise(layout.block_offsets))
             for first in range(start, end, part_trees)
         ]
-        self.part_trees = max((n for _, _, n in self.parts), default=1)
+        self.part_trees = max((n for _, _, n in parts), default=1)
         groups = np.append(np.arange(0, self.n_columns, COLUMNS), self.n_columns)
         self.most_planes = int(np.diff(ranks.plane_offsets[groups]).max(initial=0))
         self.most_thresholds = int(np.diff(ranks.offsets[groups]).max(initial=0))
         with device.active():
             self._upload(forest, layout)
+            self.parts = self._place_parts(parts, forest)
 
     def _upload(self, forest: Forest, layout: RowLayout) -> None:
         up, int32, ranks = self.device.upload, self._int32, layout.ranks
@@ -167,12 +177,20 @@ class BitslicedForest(PlacedForest):
             "float32": up(padded(round_down(ranks.threshold))),
             "float64": up(padded(ranks.threshold)),
         }
-        self.segments = up(padded(layout.segments.view(np.uint32).reshape(-1, 4)))
+        segments, bounds = up(padded(layout.segments.view(np.uint32).reshape(-1, 4))), layout.block_segments.tolist()
+        #: Of each tree block: its segments, and their number.
+        self.segments = [(segments[first:], end - first) for first, end in pairwise(bounds)]
         self.programs = self._place_programs(layout.programs)
-        self.value_offsets = int32(self.values.offsets)
-        starts = np.array([first for _, first, _ in self.parts] + [self.n_trees], np.int32)
+
+    def _place_parts(self, parts: list[tuple[int, int, int]], forest: Forest) -> list[_Part]:
+        """``parts``: tree block, first tree and trees of each."""
+        up, value_offsets = self.device.upload, self._int32(self.values.offsets)
+        starts = np.array([first for _, first, _ in parts] + [self.n_trees], np.int32)
         of_output, self.output_trees = (up(padded(a.astype(np.int32))) for a in trees_by_output(starts, forest))
-        self.output_offsets = of_output
+        return [
+            _Part(block, first, n, self.programs.arguments(first), value_offsets[first:], of_output[number])
+            for number, (block, first, n) in enumerate(parts)
+        ]
 
     def _place_programs(self, programs: StepPrograms | SlotPrograms) -> _Steps | _Slots:
         up, int32 = self.device.upload, self._int32
@@ -189,55 +207,57 @@ class BitslicedForest(PlacedForest):
     def score(self, documents: Any, sums: Any, started: bool = False) -> None:
         if not self.parts and not started and documents.shape[0]:
             sums[...] = self.start
+        add = self._sum_fast if self.fast else self._sum_exact
         for chunk, words, parts in self._chunks(documents):
-            for part in parts:
-                add = self._sum_fast if self.fast else self._sum_exact
-                add(part, words, sums[chunk], started or part.number > 0)
+            these = sums[chunk]
+            for number, (part, planes) in enumerate(parts):
+                add(part, planes, words, these, started or number > 0)
 
-    def _sum_exact(self, part: _Part, words: int, sums: Any, started: bool) -> None:
+    def _sum_exact(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
         leaf = self.values.value.dtype
-        value_bytes = 64 * leaf.itemsize if self.small else 32 * WARP  # of tables, or of the numbers' higher bytes
+        # Of trees that are added together: values or where they begin, and numbers of one byte or two.
+        added = NUMBERS + ADDED * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
             self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words))(
-                (-(-sums.shape[0] // TILE), self.n_outputs),
+                (-(-sums.shape[0] // SUMMED), self.n_outputs),
                 (256,),
-                (*self._summed(part, sums.shape[0]), np.int32(started), self.start, sums),
-                shared_mem=8 * (value_bytes + 32 * WARP),
+                (*self._summed(part, planes, sums.shape[0]), np.int32(started), self.start, sums),
+                shared_mem=2 * added,
             )
 
-    def _sum_fast(self, part: _Part, words: int, sums: Any, started: bool) -> None:
+    def _sum_fast(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
         n, n_groups = sums.shape[0], -(-part.n_trees // GROUP)
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
             self.device.kernel("sum_fast.cu", kernels.sum_fast(words))(
                 (-(-n // TILE), n_groups, self.n_outputs),
                 (256,),
-                (*self._summed(part, n), partial),
+                (*self._summed(part, planes, n), partial),
                 shared_mem=32 << 10,
             )
         self._add_partial(partial, n_groups, sums, started)
 
-    def _summed(self, part: _Part, n: int) -> tuple:
+    def _summed(self, part: _Part, planes: Any, n: int) -> tuple:
         """Arguments that say what is summed."""
         width = self.values.value.shape[1]
         return (
-            *self._numbers(part, n, np.int32),
+            *self._numbers(part, planes, n, np.int32),
             self.leaf_value,
             np.int32(width),
             np.int32(width > 1 or self.n_outputs == 1),
-            self.output_offsets[part.number],
+            part.output_offsets,
             self.output_trees,
         )
 
-    def _numbers(self, part: _Part, n: int, counted: type) -> tuple:
+    def _numbers(self, part: _Part, planes: Any, n: int, counted: type) -> tuple:
         """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
         return (
-            part.planes,
+            planes,
             np.int32(self.n_planes),
             counted(n),
             np.int32(part.first),
             np.int32(part.n_trees),
-            self.value_offsets[part.first :],
+            part.value_offsets,
         )
 
     def leaves(self, documents: Any, out: Any) -> None:
@@ -249,8 +269,8 @@ class BitslicedForest(PlacedForest):
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
         for chunk, words, parts in self._chunks(documents):
             n = chunk.stop - chunk.start
-            for part in parts:
-                numbers = (*self._numbers(part, n, np.int64), np.int32(WARP * words))
+            for part, planes in parts:
+                numbers = (*self._numbers(part, planes, n, np.int64), np.int32(WARP * words))
                 self._per_element(
                     "look_up_leaves.cu",
                     kernels.look_up_leaves(table.dtype),
@@ -258,24 +278,36 @@ class BitslicedForest(PlacedForest):
                     (*numbers, table, np.int32(width), np.int32(self.n_trees), out[chunk]),
                 )
 
-    def _chunks(self, documents: Any) -> Iterator[tuple[slice, int, Iterator[_Part]]]:
+    def _chunks(self, documents: Any) -> Iterator[tuple[slice, int, Iterator[tuple[_Part, Any]]]]:
         """Chunks of documents, the words a lane of their tiles, and the forest's parts, evaluated for them in turn."""
         documents = self._rounded_once(documents)
-        total = documents.shape[0]
+        total = documents.shape[0] if self.parts else 0
         words = self.settings.words or (2 if total > TILE else 1)
-        step = self._chunk_tiles(words) * words * TILE
-        for start in range(0, total if self.parts else 0, step):
-            chunk = slice(start, min(start + step, total))
-            yield chunk, words, self._evaluate(documents[chunk], words)
+        _ = self._loaded  # at the first call
+        rows, per_tile = words * TILE, self.n_rank_planes * ROW_BYTES * words
+        batch = rows * max(1, self.device.scratch_bytes // 2 // max(per_tile, 1))
+        for first in range(0, total, batch):
+            end = min(first + batch, total)
+            ranks = self._ranks(documents[first:end], words)
+            step = min(self._chunk_tiles(words), ranks.shape[0])
+            predicates, leaves = (
+                self.device.empty((step, n, WARP * words), np.uint32)
+                for n in (self.n_rows, self.part_trees * self.n_planes)
+            )
+            for tile in range(0, ranks.shape[0], step):
+                start = first + tile * rows
+                chunk = slice(start, min(start + step * rows, end))
+                yield chunk, words, self._evaluate(ranks[tile : tile + step], words, predicates, leaves)
 
     def _chunk_tiles(self, words: int) -> int:
         """Tiles of a chunk: as many as the L2 cache has room for, or as fill the device; and fit the scratch memory."""
         attributes = self.device.attributes
-        tile = (self.n_rank_planes + self.n_rows + self.part_trees * self.n_planes) * ROW_BYTES * words
+        tile = (self.n_rows + self.part_trees * self.n_planes) * ROW_BYTES * words
         sums = -(-self.part_trees // GROUP) * self.n_outputs * TILE * words * 8 if self.fast else 0
         in_cache = attributes.l2_bytes // L2_SHARE // tile
         filling = -(-attributes.multiprocessors * FULL // self.part_trees)
-        return max(1, min(max(in_cache, filling), self.device.scratch_bytes // (tile + sums)))
+        chosen = self.settings.chunk_tiles or max(in_cache, filling)
+        return max(1, min(chosen, self.device.scratch_bytes // 2 // (tile + sums)))
 
     @lazy
     def _loaded(self) -> list[Kernel]:
@@ -286,43 +318,41 @@ class BitslicedForest(PlacedForest):
         names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
         return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
 
-    def _evaluate(self, documents: Any, words: int) -> Iterator[_Part]:
-        _ = self._loaded  # at the first call
+    def _ranks(self, documents: Any, words: int) -> Any:
         n_tiles = -(-documents.shape[0] // (TILE * words))
-
-        def rows(n: int) -> Any:
-            return self.device.empty((n_tiles, max(n, 1), WARP * words), np.uint32)
-
-        ranks, predicates, leaves = rows(self.n_rank_planes), rows(self.n_rows), rows(self.part_trees * self.n_planes)
+        ranks = self.device.empty((n_tiles, max(self.n_rank_planes, 1), WARP * words), np.uint32)
         if self.n_columns:
             with self.device.stage("rank_documents"):
                 self._rank(documents, words, n_tiles, ranks)
-        decoded = -1
-        for number, (block, first, n_trees) in enumerate(self.parts):
-            if block != decoded:
-                decoded = block
-                with self.device.stage("decode_predicates"):
-                    self._decode(block, words, n_tiles, ranks, predicates)
-            with self.device.stage(self.programs.stage):
-                self._run_programs(first, n_trees, words, n_tiles, predicates, leaves)
-            yield _Part(number, first, n_trees, leaves)
+        return ranks
 
-    def _run_programs(self, first: int, n_trees: int, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
+    def _evaluate(self, ranks: Any, words: int, predicates: Any, leaves: Any) -> Iterator[tuple[_Part, Any]]:
+        decoded = -1
+        for part in self.parts:
+            if part.block != decoded:
+                decoded = part.block
+                with self.device.stage("decode_predicates"):
+                    self._decode(part.block, words, ranks, predicates)
+            with self.device.stage(self.programs.stage):
+                self._run_programs(part, words, ranks.shape[0], predicates, leaves)
+            yield part, leaves
+
+    def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
         programs, attributes = self.programs, self.device.attributes
         name, threads = programs.kernel(words), WARP * WARPS
         shared = WARPS * (programs.n_rows * ROW_BYTES * words + programs.page_bytes)
         registers = register_budget(attributes.threads_per_multiprocessor, name)
         resident = attributes.multiprocessors * resident_blocks(attributes, threads, registers, shared)
         # Trees a warp, so that all warps run at once: programs are staged ahead.
-        trees = self.settings.warp_trees or -(-n_trees * n_tiles // (WARPS * max(resident, 1)))
+        trees = self.settings.warp_trees or -(-part.n_trees * n_tiles // (WARPS * max(resident, 1)))
         self.device.kernel(programs.file, name)(
-            (n_tiles, min(-(-n_trees // (WARPS * trees)), MAX_GRID)),
+            (n_tiles, min(-(-part.n_trees // (WARPS * trees)), MAX_GRID)),
             (threads,),
             (
                 predicates,
                 np.int32(self.n_rows),
-                *programs.arguments(first),
-                np.int32(n_trees),
+                *part.programs,
+                np.int32(part.n_trees),
                 np.int32(self.n_planes),
                 leaves,
             ),
@@ -352,16 +382,16 @@ class BitslicedForest(PlacedForest):
             shared_mem=beside + n_staged * value.itemsize,
         )
 
-    def _decode(self, block: int, words: int, n_tiles: int, ranks: Any, predicates: Any) -> None:
-        first, end = self.block_segments[block : block + 2]
+    def _decode(self, block: int, words: int, ranks: Any, predicates: Any) -> None:
+        segments, n = self.segments[block]
         self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words))(
-            (n_tiles, min(max(-(-(end - first) // WARPS), 1), MAX_GRID)),
+            (ranks.shape[0], min(max(-(-n // WARPS), 1), MAX_GRID)),
             (WARP * WARPS,),
             (
                 ranks,
                 np.int32(max(self.n_rank_planes, 1)),
-                self.segments[first:],
-                np.int32(end - first),
+                segments,
+                np.int32(n),
                 np.int32(self.n_rows),
                 predicates,
             ),
