@@ -130,12 +130,12 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
             Words<W>* out = row_of<W>(planes, static_cast<i64>(blockIdx.x) * n_trees + tree, n_planes, 0);
 #pragma unroll
             for (int k = 0; k < LOW_PLANES; ++k) {
-                if (k < n_planes) out[k * WARP] = low[k];
+                if (k < n_planes) store_for_later(out + k * WARP, low[k]);
                 low[k] = all<W>(0);
             }
 #pragma unroll 1
             for (int k = LOW_PLANES; k < n_planes; ++k) {
-                out[k * WARP] = high[(k - LOW_PLANES) * WARP];
+                store_for_later(out + k * WARP, high[(k - LOW_PLANES) * WARP]);
                 high[(k - LOW_PLANES) * WARP] = all<W>(0);
             }
             a = all<W>(~0u);

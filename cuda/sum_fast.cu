@@ -1,31 +1,31 @@
 // sum_fast: planes of leaf numbers -> partial sums of whole numbers of steps, whose order does not matter.
 //
-//   parallel_block foreach (1,024 documents, 64 trees of the output, output):
+//   parallel_block foreach (1,024 documents, 64 or 128 trees of the output, output):
 //       shared <- the trees' leaf values
 //       parallel_warp foreach 2 of the trees; parallel_lane foreach 32 documents:
 //           sum[document] += both trees' leaf values
-//       partial[64 trees][document][output] <- sums over the warps
+//       partial[trees][document][output] <- sums over the warps
 #include "leaf_codes.cuh"
 
-enum { TREES = 64, WARPS = 8 };
+enum { WARPS = 8 };
 
 // Launch: 256 threads, blocks (1,024 documents, groups of trees, outputs); arguments as of sum_exact, trees of up to 64 leaves.
-// Values are below 2^23, so that 64 of them fit an int. Dynamic shared memory: 32 KiB.
+// group: trees of a thread block, up to 128. Values are below 2^23, so that so many fit an int. Dynamic shared memory: 32 KiB.
 template <int W>
 __global__ void __launch_bounds__(WARPS* WARP, 2)
     sum_fast(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets, const int* value,
-             int width, int every_tree, const int* output_offsets, const int* output_trees, i64* partial) {
+             int width, int every_tree, const int* output_offsets, const int* output_trees, int group, i64* partial) {
     DYNAMIC_SHARED(shared);
     enum { WORDS = WARP * W };
-    int* tables = reinterpret_cast<int*>(shared);  // [TREES][TABLE]
+    int* tables = reinterpret_cast<int*>(shared);  // [group][TABLE]
     int* sums = tables;                            // [WARPS][document of 32][lane], later
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, output = blockIdx.z, n_outputs = gridDim.z;
     const OutputTrees trees = {first_tree, n_trees, every_tree ? nullptr : output_offsets, output_trees};
-    const int first = trees.begin(output) + blockIdx.y * TREES;
-    const int n = min(static_cast<int>(TREES), trees.end(output) - first);
+    const int first = trees.begin(output) + blockIdx.y * group;
+    const int n = min(group, trees.end(output) - first);
     const int* first_value = value + static_cast<i64>(offsets[0] + lane) * width + (width > 1 ? output : 0);
 #pragma unroll 1
-    for (int t = warp; t < TREES; t += WARPS) {
+    for (int t = warp; t < group; t += WARPS) {
         if (t < n)
             copy_values(first_value + trees.at(first + t) * (TABLE * width), width, tables + t * TABLE);
         else  // trees that are not there have zeros

@@ -25,6 +25,19 @@ __device__ __forceinline__ Words<W>* row_of(u32* words, i64 tile, int n_rows, in
     return const_cast<Words<W>*>(row_of<W>(const_cast<const u32*>(words), tile, n_rows, row));
 }
 
+// Written for a kernel that comes later: what others read now stays in the caches.
+template <int W>
+__device__ __forceinline__ void store_for_later(Words<W>* at, const Words<W>& words) {
+#ifdef __CUDA_ARCH__
+    if constexpr (W == 2)
+        __stcs(reinterpret_cast<uint2*>(at), make_uint2(words.of[0], words.of[1]));
+    else
+        __stcs(reinterpret_cast<u32*>(at), words.of[0]);
+#else
+    *at = words;
+#endif
+}
+
 // The same value, kept in a register: compilers for GPUs would rather take addresses apart, and compute parts anew at every use.
 __device__ __forceinline__ u32 kept(u32 value) {
 #ifdef __CUDA_ARCH__

@@ -63,9 +63,8 @@ def test_steps_and_slots_give_the_same_planes(forward: EmulatedDevice, case: Cas
         with forward.active():
             placed = BitsliceGpu(chosen).prepare(forest, "exact", device=forward).forest
             assert placed.programs.stage == evaluation
-            for _, _, parts in placed._chunks(forward.from_host(documents)):
-                for part, leaves in parts:
-                    found.append(forward.to_host(leaves).ravel()[: part.n_trees * placed.n_planes * 32 * words])
+            for _, _, part, leaves in placed._evaluated(forward.from_host(documents)):
+                found.append(forward.to_host(leaves).ravel()[: part.n_trees * placed.n_planes * 32 * words])
     assert len(planes["steps"]) == (-(-forest.n_trees // 25) if len(documents) else 0)
     for steps, slots in zip(planes["steps"], planes["slots"], strict=True):
         np.testing.assert_array_equal(steps, slots)
@@ -122,13 +121,13 @@ def test_tree_blocks_have_rows_of_their_own(forward: EmulatedDevice) -> None:
 
 @pytest.mark.parametrize("scratch_bytes", [1, 1 << 30])
 def test_thousands_of_documents(scratch_bytes: int) -> None:
-    """Several tiles, the last of them not full; cut into chunks of a tile each, or all in one."""
+    """Several tiles, the last of them not full; cut into batches of a tile and parts of a tree each, or all in one."""
     rng = np.random.default_rng(18)
     forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
     device = EmulatedDevice(scratch_bytes=scratch_bytes)
     check(device, forest, probing_documents(rng, forest, 5000, np.float32))
     asked = Counter(name for file, name in device.launched if file == "steps.cu")
-    chunks = 3 if scratch_bytes == 1 else 1
+    chunks = 3 * forest.n_trees if scratch_bytes == 1 else 1
     assert asked == {"steps<1>": 2, "steps<2>": 2 + 3 * chunks}  # once a program to load it; two precisions, and leaves
 
 

@@ -1,12 +1,12 @@
 """A bit-sliced forest on one device, and the launches that score documents there.
 
-    planes of ranks <- rank_documents(documents)
-    foreach chunk of documents whose words fit the L2 cache, as far as they fill the device:
-        foreach tree block:
-            rows <- decode_predicates(planes of ranks)
-            foreach few of its trees:
+    foreach batch of documents whose scratch memory is bounded:
+        planes of ranks <- rank_documents(documents)
+        foreach part of the forest, as a rule all of it:
+            foreach chunk of the documents whose rows fit the L2 cache, as far as they fill the device:
+                rows <- decode_predicates(planes of ranks)
                 planes of leaf numbers <- steps(rows), or slots(rows)
-                sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
+            sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
 
 Everything is queued on the current stream; nothing here waits for the device.
 """
@@ -46,14 +46,15 @@ WARPS = 4
 LOW_PLANES = 3
 #: Thread blocks that a grid may have along its second axis; the kernels' loops do the rest.
 MAX_GRID = 65_535
-#: Share of the L2 cache that a chunk's words may take, and warps that fill a multiprocessor.
+#: Share of the L2 cache that a chunk's rows may take, and warps that fill a multiprocessor.
 L2_SHARE, FULL = 2, 32
+#: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
+BATCH_TILES = 16
 #: Documents that a thread block of `sum_exact` adds for, and bytes that it has for trees that are added together.
 SUMMED, NUMBERS, ADDED = 256, 8 << 10, 32
-#: Trees whose values `sum_fast` holds at a time, and most outputs that it is for: of more, `sum_exact` has work enough.
-GROUP, FAST_OUTPUTS = 64, 16
-#: Bytes of leaf numbers of a tile of one word a lane, at most: they stay in the L2 cache until they are summed.
-PART_BYTES = 1 << 20
+#: Trees that a thread block of `sum_fast` may add, the more the less often sums are added up, and most outputs that it
+#: is for: of more, `sum_exact` has work enough.
+GROUPS, FAST_OUTPUTS = (128, 64), 16
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ class BitslicedForest(PlacedForest):
         self.n_rows, self.n_planes = layout.n_rows, layout.n_planes
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
-        part_trees = settings.part_trees or max(1, PART_BYTES // (self.n_planes * ROW_BYTES))
+        kept = device.scratch_bytes // 2 // (BATCH_TILES * self.n_planes * ROW_BYTES * max(kernels.WORDS))
+        part_trees = settings.part_trees or max(1, kept)
         parts = [
             (block, first, min(part_trees, end - first))
             for block, (start, end) in enumerate(pairwise(layout.block_offsets))
@@ -208,10 +210,8 @@ class BitslicedForest(PlacedForest):
         if not self.parts and not started and documents.shape[0]:
             sums[...] = self.start
         add = self._sum_fast if self.fast else self._sum_exact
-        for chunk, words, parts in self._chunks(documents):
-            these = sums[chunk]
-            for number, (part, planes) in enumerate(parts):
-                add(part, planes, words, these, started or number > 0)
+        for batch, words, part, planes in self._evaluated(documents):
+            add(part, planes, words, sums[batch], started or part.first > 0)
 
     def _sum_exact(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
         leaf = self.values.value.dtype
@@ -226,13 +226,16 @@ class BitslicedForest(PlacedForest):
             )
 
     def _sum_fast(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
-        n, n_groups = sums.shape[0], -(-part.n_trees // GROUP)
+        n, n_tiles = sums.shape[0], -(-sums.shape[0] // TILE)
+        enough = 2 * self.device.attributes.multiprocessors
+        group = next((g for g in GROUPS if n_tiles * -(-part.n_trees // g) * self.n_outputs >= enough), min(GROUPS))
+        n_groups = -(-part.n_trees // group)
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
             self.device.kernel("sum_fast.cu", kernels.sum_fast(words))(
-                (-(-n // TILE), n_groups, self.n_outputs),
+                (n_tiles, n_groups, self.n_outputs),
                 (256,),
-                (*self._summed(part, planes, n), partial),
+                (*self._summed(part, planes, n), np.int32(group), partial),
                 shared_mem=32 << 10,
             )
         self._add_partial(partial, n_groups, sums, started)
@@ -267,47 +270,46 @@ class BitslicedForest(PlacedForest):
         self._look_up(documents, self.leaf_value, self.values.value.shape[1], out)
 
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
-        for chunk, words, parts in self._chunks(documents):
-            n = chunk.stop - chunk.start
-            for part, planes in parts:
-                numbers = (*self._numbers(part, planes, n, np.int64), np.int32(WARP * words))
-                self._per_element(
-                    "look_up_leaves.cu",
-                    kernels.look_up_leaves(table.dtype),
-                    n * part.n_trees,
-                    (*numbers, table, np.int32(width), np.int32(self.n_trees), out[chunk]),
-                )
+        for batch, words, part, planes in self._evaluated(documents):
+            n = batch.stop - batch.start
+            numbers = (*self._numbers(part, planes, n, np.int64), np.int32(WARP * words))
+            self._per_element(
+                "look_up_leaves.cu",
+                kernels.look_up_leaves(table.dtype),
+                n * part.n_trees,
+                (*numbers, table, np.int32(width), np.int32(self.n_trees), out[batch]),
+            )
 
-    def _chunks(self, documents: Any) -> Iterator[tuple[slice, int, Iterator[tuple[_Part, Any]]]]:
-        """Chunks of documents, the words a lane of their tiles, and the forest's parts, evaluated for them in turn."""
+    def _evaluated(self, documents: Any) -> Iterator[tuple[slice, int, _Part, Any]]:
+        """Batches of documents, words a lane of their tiles, and the forest's parts in turn with their leaf numbers."""
         documents = self._rounded_once(documents)
         total = documents.shape[0] if self.parts else 0
         words = self.settings.words or (2 if total > TILE else 1)
-        _ = self._loaded  # at the first call
-        rows, per_tile = words * TILE, self.n_rank_planes * ROW_BYTES * words
-        batch = rows * max(1, self.device.scratch_bytes // 2 // max(per_tile, 1))
-        for first in range(0, total, batch):
-            end = min(first + batch, total)
-            ranks = self._ranks(documents[first:end], words)
-            step = min(self._chunk_tiles(words), ranks.shape[0])
-            predicates, leaves = (
-                self.device.empty((step, n, WARP * words), np.uint32)
-                for n in (self.n_rows, self.part_trees * self.n_planes)
-            )
-            for tile in range(0, ranks.shape[0], step):
-                start = first + tile * rows
-                chunk = slice(start, min(start + step * rows, end))
-                yield chunk, words, self._evaluate(ranks[tile : tile + step], words, predicates, leaves)
+        rows = TILE * words
+        n_tiles, step = self._tiles(-(-total // rows), words)
+        for start in range(0, total, n_tiles * rows):
+            batch = slice(start, min(start + n_tiles * rows, total))
+            ranks = self._ranks(documents[batch], words)
+            shapes = ((step, self.n_rows), (ranks.shape[0], self.part_trees * self.n_planes))
+            predicates, leaves = (self.device.empty((*shape, WARP * words), np.uint32) for shape in shapes)
+            for part in self.parts:
+                for tile in range(0, ranks.shape[0], step):
+                    self._evaluate(part, ranks[tile : tile + step], words, predicates, leaves[tile : tile + step])
+                yield batch, words, part, leaves
 
-    def _chunk_tiles(self, words: int) -> int:
-        """Tiles of a chunk: as many as the L2 cache has room for, or as fill the device; and fit the scratch memory."""
+    def _tiles(self, total: int, words: int) -> tuple[int, int]:
+        """Of ``total`` tiles, those of a batch, which fit the scratch memory, and of a chunk.
+
+        The rows of a chunk fit the L2 cache, if it does not take more to fill the device.
+        """
         attributes = self.device.attributes
-        tile = (self.n_rows + self.part_trees * self.n_planes) * ROW_BYTES * words
-        sums = -(-self.part_trees // GROUP) * self.n_outputs * TILE * words * 8 if self.fast else 0
-        in_cache = attributes.l2_bytes // L2_SHARE // tile
+        kept = (self.n_rank_planes + self.part_trees * self.n_planes) * ROW_BYTES * words
+        kept += -(-self.part_trees // min(GROUPS)) * self.n_outputs * TILE * words * 8 if self.fast else 0
+        tile = self.n_rows * ROW_BYTES * words
         filling = -(-attributes.multiprocessors * FULL // self.part_trees)
-        chosen = self.settings.chunk_tiles or max(in_cache, filling)
-        return max(1, min(chosen, self.device.scratch_bytes // 2 // (tile + sums)))
+        chosen = self.settings.chunk_tiles or max(attributes.l2_bytes // L2_SHARE // tile, filling)
+        step = max(1, min(chosen, total, self.device.scratch_bytes // 4 // tile))
+        return max(1, min(total, (self.device.scratch_bytes - step * tile) // kept)), step
 
     @lazy
     def _loaded(self) -> list[Kernel]:
@@ -326,16 +328,12 @@ class BitslicedForest(PlacedForest):
                 self._rank(documents, words, n_tiles, ranks)
         return ranks
 
-    def _evaluate(self, ranks: Any, words: int, predicates: Any, leaves: Any) -> Iterator[tuple[_Part, Any]]:
-        decoded = -1
-        for part in self.parts:
-            if part.block != decoded:
-                decoded = part.block
-                with self.device.stage("decode_predicates"):
-                    self._decode(part.block, words, ranks, predicates)
-            with self.device.stage(self.programs.stage):
-                self._run_programs(part, words, ranks.shape[0], predicates, leaves)
-            yield part, leaves
+    def _evaluate(self, part: _Part, ranks: Any, words: int, predicates: Any, leaves: Any) -> None:
+        _ = self._loaded  # at the first call
+        with self.device.stage("decode_predicates"):
+            self._decode(part.block, words, ranks, predicates)
+        with self.device.stage(self.programs.stage):
+            self._run_programs(part, words, ranks.shape[0], predicates, leaves)
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
         programs, attributes = self.programs, self.device.attributes
