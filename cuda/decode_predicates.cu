@@ -21,17 +21,17 @@ __device__ __forceinline__ u32 is_above(const u32 (&x)[4], int low) {
     return above[low / 4] | (equal[low / 4] & above_low[low % 4]);
 }
 
-// Launch: a multiple of 32 threads, blocks (tiles, groups of segments).
+// Launch: a multiple of 32 threads, blocks (groups of segments, tiles).
 template <int W>
 __global__ void __launch_bounds__(128, 8)
     decode_predicates(const u32* planes, int n_planes, const u32* segments, int n_segments, int n_rows, u32* rows) {
     enum { LOW_BITS = 4 };
-    if (blockIdx.y == 0 && threadIdx.x < WARP) *row_of<W>(rows, blockIdx.x, n_rows, 0) = all<W>(0);
+    if (blockIdx.x == 0 && threadIdx.x < WARP) *row_of<W>(rows, blockIdx.y, n_rows, 0) = all<W>(0);
     const int n_warps = blockDim.x / WARP;
 #pragma unroll 1
-    for (int i = blockIdx.y * n_warps + threadIdx.x / WARP; i < n_segments; i += gridDim.y * n_warps) {
+    for (int i = blockIdx.x * n_warps + threadIdx.x / WARP; i < n_segments; i += gridDim.x * n_warps) {
         const Segment segment = reinterpret_cast<const Segment*>(segments)[i];
-        const Words<W>* plane = row_of<W>(planes, blockIdx.x, n_planes, segment.plane);
+        const Words<W>* plane = row_of<W>(planes, blockIdx.y, n_planes, segment.plane);
         Words<W> above = all<W>(0), equal = all<W>(~0u), low[LOW_BITS];
         if (segment.marked) {
             equal = plane[segment.n_bits * WARP];
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(128, 8)
         }
 #pragma unroll
         for (int bit = 0; bit < LOW_BITS; ++bit) low[bit] = bit < segment.n_bits ? plane[bit * WARP] : all<W>(0);
-        Words<W>* row = row_of<W>(rows, blockIdx.x, n_rows, segment.row);
+        Words<W>* row = row_of<W>(rows, blockIdx.y, n_rows, segment.row);
 #pragma unroll
         for (int b = 0; b < 1 << LOW_BITS; ++b) {
             if (!(segment.low >> b & 1)) continue;

@@ -15,7 +15,7 @@ struct __align__(8) Node {
 };
 enum { ONES = 0, ZEROS = 1, NODES_TOGETHER = 8 };
 
-// Launch: up to 128 threads, blocks (tiles, groups of trees); dynamic shared memory for n_slots + n_planes rows of words a warp.
+// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic shared memory for n_slots + n_planes rows of words a warp.
 // The rows of eight nodes are loaded together, so registers must be allowed for them.
 template <int W>
 __global__ void __launch_bounds__(128, 8)
@@ -25,9 +25,9 @@ __global__ void __launch_bounds__(128, 8)
     Words<W>* slot = reinterpret_cast<Words<W>*>(shared) + warp * (n_slots + n_planes) * WARP + lane;
     slot[ONES * WARP] = all<W>(~0u);
     slot[ZEROS * WARP] = all<W>(0);
-    const Words<W>* row = row_of<W>(rows, blockIdx.x, n_rows, 0);
+    const Words<W>* row = row_of<W>(rows, blockIdx.y, n_rows, 0);
 #pragma unroll 1
-    for (int tree = blockIdx.y * n_warps + warp; tree < n_trees; tree += gridDim.y * n_warps) {
+    for (int tree = blockIdx.x * n_warps + warp; tree < n_trees; tree += gridDim.x * n_warps) {
         Words<W>* plane = slot + n_slots * WARP;
 #pragma unroll 1
         for (int k = 0; k < n_planes; ++k) plane[k * WARP] = all<W>(0);
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(128, 8)
                 *into = bits;
             }
         }
-        Words<W>* out = row_of<W>(planes, static_cast<i64>(blockIdx.x) * n_trees + tree, n_planes, 0);
+        Words<W>* out = row_of<W>(planes, static_cast<i64>(blockIdx.y) * n_trees + tree, n_planes, 0);
 #pragma unroll 1
         for (int k = 0; k < n_planes; ++k) out[k * WARP] = plane[k * WARP];
     }

@@ -31,7 +31,7 @@ __device__ __forceinline__ void enter(Words<W>& plane, const Words<W>& s) {
 // The same word in every lane, and the compiler knows: branches on its bits are the warp's.
 __device__ __forceinline__ u32 uniform(u32 word, u32 lane_bit) { return __ballot_sync(ALL_LANES, word & lane_bit); }
 
-// Launch: up to 128 threads, blocks (tiles, groups of trees); dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
+// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
 // planes above the third and one more, two pages. Pages of page_words, `n_groups` groups at most; first_page: of each tree.
 // Issue is in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows of steps
 // are loaded eight ahead, those of nodes that push one ahead.
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     DYNAMIC_SHARED(shared);
     const int n_warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int n_high = max(n_planes - LOW_PLANES, 0) + 1;
-    const i64 place = blockIdx.y * n_warps + warp, places = static_cast<i64>(gridDim.y) * n_warps;
+    const i64 place = blockIdx.x * n_warps + warp, places = static_cast<i64>(gridDim.x) * n_warps;
     int tree = static_cast<int>(n_trees * place / places);
     const int end = static_cast<int>(n_trees * (place + 1) / places);
     if (tree == end) return;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     u32* coming = staged + PAGE;
     Words<W>* stack = reinterpret_cast<Words<W>*>(shared + n_warps * (2 * PAGE * sizeof(u32))) + warp * (depth + n_high) * WARP + lane;
     Words<W>* high = kept_shared(stack + depth * WARP);
-    const Words<W>* first_row = kept_global(row_of<W>(rows, blockIdx.x, n_rows, 0));
+    const Words<W>* first_row = kept_global(row_of<W>(rows, blockIdx.y, n_rows, 0));
     const auto row = [&](u32 number) { return first_row[static_cast<u64>(number) * WARP]; };
 
     int page = first_page[tree];
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
         if (!(flags[0] & ENDS_PAGE)) continue;
 
         if (flags[0] & ENDS_TREE) {
-            Words<W>* out = row_of<W>(planes, static_cast<i64>(blockIdx.x) * n_trees + tree, n_planes, 0);
+            Words<W>* out = row_of<W>(planes, static_cast<i64>(blockIdx.y) * n_trees + tree, n_planes, 0);
 #pragma unroll
             for (int k = 0; k < LOW_PLANES; ++k) {
                 if (k < n_planes) store_for_later(out + k * WARP, low[k]);

@@ -44,7 +44,7 @@ SHARED = 48 << 10
 WARPS = 4
 #: Planes of leaf numbers that `steps` keeps in registers.
 LOW_PLANES = 3
-#: Thread blocks that a grid may have along its second axis; the kernels' loops do the rest.
+#: Thread blocks that a grid may have along its second axis.
 MAX_GRID = 65_535
 #: Share of the L2 cache that a chunk's rows may take, and warps that fill a multiprocessor.
 L2_SHARE, FULL = 2, 32
@@ -308,8 +308,8 @@ class BitslicedForest(PlacedForest):
         tile = self.n_rows * ROW_BYTES * words
         filling = -(-attributes.multiprocessors * FULL // self.part_trees)
         chosen = self.settings.chunk_tiles or max(attributes.l2_bytes // L2_SHARE // tile, filling)
-        step = max(1, min(chosen, total, self.device.scratch_bytes // 4 // tile))
-        return max(1, min(total, (self.device.scratch_bytes - step * tile) // kept)), step
+        step = max(1, min(chosen, total, self.device.scratch_bytes // 4 // tile, MAX_GRID))
+        return max(1, min(total, (self.device.scratch_bytes - step * tile) // kept, MAX_GRID)), step
 
     @lazy
     def _loaded(self) -> list[Kernel]:
@@ -344,7 +344,7 @@ class BitslicedForest(PlacedForest):
         # Trees a warp, so that all warps run at once: programs are staged ahead.
         trees = self.settings.warp_trees or -(-part.n_trees * n_tiles // (WARPS * max(resident, 1)))
         self.device.kernel(programs.file, name)(
-            (n_tiles, min(-(-part.n_trees // (WARPS * trees)), MAX_GRID)),
+            (-(-part.n_trees // (WARPS * trees)), n_tiles),
             (threads,),
             (
                 predicates,
@@ -383,7 +383,7 @@ class BitslicedForest(PlacedForest):
     def _decode(self, block: int, words: int, ranks: Any, predicates: Any) -> None:
         segments, n = self.segments[block]
         self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words))(
-            (ranks.shape[0], min(max(-(-n // WARPS), 1), MAX_GRID)),
+            (max(-(-n // WARPS), 1), ranks.shape[0]),
             (WARP * WARPS,),
             (
                 ranks,
