@@ -21,7 +21,7 @@ from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
 #: Share of the memory free at first use, and bytes, that one launch's scratch may take.
-SCRATCH_SHARE, SCRATCH_BYTES = 4, 1 << 30
+SCRATCH_SHARE, SCRATCH_BYTES = 4, 2 << 30
 
 #: CUDA's error codes (``cudaError_t``) that say why there is no device.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100

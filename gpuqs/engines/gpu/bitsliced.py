@@ -3,9 +3,8 @@
     foreach batch of documents whose scratch memory is bounded:
         planes of ranks <- rank_documents(documents)
         foreach part of the forest, as a rule all of it:
-            foreach chunk of the documents whose rows fit the L2 cache, as far as they fill the device:
-                rows <- decode_predicates(planes of ranks)
-                planes of leaf numbers <- steps(rows), or slots(rows)
+            rows <- decode_predicates(planes of ranks)
+            planes of leaf numbers <- steps(rows), or slots(rows): tile after tile, whose rows the L2 cache then holds
             sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
 
 Everything is queued on the current stream; nothing here waits for the device.
@@ -46,8 +45,6 @@ WARPS = 4
 LOW_PLANES = 3
 #: Thread blocks that a grid may have along its second axis.
 MAX_GRID = 65_535
-#: Share of the L2 cache that a chunk's rows may take, and warps that fill a multiprocessor.
-L2_SHARE, FULL = 2, 32
 #: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
 BATCH_TILES = 16
 #: Documents that a thread block of `sum_exact` adds for, and bytes that it has for trees that are added together.
@@ -71,8 +68,6 @@ class BitsliceSettings:
         Trees whose leaf numbers are kept at a time.
     warp_trees : int, optional
         Trees that a warp takes one after the other.
-    chunk_tiles : int, optional
-        Tiles of documents that are evaluated together.
     evaluation : {"steps", "slots"}
         As `build_rows` has it.
     """
@@ -81,7 +76,6 @@ class BitsliceSettings:
     max_predicates: int | None = None
     part_trees: int | None = None
     warp_trees: int | None = None
-    chunk_tiles: int | None = None
     evaluation: str = "steps"
 
 
@@ -156,7 +150,8 @@ class BitslicedForest(PlacedForest):
         self.n_rows, self.n_planes = layout.n_rows, layout.n_planes
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
-        kept = device.scratch_bytes // 2 // (BATCH_TILES * self.n_planes * ROW_BYTES * max(kernels.WORDS))
+        enough = device.scratch_bytes // (BATCH_TILES * ROW_BYTES * max(kernels.WORDS))
+        kept = (enough - self.n_rank_planes - self.n_rows) // self.n_planes
         part_trees = settings.part_trees or max(1, kept)
         parts = [
             (block, first, min(part_trees, end - first))
@@ -286,30 +281,24 @@ class BitslicedForest(PlacedForest):
         total = documents.shape[0] if self.parts else 0
         words = self.settings.words or (2 if total > TILE else 1)
         rows = TILE * words
-        n_tiles, step = self._tiles(-(-total // rows), words)
-        for start in range(0, total, n_tiles * rows):
-            batch = slice(start, min(start + n_tiles * rows, total))
+        step = rows * self._batch_tiles(-(-total // rows), words)
+        for start in range(0, total, step):
+            batch = slice(start, min(start + step, total))
             ranks = self._ranks(documents[batch], words)
-            shapes = ((step, self.n_rows), (ranks.shape[0], self.part_trees * self.n_planes))
-            predicates, leaves = (self.device.empty((*shape, WARP * words), np.uint32) for shape in shapes)
+            predicates, leaves = (
+                self.device.empty((ranks.shape[0], n, WARP * words), np.uint32)
+                for n in (self.n_rows, self.part_trees * self.n_planes)
+            )
             for part in self.parts:
-                for tile in range(0, ranks.shape[0], step):
-                    self._evaluate(part, ranks[tile : tile + step], words, predicates, leaves[tile : tile + step])
+                self._evaluate(part, ranks, words, predicates, leaves)
                 yield batch, words, part, leaves
 
-    def _tiles(self, total: int, words: int) -> tuple[int, int]:
-        """Of ``total`` tiles, those of a batch, which fit the scratch memory, and of a chunk.
-
-        The rows of a chunk fit the L2 cache, if it does not take more to fill the device.
-        """
-        attributes = self.device.attributes
-        kept = (self.n_rank_planes + self.part_trees * self.n_planes) * ROW_BYTES * words
-        kept += -(-self.part_trees // min(GROUPS)) * self.n_outputs * TILE * words * 8 if self.fast else 0
-        tile = self.n_rows * ROW_BYTES * words
-        filling = -(-attributes.multiprocessors * FULL // self.part_trees)
-        chosen = self.settings.chunk_tiles or max(attributes.l2_bytes // L2_SHARE // tile, filling)
-        step = max(1, min(chosen, total, self.device.scratch_bytes // 4 // tile, MAX_GRID))
-        return max(1, min(total, (self.device.scratch_bytes - step * tile) // kept, MAX_GRID)), step
+    def _batch_tiles(self, total: int, words: int) -> int:
+        """Tiles of a batch: even shares of ``total``, whose words fit the scratch memory."""
+        tile = (self.n_rank_planes + self.n_rows + self.part_trees * self.n_planes) * ROW_BYTES * words
+        tile += -(-self.part_trees // min(GROUPS)) * self.n_outputs * TILE * words * 8 if self.fast else 0
+        most = max(1, min(self.device.scratch_bytes // tile, MAX_GRID))
+        return max(1, -(-total // max(1, -(-total // most))))
 
     @lazy
     def _loaded(self) -> list[Kernel]:
@@ -341,8 +330,8 @@ class BitslicedForest(PlacedForest):
         shared = WARPS * (programs.n_rows * ROW_BYTES * words + programs.page_bytes)
         registers = register_budget(attributes.threads_per_multiprocessor, name)
         resident = attributes.multiprocessors * resident_blocks(attributes, threads, registers, shared)
-        # Trees a warp, so that all warps run at once: programs are staged ahead.
-        trees = self.settings.warp_trees or -(-part.n_trees * n_tiles // (WARPS * max(resident, 1)))
+        # One after the other, their programs are staged ahead; but few tiles at a time keep their rows in the L2 cache.
+        trees = self.settings.warp_trees or (2 if part.n_trees > 2 * WARPS * resident else 1)
         self.device.kernel(programs.file, name)(
             (-(-part.n_trees // (WARPS * trees)), n_tiles),
             (threads,),

@@ -41,18 +41,22 @@ _NAMES = {
 _PIVOTS = ("uint8", "uint16", "uint32")
 
 
+@cache
 def _c(dtype: npt.DTypeLike) -> str:
     return _NAMES[np.dtype(dtype).name]
 
 
+@cache
 def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
     return f"transpose<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
 
 
+@cache
 def find_false_nodes(value: npt.DTypeLike, pivot: npt.DTypeLike) -> str:
     return f"find_false_nodes<{_c(value)}, {_c(pivot)}>"
 
 
+@cache
 def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, documents: int, stride: int) -> str:
     """``documents`` a thread block, in shared memory laid out for ``stride``."""
     word, many, _ = FORMS[form]
@@ -60,59 +64,72 @@ def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, document
     return f"update_scores<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {total}, {documents}, {stride}>"
 
 
+@cache
 def update_outputs(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
     word, many, _ = FORMS[form]
     return f"update_outputs<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
 
+@cache
 def exit_leaves(form: str, pivot: npt.DTypeLike, entry: npt.DTypeLike, stride: int) -> str:
     word, many, _ = FORMS[form]
     return f"exit_leaves<{word}, {many}, {_c(pivot)}, {_c(entry)}, {stride}>"
 
 
+@cache
 def add_tree_blocks(total: npt.DTypeLike) -> str:
     return f"add_tree_blocks<{_c(total)}>"
 
 
+@cache
 def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLike) -> str:
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
+@cache
 def rank_documents(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
     return f"rank_documents<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
 
 
+@cache
 def decode_predicates(words: int) -> str:
     """``words`` of 32 documents a lane."""
     return f"decode_predicates<{words}>"
 
 
+@cache
 def steps(words: int) -> str:
     return f"steps<{words}>"
 
 
+@cache
 def slots(words: int) -> str:
     return f"slots<{words}>"
 
 
+@cache
 def sum_exact(leaf: npt.DTypeLike, small: bool, words: int) -> str:
     """``small``: trees of up to 64 leaves."""
     return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}>"
 
 
+@cache
 def sum_fast(words: int) -> str:
     return f"sum_fast<{words}>"
 
 
+@cache
 def look_up_leaves(entry: npt.DTypeLike) -> str:
     return f"look_up_leaves<{_c(entry)}>"
 
 
+@cache
 def apply_link(real: npt.DTypeLike, link: str) -> str:
     """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
 
 
+@cache
 def class_numbers(real: npt.DTypeLike, rule: str) -> str:
     """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
     return f"apply_link<{_c(real)}, i64, classes::{rule}>"
