@@ -155,7 +155,7 @@ class BitslicedForest(PlacedForest):
         part_trees = settings.part_trees or max(1, kept)
         parts = [
             (block, first, min(part_trees, end - first))
-            for block, (start, end) in enumerate(pairwise(layout.block_offsets))
+            for block, (start, end) in enumerate(pairwise(layout.block_offsets.tolist()))
             for first in range(start, end, part_trees)
         ]
         self.part_trees = max((n for _, _, n in parts), default=1)
