@@ -172,7 +172,7 @@ def forest_of_stumps(threshold: np.ndarray, rng: np.random.Generator, **fields: 
 
 
 def forest_of_columns(rng: np.random.Generator, lengths: list[int], infinite: bool = False, **fields: object) -> Forest:
-    """Stumps of as many features, so many for each, no two of whose thresholds are alike; ``infinite``: nor all finite."""
+    """Stumps: so many for each feature, whose thresholds are all different; ``infinite``: the outer ones are."""
     thresholds = []
     for n in lengths:
         of_feature = np.arange(n) * 0.75 - rng.integers(0, n + 1)

@@ -169,8 +169,8 @@ def level_tables(
 ) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
     """The tables of all levels of all columns, of which each column has ``2**n_bits - 1`` entries.
 
-    Level l of a column begins at entry ``2**l - 1``, and is indexed by the answers so far as `RankTables.levels` is. Beyond a
-    column's thresholds come infinities.
+    Level l of a column begins at entry ``2**l - 1``, and is indexed by the answers so far as `RankTables.levels` is.
+    Beyond a column's thresholds come infinities.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ LENGTHS = [1, 2, 3, 127, 128, 255, 256, 511, 512, 1023, 2048, 9000]
 
 
 def ranked(device: EmulatedDevice, forest: Forest, documents: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks [D, C] and marks of missing values, as `rank_documents` writes them, and zeros for tiles' other documents."""
+    """Ranks [D, C] and marks of missing values, as `rank_documents` writes them; zeros beyond the last word."""
     n, n_tiles = len(documents), -(-len(documents) // (1024 * words))
     with device.active():
         placed = BitsliceGpu(BitsliceSettings(words)).prepare(forest, "exact", device=device).forest
