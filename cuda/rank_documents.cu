@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(COLUMNS* WARP, 5)
     const bool special = there && routing[column];
     // Bit k, which all lanes have: the column has a level k.
     const u32 flags = uniform(n_thresholds | (marked ? MARKED : 0) | (special ? SPECIAL : 0), 1u << lane);
+
     // What a thread loads: neighbouring threads neighbouring columns, or documents.
     const int of = BY_ROW ? threadIdx.x % COLUMNS : warp, row = BY_ROW ? threadIdx.x / COLUMNS : lane;
     const i64 stride = WARP * document_stride;
