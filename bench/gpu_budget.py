@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,7 @@ from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu  # noqa: E402
 from gpuqs.engines.gpu.bitsliced import BitsliceSettings  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice_gpu import RowLayout, build_rows  # noqa: E402
-from gpuqs.layout.columns import round_down  # noqa: E402
-from gpuqs.layout.ranks import RankTables, build_ranks  # noqa: E402
+from gpuqs.layout.ranks import RankTables, build_ranks, level_tables  # noqa: E402
 from gpuqs.layout.slots import SlotPrograms  # noqa: E402
 from gpuqs.layout.steps import ENDS_PAGE, GROUP, MARK, POP, PUSHES, STEPS, StepPrograms  # noqa: E402
 
@@ -176,17 +175,15 @@ def look_up_wavefronts(forest: Forest, layout: RowLayout, documents: np.ndarray)
 
 def search_wavefronts(ranks: RankTables, documents: np.ndarray) -> float:
     """Wavefronts of a step of the search for a rank, whose thresholds lie in shared memory."""
+    tables, offsets = level_tables(ranks, "float32")
     totals = []
-    for column, (begin, end) in enumerate(zip(ranks.offsets, ranks.offsets[1:], strict=False)):
-        threshold = round_down(ranks.threshold[begin:end])
+    for column, (begin, end) in enumerate(pairwise(offsets)):
         x = documents[:, ranks.columns.feature[column]].reshape(-1, LANES)
-        rank = np.zeros(x.shape, np.int64)
-        for bit in reversed(range(int(ranks.n_bits[column]))):
-            asked = rank + (1 << bit)
-            there = asked <= len(threshold)
-            place = np.where(there, asked, asked.min(axis=1, keepdims=True)) - 1  # who asks nothing is no conflict
+        answers = np.zeros(x.shape, np.int64)
+        for level in range(int(ranks.n_bits[column])):
+            place = (1 << level) - 1 + answers
             totals.append(conflicts(place))
-            rank = np.where(there & (threshold[np.minimum(asked, len(threshold)) - 1] < x), asked, rank)
+            answers |= (~(tables[begin:end][place] >= x)).astype(np.int64) << level
     return float(np.mean(totals))
 
 
@@ -232,13 +229,14 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
         ]
         return seen.instructions * units, sum(each) * units
 
-    ranked, staged = counted("rank_documents<float, float, true>", searched)
+    votes = model["rank planes a column"]  # one wavefront each, and a batch's values four
+    ranked = counted("rank_documents<float, float, true>", searched, LDS=model["wavefronts a search step"],
+                     STS_128=(4 + votes) / (1 + votes))  # fmt: skip
     narrow, wide = model["wavefronts a 4-byte look-up"], model["wavefronts an 8-byte look-up"]
     groups = -(-trees // SUMMED)
     pages = trees * model["pages a tree"] * model["words of a page"] * 4 / TILE / WORDS
     found = {
-        "rank_documents": Stage("rank_documents", ranked, staged + searched * model["wavefronts a search step"],
-                                4 * columns + rank_planes, 4 * columns),
+        "rank_documents": Stage("rank_documents", *ranked, 4 * columns + rank_planes, 4 * columns),
         "decode_predicates": Stage("decode_predicates", *counted(f"decode_predicates<{WORDS}>", model["rows"]),
                                    (model["segments"] * model["planes a segment"] + model["rows"]) * word
                                    + 16 * model["segments"] / TILE / WORDS),

@@ -1,86 +1,137 @@
 // rank_documents: documents as the caller holds them -> bit planes of their ranks, bit 0 first, then the mark of missing values.
 //
-//   parallel_block foreach (1,024 documents, 8 columns):
-//       shared <- the columns' thresholds, as many as fit
-//       foreach 32 of the documents:
-//           tile[column][document] <- documents, along their smaller stride; barrier
-//           parallel_warp foreach column; parallel_lane foreach document:
-//               rank <- binary search: how many of the column's thresholds are < x; all ones where x is missing
-//               parallel_lane foreach bit of the ranks: words[bit][of the 32 documents] <- ballot
+//   parallel_block foreach (1,024 documents, 8 columns); parallel_warp foreach column:
+//       shared <- the column's levels of thresholds, as many as fit
+//       foreach batch of 4 x 32 documents (2 x 32 where they are tested as doubles), the next one being loaded meanwhile:
+//           foreach level of the column; parallel_lane foreach document:
+//               above <- the threshold that the document's answers so far lead to is < x, or x is missing
+//               words[bit of the level][32 documents] <- ballot of above
 //       planes[tile][plane][word] <- words
 #include "reading.cuh"
 #include "warp.cuh"
+#include "words.cuh"
 
-enum { COLUMNS = 8, WORDS = 32, PITCH = 36 };  // PITCH: writes and reads of a tile of float32 meet every bank once
+// UNROLLED: levels of a column, which shared memory has room for. PITCH: Lines of a tile's column; accesses meet no bank twice.
+enum { COLUMNS = 8, WORDS = 32, UNROLLED = 8, PITCH = WARP + 1 };
+// Flags of a column, above those of its levels: missing values are marked; x is not the document's value as it is.
+constexpr u32 MARKED = 1u << 31, SPECIAL = 1u << 30;
 
-// How many of `length` thresholds, one at least, are below x: a bit of the rank a step, the same steps in all lanes.
+// A lane's values of a batch: one access to shared memory.
 template <class Value>
-__device__ __forceinline__ u32 rank_of(Value x, const Value* threshold, u32 length) {
-    u32 rank = 0;
-#pragma unroll 1
-    for (u32 bit = 0x80000000u >> __clz(static_cast<int>(length)); bit; bit >>= 1)
-        if (rank + bit <= length && threshold[rank + bit - 1] < x) rank += bit;
-    return rank;
+struct __align__(16) Line {
+    enum { SIZE = 16 / sizeof(Value) };
+    Value of[SIZE];
+};
+
+// A level's answers: whether its threshold is below x, or x is missing. Where it is, `at` moves on by so many bytes.
+template <int N, class Value>
+__device__ __forceinline__ Words<N> answers(const Value (&threshold)[N], const Line<Value>& x, Place (&at)[N], u32 bytes) {
+    Words<N> votes;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const bool above = !(threshold[i] >= x.of[i]);
+        if (above) at[i] += bytes;
+        votes.of[i] = __ballot_sync(ALL_LANES, above);
+    }
+    return votes;
 }
 
-// Launch: 256 threads, blocks (all tiles' 1,024 documents, 8 columns). Dynamic shared memory: tiles [2][8][PITCH] where BY_ROW, room for
-// n_staged thresholds, then 33 words for each plane of 8 columns. `words` is those of a tile: 32, or 64.
+// Launch: 256 threads, a block for each (1,024 documents, 8 columns), blocks of the same documents next to each other. Dynamic shared
+// memory: tiles [2][8][PITCH] of Lines; n_staged thresholds for each of 8 columns, whole levels, UNROLLED of them at least if a column
+// has so many; 32 words for each plane of 8 columns. `words` is those of a tile: 32, or 64. level_offsets, levels: see level_tables in
+// gpuqs/layout/ranks.py: 2^n_bits - 1 thresholds a column.
 template <class Input, class Value, bool BY_ROW>
-__global__ void __launch_bounds__(COLUMNS* WARP)
+__global__ void __launch_bounds__(COLUMNS* WARP, 5)
     rank_documents(const Input* documents, i64 document_stride, i64 feature_stride, int n_documents, int n_columns, const int* feature,
-                   const u8* routing, const int* set_offsets, const u32* set_words, const int* offsets, const Value* thresholds,
+                   const u8* routing, const int* set_offsets, const u32* set_words, const int* level_offsets, const Value* levels,
                    const int* plane_offsets, int n_staged, int words, u32* planes) {
+    enum { N = Line<Value>::SIZE, BATCH = N * WARP };
     DYNAMIC_SHARED(shared);
     const Documents<Input> given = {documents, document_stride, feature_stride, feature, routing, set_offsets, set_words};
-    const int lane = threadIdx.x % WARP, first_column = blockIdx.y * COLUMNS, end_column = min(first_column + COLUMNS, n_columns);
-    Value* tiles = reinterpret_cast<Value*>(shared);
-    Value* staged = tiles + (BY_ROW ? 2 * COLUMNS * PITCH : 0);
-    u32* found = reinterpret_cast<u32*>(staged + n_staged);
+    const u32 n_groups = (n_columns + COLUMNS - 1) / COLUMNS, block = blockIdx.x / n_groups;
+    const int lane = kept(threadIdx.x % WARP), warp = threadIdx.x / WARP;
+    const int first_column = blockIdx.x % n_groups * COLUMNS, end_column = min(first_column + COLUMNS, n_columns);
+    const int first_document = block * (WORDS * WARP), n_here = min(WORDS * WARP, n_documents - first_document);
 
-    const int first_threshold = offsets[first_column];
-    const int here = min(offsets[end_column] - first_threshold, n_staged);
-    for (int i = threadIdx.x; i < here; i += blockDim.x) staged[i] = thresholds[first_threshold + i];
-    __syncthreads();
+    Line<Value>* tiles = reinterpret_cast<Line<Value>*>(shared);
+    Value* staged = reinterpret_cast<Value*>(tiles + 2 * COLUMNS * PITCH) + warp * n_staged;
+    u32* found = reinterpret_cast<u32*>(staged + (COLUMNS - warp) * n_staged);
 
-    const int column = first_column + static_cast<int>(threadIdx.x / WARP);
+    const int column = first_column + warp;
     const bool there = column < n_columns;
-    const int begin = there ? offsets[column] : 0, end = there ? offsets[column + 1] : 0;
-    const Value* threshold = end - first_threshold <= here ? staged + (begin - first_threshold) : thresholds + begin;
-    const int first_plane = plane_offsets[first_column];
-    const int plane = there ? plane_offsets[column] : 0;
-    const int n_planes = there ? plane_offsets[column + 1] - plane : 0;
-    const u32 missing = (1u << n_planes) - 1;  // above all thresholds, and marked where tests ask
+    const int begin = there ? level_offsets[column] : 0, n_thresholds = there ? level_offsets[column + 1] - begin : 0;
+    const int n_bits = __popc(n_thresholds);
+    const int first_plane = plane_offsets[first_column], plane = there ? plane_offsets[column] - first_plane : 0;
+    const bool marked = there && plane_offsets[column + 1] - first_plane > plane + n_bits;
+    const bool special = there && routing[column];
+    // Bit k, which all lanes have: the column has a level k.
+    const u32 flags = uniform(n_thresholds | (marked ? MARKED : 0) | (special ? SPECIAL : 0), 1u << lane);
 
-    const int first_document = blockIdx.x * (WORDS * WARP);
-    const int n_words = min(static_cast<int>(WORDS), (n_documents - first_document + WARP - 1) / WARP);
+    // What a thread loads: neighbouring threads neighbouring columns, or documents.
+    const int of = BY_ROW ? threadIdx.x % COLUMNS : warp, row = BY_ROW ? threadIdx.x / COLUMNS : lane;
+    const i64 stride = WARP * document_stride;
+    int left = first_column + of < n_columns ? n_here - row : 0;
+    const char* from = left > 0 ? reinterpret_cast<const char*>(given.at(first_document + row, first_column + of)) : nullptr;
+    Input next[N] = {};
+    const auto load = [&] {
+#pragma unroll
+        for (int i = 0; i < N; ++i, from = kept_global(from + stride))
+            if (left > i * WARP) next[i] = *reinterpret_cast<const Input*>(from);
+        left -= BATCH;
+    };
+    load();
+    for (int i = lane; i < min(n_thresholds, n_staged); i += WARP) staged[i] = levels[begin + i];
+    __syncwarp();
+
+    Line<Value>*written = kept_shared(tiles + of * PITCH + row), *read = kept_shared(tiles + warp * PITCH + lane);
+    u32* out = kept_shared(found + (plane + n_bits) * WORDS);
+    const Place first = kept(place_of(staged));
 #pragma unroll 1
-    for (int word = 0; word < n_words; ++word) {
-        const int start = first_document + word * WARP;
-        Value x = 0;
-        if (BY_ROW) {  // neighbouring threads read neighbouring columns
-            Value* tile = tiles + word % 2 * (COLUMNS * PITCH);
-            const int document = start + static_cast<int>(threadIdx.x / COLUMNS);
-            const int of = threadIdx.x % COLUMNS;
-            if (document < n_documents && first_column + of < n_columns)
-                tile[of * PITCH + threadIdx.x / COLUMNS] = given.template read<Value>(document, first_column + of);
-            __syncthreads();
-            if (there && start + lane < n_documents) x = tile[threadIdx.x / WARP * PITCH + lane];
-        } else if (there && start + lane < n_documents) {
-            x = given.template read<Value>(start + lane, column);
-        }
-        const u32 code = !there ? 0 : x == x ? rank_of(x, threshold, static_cast<u32>(end - begin)) : missing;
-        u32 mine = 0;
+    for (int document = 0, turn = 0; document < n_here; document += BATCH, turn ^= COLUMNS * PITCH) {
+        Line<Value> x;
+#pragma unroll
+        for (int i = 0; i < N; ++i) x.of[i] = static_cast<Value>(next[i]);
+        written[turn] = x;
+        if (BY_ROW) __syncthreads();
+        load();
+        if (flags & SPECIAL) {
 #pragma unroll 1
-        for (int bit = 0; bit < n_planes; ++bit) {
-            const u32 ballot = __ballot_sync(ALL_LANES, code >> bit & 1);
-            if (lane == bit) mine = ballot;
+            for (int i = 0; i < N; ++i) read[turn].of[i] = as_read(read[turn].of[i], given.reading(column));
         }
-        if (lane < n_planes) found[(plane - first_plane + lane) * (WORDS + 1) + word] = mine;
+        x = read[turn];
+        if (flags & MARKED) {
+            Words<N> votes;
+#pragma unroll
+            for (int i = 0; i < N; ++i) votes.of[i] = __ballot_sync(ALL_LANES, x.of[i] != x.of[i]);
+            if (lane == 0) *reinterpret_cast<Words<N>*>(out) = votes;
+        }
+        Place at[N];  // in any level: where the answers so far lead to, of which that of level k is bit k
+#pragma unroll
+        for (int i = 0; i < N; ++i) at[i] = first;
+#pragma unroll
+        for (int level = 0; level < UNROLLED; ++level) {
+            if (!(flags >> level & 1)) break;
+            Value threshold[N];
+#pragma unroll
+            for (int i = 0; i < N; ++i) threshold[i] = pointer_to<Value>(at[i])[(1 << level) - 1];
+            const Words<N> votes = answers(threshold, x, at, static_cast<u32>(sizeof(Value)) << level);
+            if (lane == 0) *reinterpret_cast<Words<N>*>(out - (level + 1) * WORDS) = votes;
+        }
+#pragma unroll 1
+        for (int level = UNROLLED; flags >> level & 1; ++level) {
+            const Value* table = (2 << level) - 1 <= n_staged ? staged : levels + begin;
+            const char* asked = reinterpret_cast<const char*>(table + (1 << level) - 1);
+            Value threshold[N];
+#pragma unroll
+            for (int i = 0; i < N; ++i) threshold[i] = *reinterpret_cast<const Value*>(asked + (at[i] - first));
+            const Words<N> votes = answers(threshold, x, at, static_cast<u32>(sizeof(Value)) << level);
+            if (lane == 0) *reinterpret_cast<Words<N>*>(out - (level + 1) * WORDS) = votes;
+        }
+        out += N;
     }
     __syncthreads();
-    const int all_planes = plane_offsets[n_columns];
-    const i64 first_word = static_cast<i64>(blockIdx.x) * WORDS;
-    u32* out = planes + (first_word / words * all_planes + first_plane) * words + first_word % words;
+    const int all_planes = plane_offsets[n_columns], n_words = (n_here + WARP - 1) / WARP, words_before = block * WORDS;
+    u32* rows = planes + (static_cast<i64>(words_before / words) * all_planes + first_plane) * words + words_before % words;
     for (int i = threadIdx.x; i < (plane_offsets[end_column] - first_plane) * WORDS; i += blockDim.x)
-        out[i / WORDS * words + i % WORDS] = i % WORDS < n_words ? found[i / WORDS * (WORDS + 1) + i % WORDS] : 0;
+        rows[i / WORDS * words + i % WORDS] = i % WORDS < n_words ? found[i] : 0;
 }

@@ -40,9 +40,9 @@ __device__ __forceinline__ Value side_of_category(Value x, const Reading& readin
     return in_set == static_cast<bool>(reading.routing & SET_RIGHT) ? Value(1) : Value(0);
 }
 
-template <class Input, class Value>
-__device__ __forceinline__ Value load(const char* at, const Reading& reading) {
-    const Value x = static_cast<Value>(*reinterpret_cast<const Input*>(at));
+// A value that is cast already, as tests meet it.
+template <class Value>
+__device__ __forceinline__ Value as_read(Value x, const Reading& reading) {
     if (reading.routing & CATEGORICAL) return side_of_category(x, reading);
     const Value limit = static_cast<Value>(ZERO_THRESHOLD);
     return reading.routing & ZERO_MISSING && x >= -limit && x <= limit ? quiet_nan<Value>() : x;
@@ -58,11 +58,16 @@ struct Documents {
     const int* set_offsets;
     const u32* set_words;
 
+    __device__ __forceinline__ const Input* at(int document, int column) const {
+        const char* base = reinterpret_cast<const char*>(documents);
+        return reinterpret_cast<const Input*>(base + document * document_stride + feature[column] * feature_stride);
+    }
+    __device__ __forceinline__ Reading reading(int column) const {
+        const int begin = set_offsets[column];
+        return {routing[column], set_words + begin, static_cast<u32>(set_offsets[column + 1] - begin)};
+    }
     template <class Value>
     __device__ __forceinline__ Value read(int document, int column) const {
-        const int begin = set_offsets[column];
-        const Reading reading = {routing[column], set_words + begin, static_cast<u32>(set_offsets[column + 1] - begin)};
-        const char* base = reinterpret_cast<const char*>(documents);
-        return load<Input, Value>(base + document * document_stride + feature[column] * feature_stride, reading);
+        return as_read(static_cast<Value>(*at(document, column)), reading(column));
     }
 };

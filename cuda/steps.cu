@@ -28,10 +28,8 @@ __device__ __forceinline__ void enter(Words<W>& plane, const Words<W>& s) {
     for (int w = 0; w < W; ++w) plane.of[w] ^= s.of[w];
 }
 
-// The same word in every lane, and the compiler knows: branches on its bits are the warp's.
-__device__ __forceinline__ u32 uniform(u32 word, u32 lane_bit) { return __ballot_sync(ALL_LANES, word & lane_bit); }
-
-// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
+// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache;
+// dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
 // planes above the third and one more, two pages. Pages of page_words, `n_groups` groups at most; first_page: of each tree.
 // Issue is in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows of steps
 // are loaded eight ahead, those of nodes that push one ahead.

@@ -10,6 +10,9 @@
 
 constexpr u32 ALL_LANES = 0xffffffffu;
 
+// The same word in every lane, and the compiler knows: branches on its bits are the warp's.
+__device__ __forceinline__ u32 uniform(u32 word, u32 lane_bit) { return __ballot_sync(ALL_LANES, word & lane_bit); }
+
 // The sum over the warp's lanes, in lane 0.
 template <class Sum>
 __device__ __forceinline__ Sum warp_sum(Sum value) {

@@ -54,6 +54,24 @@ __device__ __forceinline__ T* kept_shared(T* at) {
 #endif
 }
 
+// A place in shared memory, in bytes.
+#ifdef __CUDA_ARCH__
+typedef u32 Place;
+__device__ __forceinline__ Place place_of(const void* at) { return static_cast<Place>(__cvta_generic_to_shared(at)); }
+template <class T>
+__device__ __forceinline__ const T* pointer_to(Place at) {
+    return static_cast<const T*>(__cvta_shared_to_generic(at));
+}
+#else
+typedef u64 Place;
+inline Place place_of(const void* at) { return reinterpret_cast<Place>(at); }
+template <class T>
+const T* pointer_to(Place at) {
+    return reinterpret_cast<const T*>(at);
+}
+inline Place kept(Place at) { return at; }
+#endif
+
 template <class T>
 __device__ __forceinline__ T* kept_global(T* at) {
 #ifdef __CUDA_ARCH__

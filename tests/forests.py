@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -168,6 +169,19 @@ def forest_of_stumps(threshold: np.ndarray, rng: np.random.Generator, **fields: 
         leaf_value=rng.normal(size=(2 * n, 1)),
         **fields,  # type: ignore[arg-type]
     )
+
+
+def forest_of_columns(rng: np.random.Generator, lengths: list[int], infinite: bool = False, **fields: object) -> Forest:
+    """Stumps: so many for each feature, whose thresholds are all different; ``infinite``: the outer ones are."""
+    thresholds = []
+    for n in lengths:
+        of_feature = np.arange(n) * 0.75 - rng.integers(0, n + 1)
+        if infinite and n > 2:
+            of_feature[[0, -1]] = -np.inf, np.inf
+        thresholds.append(rng.permutation(of_feature))
+    stumps = forest_of_stumps(np.concatenate(thresholds), rng, **fields)
+    feature = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    return replace(stumps, n_features=len(lengths), feature=feature)
 
 
 def threshold_documents(rng: np.random.Generator, forest: Forest, dtype: type = np.float64) -> np.ndarray:

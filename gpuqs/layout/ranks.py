@@ -154,7 +154,7 @@ def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
     tables = []
     for level in range(min(n_bits, MOST_LEVELS)):
         table = np.full(max(1 << level, REGISTER_FLOATS), 1 << n_bits)
-        table[_answers(level)] = threshold[(1 << (n_bits - 1 - level)) - 1 :: 1 << (n_bits - level)]
+        table[: 1 << level] = _asked(level, n_bits)
         tables.append(table)
     for level in range(3 + n_bits % 3, n_bits, 3) if n_bits > NO_ROWS else ():
         rows = threshold[(1 << (n_bits - level - 3)) - 1 :: 1 << (n_bits - level - 3)].reshape(-1, 8)
@@ -162,6 +162,50 @@ def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
         table[_answers(level), :7] = rows[:, :7]
         tables.append(table.ravel())
     return np.concatenate(tables)
+
+
+def level_tables(
+    ranks: RankTables, dtype: npt.DTypeLike
+) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
+    """The tables of all levels of all columns, of which each column has ``2**n_bits - 1`` entries.
+
+    Level l of a column begins at entry ``2**l - 1``, and is indexed by the answers so far as `RankTables.levels` is.
+    Beyond a column's thresholds come infinities.
+
+    Parameters
+    ----------
+    ranks : RankTables
+    dtype : {float32, float64}
+        Of the entries; float32 are rounded down.
+
+    Returns
+    -------
+    array of ``dtype``, and int64 [C + 1]
+        The tables, and where each column's begin.
+    """
+    offsets = np.concatenate([[0], np.cumsum((1 << ranks.n_bits.astype(np.int64)) - 1)])
+    threshold = round_down(ranks.threshold) if np.dtype(dtype) == np.float32 else ranks.threshold
+    tables = np.empty(offsets[-1], dtype)
+    for column, n_bits in enumerate(ranks.n_bits.tolist()):
+        of_column = threshold[ranks.offsets[column] : ranks.offsets[column + 1]]
+        padded = np.full((1 << n_bits) - 1, np.inf, dtype)
+        padded[: len(of_column)] = of_column
+        tables[offsets[column] : offsets[column + 1]] = padded[_order_of_levels(n_bits)]
+    return tables, offsets
+
+
+@cache
+def _order_of_levels(n_bits: int) -> npt.NDArray[np.int64]:
+    """The threshold that each entry of all levels asks."""
+    return np.concatenate([_asked(level, n_bits) for level in range(n_bits)])
+
+
+def _asked(level: int, n_bits: int) -> npt.NDArray[np.int64]:
+    """The thresholds that a level's entries ask, by the answers so far."""
+    threshold = np.arange(1 << n_bits)
+    asked = np.empty(1 << level, np.int64)
+    asked[_answers(level)] = threshold[(1 << (n_bits - 1 - level)) - 1 :: 1 << (n_bits - level)]
+    return asked
 
 
 @cache

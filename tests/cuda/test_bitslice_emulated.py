@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from emulation.device import EmulatedDevice
 from emulation.module import ORDERS
-from forests import forest_of_stumps, probing_documents, random_forest
+from forests import forest_of_columns, forest_of_stumps, probing_documents, random_forest
 from gpu_conformance import CASES, OF_BITS, Case, expected
 from gpu_conformance import check_bits as check
 from hypothesis import HealthCheck, Phase, assume, given, settings
@@ -20,7 +20,8 @@ from strategies import Drawn, forests
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.reference import Reference
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES, Forest
+from gpuqs.layout.ranks import MAX_THRESHOLDS, build_ranks
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -45,11 +46,68 @@ def test_equals_reference_in_other_orders_of_threads(order: str, name: str) -> N
 
 
 @pytest.mark.parametrize("order", ORDERS[1:])
-def test_tiles_of_documents_in_other_orders_of_threads(order: str) -> None:
-    """Several words of documents in each thread block, of more columns than one block ranks."""
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_tiles_of_documents_in_other_orders_of_threads(order: str, layout: str) -> None:
+    """Several batches of documents in each thread block, of more columns than one block ranks."""
     rng = np.random.default_rng(21)
     forest = random_forest(rng, n_trees=3, max_leaves=12, n_features=9)
-    check(EmulatedDevice(order), forest, probing_documents(rng, forest, 130, np.float32))
+    documents = np.asarray(probing_documents(rng, forest, 300, np.float32), order=layout)
+    check(EmulatedDevice(order), forest, documents)
+
+
+#: Thresholds of each column: bits from one to 16, as few as these hold and as many.
+LENGTHS = [1, 2, 3, 127, 128, 255, 256, 511, 512, 1023, 2048, 9000]
+
+
+def ranked(device: EmulatedDevice, forest: Forest, documents: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks [D, C] and marks of missing values, as `rank_documents` writes them; zeros beyond the last word."""
+    n, n_tiles = len(documents), -(-len(documents) // (1024 * words))
+    with device.active():
+        placed = BitsliceGpu(BitsliceSettings(words)).prepare(forest, "exact", device=device).forest
+        planes = device.empty((n_tiles, placed.n_rank_planes, 32 * words), np.uint32)
+        placed._rank(device.from_host(documents), words, n_tiles, planes)
+    bits = np.unpackbits(device.to_host(planes).view(np.uint8), axis=2, bitorder="little").astype(np.int64)
+    assert not bits[:, :, -(-n // 32) * 32 :].any()
+    bits = bits.transpose(1, 0, 2).reshape(bits.shape[1], -1)[:, :n]
+    tables = build_ranks(forest)
+    ranks, marks = np.zeros(documents.shape, np.int64), np.zeros(documents.shape, bool)
+    for column, (begin, n_bits) in enumerate(zip(tables.plane_offsets, tables.n_bits, strict=False)):
+        ranks[:, column] = (bits[begin : begin + n_bits] << np.arange(n_bits)[:, None]).sum(axis=0)
+        if tables.marks_missing[column]:
+            marks[:, column] = bits[begin + n_bits]
+    return ranks, marks
+
+
+@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ranks_of_columns_of_any_length(forward: EmulatedDevice, dtype: type, layout: str, words: int) -> None:
+    """Values on, above and below thresholds, infinite and missing ones; not all levels are staged."""
+    rng = np.random.default_rng(23)
+    forest = forest_of_columns(rng, LENGTHS, infinite=True)
+    tables, documents = build_ranks(forest), np.zeros((333, len(LENGTHS)), dtype)
+    want = np.zeros(documents.shape, np.int64)
+    for column in range(len(LENGTHS)):
+        threshold = tables.threshold[tables.offsets[column] : tables.offsets[column + 1]]
+        near = [np.nextafter(threshold.astype(dtype), dtype(toward)) for toward in (-np.inf, np.inf)]
+        values = np.concatenate([threshold, *near, [np.inf, -np.inf, np.nan]])
+        documents[:, column] = rng.choice(values, len(documents))
+        documents[:3, column] = np.inf, -np.inf, np.nan
+        want[:, column] = np.searchsorted(threshold, documents[:, column].astype(np.float64), "left")
+    missing = np.isnan(documents)
+    want = np.where(missing, (1 << tables.n_bits.astype(np.int64)) - 1, want)
+    ranks, marks = ranked(forward, forest, np.asarray(documents, order=layout), words)
+    np.testing.assert_array_equal(ranks, want)
+    np.testing.assert_array_equal(marks, missing & (tables.marks_missing > 0))
+
+
+def test_ranks_of_sixteen_bits(forward: EmulatedDevice) -> None:
+    forest = forest_of_columns(np.random.default_rng(24), [MAX_THRESHOLDS])
+    threshold = np.sort(forest.threshold)
+    at = np.array([0, 1, 32767, 32768, 65533, 65534])
+    documents = np.concatenate([[np.nan, np.inf, -np.inf], threshold[at], threshold[at] + 0.5])[:, None]
+    want = np.concatenate([[65535, 65535, 0], at, at + 1])
+    np.testing.assert_array_equal(ranked(forward, forest, documents, 1)[0][:, 0], want)
 
 
 @pytest.mark.parametrize("words", [1, 2])

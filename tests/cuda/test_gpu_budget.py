@@ -72,11 +72,12 @@ def test_equal_documents_meet_no_conflicts(documents: np.ndarray) -> None:
 
 
 def test_steps_of_a_search_ask_what_the_kernel_asks() -> None:
-    """33 thresholds, of which documents below all ask the 32nd, 16th, 8th, ...; those above all the 33rd last."""
-    forest = forest_of_stumps(np.arange(33.0), np.random.default_rng(2))
-    low_and_high = np.tile(np.array([[-1.0], [100.0]], np.float32), (512, 1))
-    # Ranks of 6 bits: 32 | 16 or 48 > 33 | 8 or 40 | 4 or 36 | 2 or 34 | 1 or 33, whose words share a bank.
-    assert gpu_budget.search_wavefronts(build_ranks(forest), low_and_high) == pytest.approx((5 + 2) / 6)
+    """Entries of a level lie 32 apart, in one bank, where answers differ in bit 5 alone, which is level 5's."""
+    forest = forest_of_stumps(np.arange(127.0), np.random.default_rng(2))
+    ranks = build_ranks(forest)
+    for values, wavefronts in (((-1.0, 1.5), 6 + 2), ((-1.0, 0.5), 7), ((-1.0, 200.0), 7)):  # ranks 0 and 2, 1, 127
+        two = np.tile(np.array(values, np.float32)[:, None], (512, 1))
+        assert gpu_budget.search_wavefronts(ranks, two) == pytest.approx(wavefronts / 7)
 
 
 def test_a_stage_takes_what_its_scarcest_resource_takes() -> None:

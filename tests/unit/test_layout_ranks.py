@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from forests import forest_of_stumps, random_forest
+from forests import forest_of_columns, forest_of_stumps, random_forest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +19,7 @@ from gpuqs.layout.ranks import (
     REGISTER_FLOATS,
     RankTables,
     build_ranks,
+    level_tables,
     most_thresholds,
     search_tables,
 )
@@ -126,6 +127,40 @@ def test_every_number_of_thresholds(n: int) -> None:
         ranks = searched_ranks(tables, 0, x, most_levels), searched_ranks(tables, 0, x + np.float32(0.5), most_levels)
         np.testing.assert_array_equal(ranks[0], np.clip(np.arange(n + 2) - 1, 0, n))
         np.testing.assert_array_equal(ranks[1], np.clip(np.arange(n + 2), 0, n))
+
+
+def descended_ranks(table: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What a column's level tables give values of their type."""
+    n_bits = len(table).bit_length()
+    assert len(table) == (1 << n_bits) - 1
+    answers, rank = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
+    for level in range(n_bits):
+        answer = (~(table[(1 << level) - 1 + answers] >= x)).astype(np.int64)
+        answers |= answer << level
+        rank |= answer << (n_bits - 1 - level)
+    return rank
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_level_tables_rank_without_loss(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    lengths = [1, 2, 3, 4, 127, 128, 255, 256, 511, 512, 2047, 2048, MAX_THRESHOLDS]
+    forest = forest_of_columns(rng, lengths, infinite=True)
+    ranks = build_ranks(forest)
+    tables, offsets = level_tables(ranks, dtype)
+    assert tables.dtype == dtype and offsets[-1] == len(tables)
+    for column, n in enumerate(lengths):
+        threshold = ranks.threshold[ranks.offsets[column] : ranks.offsets[column + 1]]
+        assert len(threshold) == n
+        x = np.append(around(threshold, dtype), dtype(np.nan))
+        got = descended_ranks(tables[offsets[column] : offsets[column + 1]], x)
+        want = np.searchsorted(threshold, x[:-1].astype(np.float64), "left")
+        np.testing.assert_array_equal(got, np.append(want, (1 << int(ranks.n_bits[column])) - 1))
+
+
+def test_no_columns_have_no_level_tables() -> None:
+    tables, offsets = level_tables(build_ranks(random_forest(np.random.default_rng(0), max_leaves=1)), np.float32)
+    assert (tables.size, offsets.tolist()) == (0, [0])
 
 
 def test_one_threshold_too_many() -> None:

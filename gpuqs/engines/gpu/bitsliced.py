@@ -27,16 +27,17 @@ from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, by_row, padded, t
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.layout.bitslice_gpu import RowLayout
-from gpuqs.layout.columns import round_down
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.qs_gpu import WARP
+from gpuqs.layout.ranks import level_tables
 from gpuqs.layout.slots import SlotPrograms
 from gpuqs.layout.steps import PAGE, StepPrograms
 
 #: Documents of a tile of one word a lane, and bytes of a row of such a tile.
 TILE, ROW_BYTES = 32 * WARP, 4 * WARP
-#: Columns that a thread block ranks together, and the values of 32 documents that it holds twice.
-COLUMNS, TILE_VALUES = 8, 2 * 8 * 36
+#: Columns that a thread block ranks together, bytes of their documents' values that it holds twice, and the most levels
+#: of a column's thresholds that it holds: eight always fit.
+COLUMNS, VALUE_BYTES, MOST_STAGED = 8, 2 * 8 * 33 * 16, 9
 #: Bytes of dynamic shared memory that a kernel may have without opting in.
 SHARED = 48 << 10
 #: Warps of a thread block that decodes or evaluates.
@@ -161,7 +162,7 @@ class BitslicedForest(PlacedForest):
         self.part_trees = max((n for _, _, n in parts), default=1)
         groups = np.append(np.arange(0, self.n_columns, COLUMNS), self.n_columns)
         self.most_planes = int(np.diff(ranks.plane_offsets[groups]).max(initial=0))
-        self.most_thresholds = int(np.diff(ranks.offsets[groups]).max(initial=0))
+        self.most_bits = int(ranks.n_bits.max(initial=0))
         with device.active():
             self._upload(forest, layout)
             self.parts = self._place_parts(parts, forest)
@@ -169,11 +170,11 @@ class BitslicedForest(PlacedForest):
     def _upload(self, forest: Forest, layout: RowLayout) -> None:
         up, int32, ranks = self.device.upload, self._int32, layout.ranks
         self._upload_common(ranks.columns)
-        self.threshold_offsets, self.plane_offsets = int32(ranks.offsets), int32(ranks.plane_offsets)
-        self.thresholds = {
-            "float32": up(padded(round_down(ranks.threshold))),
-            "float64": up(padded(ranks.threshold)),
-        }
+        self.plane_offsets = int32(ranks.plane_offsets)
+        self.levels = {}
+        for dtype in ("float32", "float64"):
+            tables, offsets = level_tables(ranks, dtype)
+            self.levels[dtype], self.level_offsets = up(padded(tables)), int32(offsets)
         segments, bounds = up(padded(layout.segments.view(np.uint32).reshape(-1, 4))), layout.block_segments.tolist()
         #: Of each tree block: its segments, and their number.
         self.segments = [(segments[first:], end - first) for first, end in pairwise(bounds)]
@@ -348,10 +349,11 @@ class BitslicedForest(PlacedForest):
 
     def _rank(self, documents: Any, words: int, n_tiles: int, ranks: Any) -> None:
         value, along, documents = self._value_dtype(documents.dtype), by_row(documents), as_numbers(documents)
-        beside = self.most_planes * (WARP + 1) * 4 + (TILE_VALUES * value.itemsize if along else 0)
-        n_staged = min(self.most_thresholds, (SHARED - beside) // value.itemsize)
+        beside = VALUE_BYTES + self.most_planes * WARP * 4
+        room = (SHARED - beside) // (COLUMNS * value.itemsize)  # thresholds of each column: whole levels
+        n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
         self.device.kernel("rank_documents.cu", kernels.rank_documents(documents.dtype, value, along))(
-            (n_tiles * words, -(-self.n_columns // COLUMNS)),
+            (n_tiles * words * -(-self.n_columns // COLUMNS),),
             (WARP * COLUMNS,),
             (
                 documents,
@@ -359,14 +361,14 @@ class BitslicedForest(PlacedForest):
                 np.int32(documents.shape[0]),
                 np.int32(self.n_columns),
                 *self.readings,
-                self.threshold_offsets,
-                self.thresholds[value.name],
+                self.level_offsets,
+                self.levels[value.name],
                 self.plane_offsets,
                 np.int32(n_staged),
                 np.int32(WARP * words),
                 ranks,
             ),
-            shared_mem=beside + n_staged * value.itemsize,
+            shared_mem=beside + COLUMNS * n_staged * value.itemsize,
         )
 
     def _decode(self, block: int, words: int, ranks: Any, predicates: Any) -> None:

@@ -9,9 +9,9 @@ _SMALL = (_FILE, "-k", "test_equals_reference and words")
 _LARGE = (_FILE, "-k", "test_equals_reference and many")
 _ORDERS = (_FILE, "-k", "orders_of_threads and (words or many)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
-_COLUMNS = (_FILE, "-k", "strided_documents")
 _BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
 _TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
+_LENGTHS = (f"{_FILE}::test_ranks_of_columns_of_any_length",)
 _MANY = (f"{_FILE}::test_thousands_of_documents",)
 _PER_TREE = (f"{_FILE}::test_per_tree_values_are_the_exit_leaves",)
 
@@ -26,18 +26,12 @@ BITSLICE = [
     Fault(
         "no barrier after thresholds are staged",
         _RANK,
-        "staged[i] = thresholds[first_threshold + i];\n    __syncthreads();\n",
-        "staged[i] = thresholds[first_threshold + i];\n",
-        _COLUMNS,
+        "staged[i] = levels[begin + i];\n    __syncwarp();\n",
+        "staged[i] = levels[begin + i];\n",
+        _TILES,
     ),
-    Fault(
-        "no barrier between a tile's documents and columns",
-        _RANK,
-        "(document, first_column + of);\n            __syncthreads();\n",
-        "(document, first_column + of);\n",
-        _ORDERS,
-    ),
-    Fault("one tile where two are in use", _RANK, "word % 2 * (COLUMNS * PITCH)", "0 * word", _TILES),
+    Fault("no barrier between a tile's documents and columns", _RANK, "if (BY_ROW) __syncthreads();", "", _ORDERS),
+    Fault("one tile where two are in use", _RANK, "turn ^= COLUMNS * PITCH", "turn ^= 0", _TILES),
     Fault(
         "no barrier before planes are written",
         _RANK,
@@ -45,14 +39,11 @@ BITSLICE = [
         "    const int all_planes",
         _ORDERS,
     ),
-    Fault("missing values rank lowest", _RANK, ": missing;", ": missing & 0;", _SMALL),
-    Fault(
-        "a threshold's own value ranks above it",
-        _RANK,
-        "threshold[rank + bit - 1] < x",
-        "threshold[rank + bit - 1] <= x",
-        _SMALL,
-    ),
+    Fault("missing values rank lowest", _RANK, "!(threshold[i] >= x.of[i])", "threshold[i] < x.of[i]", _SMALL),
+    Fault("a threshold's own value ranks above it", _RANK, "threshold[i] >= x.of[i]", "threshold[i] > x.of[i]", _SMALL),
+    Fault("missing values are not marked", _RANK, "x.of[i] != x.of[i]", "x.of[i] < x.of[i]", _SMALL),
+    Fault("zeros that are missing are read as zeros", _RANK, "if (flags & SPECIAL)", "if (flags & 0)", _SMALL),
+    Fault("levels that are not staged are read as if they were", _RANK, "- 1 <= n_staged", "- 1 <= 65535", _LENGTHS),
     Fault("missing values go right", _DECODE, "if (segment.marked)", "if (segment.marked > 1)", _SMALL),
     Fault("the high bits of ranks are not compared", _DECODE, "equal.of[w] & of.of[w] & ~set", "0 & ~set", _SMALL),
     Fault("rows have another polarity", _DECODE, "segment.flip >> b & 1", "segment.low >> b & 1", _SMALL),
