@@ -11,8 +11,7 @@
 #include "words.cuh"
 
 // As gpuqs/layout/steps.py has it. A page: rows [groups][STEPS], flags [groups][2], rows of the nodes that push.
-enum { STEPS = 8, PUSHES = 0x3f, MARK = 0x40, POP = 0x80, PAGE = 128, AHEAD = 4, LOW_PLANES = 3 };
-// After the latter come the first AHEAD of the pages that follow.
+enum { STEPS = 8, PUSHES = 0x3f, MARK = 0x40, POP = 0x80, PAGE = 128, LOW_PLANES = 3 };
 enum { ENDS_PAGE = MARK, ENDS_TREE = MARK << 8, LEVELS = MARK << 16 };  // of the first word of a group's flags
 
 // The boundary inside a subtree that S_first opens and S_end closes.
@@ -30,10 +29,10 @@ __device__ __forceinline__ void enter(Words<W>& plane, const Words<W>& s) {
 }
 
 // Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache;
-// dynamic shared memory a warp: two pages, AHEAD rows of words of nodes that push, a stack of `depth` rows, `n_high` planes above the
-// third and one more. Pages of page_words, `n_groups` groups at most; first_page: of each tree.
+// dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
+// planes above the third and one more, two pages. Pages of page_words, `n_groups` groups at most; first_page: of each tree.
 // Issue is in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows of steps
-// are loaded eight ahead, those of nodes that push AHEAD, to shared memory: who knows when they are used.
+// are loaded eight ahead, those of nodes that push one ahead.
 template <int W>
 __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, const u32* pages, const int* first_page, int n_groups,
                                                 int page_words, int depth, int n_trees, int n_planes, u32* planes) {
@@ -47,13 +46,10 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
 
     u32* staged = reinterpret_cast<u32*>(shared) + warp * (2 * PAGE);
     u32* coming = staged + PAGE;
-    Words<W>* coming_rows =
-        reinterpret_cast<Words<W>*>(shared + n_warps * (2 * PAGE * sizeof(u32))) + warp * (AHEAD + depth + n_high) * WARP + lane;
-    Words<W>* high = kept_shared(coming_rows + (AHEAD + depth) * WARP);
-    Words<W>* stack = coming_rows + AHEAD * WARP;
+    Words<W>* stack = reinterpret_cast<Words<W>*>(shared + n_warps * (2 * PAGE * sizeof(u32))) + warp * (depth + n_high) * WARP + lane;
+    Words<W>* high = kept_shared(stack + depth * WARP);
     const Words<W>* first_row = kept_global(row_of<W>(rows, blockIdx.y, n_rows, 0));
-    const auto at_row = [&](u32 number) { return first_row + static_cast<u64>(number) * WARP; };
-    const auto row = [&](u32 number) { return *at_row(number); };
+    const auto row = [&](u32 number) { return first_row[static_cast<u64>(number) * WARP]; };
 
     int page = first_page[tree];
     const int last_page = first_page[end] - 1;
@@ -75,10 +71,8 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     for (int k = 0; k < LOW_PLANES; ++k) low[k] = all<W>(0);
 #pragma unroll 1
     for (int k = 0; k < n_high; ++k) high[k * WARP] = all<W>(0);
-#pragma unroll
-    for (int i = 0; i < AHEAD; ++i) copy_later(coming_rows + i * WARP, at_row(pushed[i]));
-    Words<W>* sp = stack;
-    u32 next_pushing = *(pushed += AHEAD), turn = 0;
+    Words<W> pushing = row(*pushed), *sp = stack;
+    u32 next_pushing = *++pushed;
 #pragma unroll 1
     for (int number = 1;; ++number) {
         const uint2 both = *reinterpret_cast<const uint2*>(flagged);
@@ -106,11 +100,8 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
                     for (u32 n = flag & PUSHES; n; --n) {
                         *sp = top;
                         sp += WARP;
-                        Words<W>* arrived = coming_rows + turn * WARP;
-                        await_copies<AHEAD - 1>();
-                        top = inside(top, a, *arrived);
-                        copy_later(arrived, at_row(next_pushing));
-                        turn = (turn + 1) % AHEAD;
+                        top = inside(top, a, pushing);
+                        pushing = row(next_pushing);
                         next_pushing = *++pushed;
                     }
                 }
@@ -150,10 +141,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
             sp = stack;
             number = 0;
             ++tree;
-            if (page - 2 == last_page) {
-                await_copies<0>();  // shared memory is another thread block's then
-                return;
-            }
+            if (page - 2 == last_page) return;
         }
         __syncwarp();
         if (carries) reinterpret_cast<uint4*>(staged)[lane] = after;
@@ -162,6 +150,8 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
         coming = staged;
         staged = const_cast<u32*>(group);
         flagged = staged + n_groups * STEPS;
-        next_pushing = *(pushed = staged + n_groups * (STEPS + 2) + AHEAD);
+        pushed = staged + n_groups * (STEPS + 2);
+        pushing = row(*pushed);
+        next_pushing = *++pushed;
     }
 }

@@ -38,30 +38,6 @@ __device__ __forceinline__ void store_for_later(Words<W>* at, const Words<W>& wo
 #endif
 }
 
-// Words on their way to shared memory, where the lane that asked for them finds them once it has waited: no register is taken
-// meanwhile, and no instruction that uses one waits.
-template <int W>
-__device__ __forceinline__ void copy_later(Words<W>* to, const Words<W>* from) {
-#if !defined(__CUDA_ARCH__)
-    emulation::copy_later(to, from, sizeof(*to));
-#elif __CUDA_ARCH__ >= 800
-    const u32 shared = static_cast<u32>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(__cvta_generic_to_global(from)), "n"(4 * W) : "memory");
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#else
-    *to = *from;
-#endif
-}
-// Waits until no more than N of the lane's copies, the last ones, are on their way.
-template <int N>
-__device__ __forceinline__ void await_copies() {
-#if !defined(__CUDA_ARCH__)
-    emulation::await_copies(N);
-#elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-#endif
-}
-
 // The same value, kept in a register: compilers for GPUs would rather take addresses apart, and compute parts anew at every use.
 __device__ __forceinline__ u32 kept(u32 value) {
 #ifdef __CUDA_ARCH__

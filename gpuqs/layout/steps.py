@@ -24,16 +24,15 @@ from gpuqs.layout.leaves import LeafRanges
 STEPS = 8
 #: 32-bit words of a page, at most: 16 bytes a lane. Of a group: rows, and flags.
 PAGE, GROUP = 128, STEPS + 2
-#: Nodes that push whose rows the kernel asks for ahead, and what it looks at beyond a page's last one.
-AHEAD = 4
-LOOKED_AT = AHEAD + 1
+#: Rows that the kernel looks at beyond the last node that pushes.
+AHEAD = 2
 #: Bits of a step's flags: how many nodes push before it, and whether the stack is popped before these.
 PUSHES, POP = 0x3F, 0x80
 #: The bit between, of a group's first, second, third step: its page ends, its tree ends, its rows are levels.
 MARK, ENDS_PAGE, ENDS_TREE, LEVELS = 0x40, 0, 1, 2
-#: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 48 KiB for four warps
-#: of two words a lane, as many as can be had without asking for more.
-MAX_DEPTH = 26
+#: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 46 KiB for four warps
+#: of two words a lane; 48 can be had without asking for more.
+MAX_DEPTH = 28
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class StepPrograms:
     Parameters
     ----------
     pages : uint32 [pages, words of a page]
-        Rows of the groups' steps, flags of the groups' steps (a byte each), rows of the nodes that push, in order, and
-        of the first `AHEAD` of the pages that follow.
+        Rows of the groups' steps, flags of the groups' steps (a byte each), rows of the nodes that push, in order.
     tree_pages : int32 [T + 1]
         First page of each tree.
     n_groups : int
@@ -116,19 +114,15 @@ def step_programs(
     of_group[ends_tree, ENDS_TREE] |= MARK
     of_group[n_levels[tree] > 0, LEVELS] |= MARK
 
-    words = -(-(n_groups * GROUP + most + LOOKED_AT) // 4) * 4
+    words = -(-(n_groups * GROUP + most + AHEAD) // 4) * 4
     pages = np.zeros((page[-1] + 1 if len(page) else 0, words), np.uint32)
     place = (number % n_groups)[:, None]
     at = page[:, None]
     pages[at, place * STEPS + np.arange(STEPS)] = rows.reshape(-1, STEPS)
     pages[at, n_groups * STEPS + place * 2 + np.arange(2)] = of_group.view(np.uint32)
     of_pushed = page[pushed_before // STEPS]
-    first = np.searchsorted(of_pushed, np.arange(len(pages)))
-    n_own = np.bincount(of_pushed, minlength=len(pages))
-    pages[of_pushed, n_groups * GROUP + np.arange(len(of_pushed)) - first[of_pushed]] = pushed_row
-    coming = np.append(pushed_row, np.zeros(AHEAD, pushed_row.dtype))
-    for i in range(AHEAD):
-        pages[np.arange(len(pages)), n_groups * GROUP + n_own + i] = coming[first + n_own + i]
+    within = np.arange(len(of_pushed)) - np.searchsorted(of_pushed, of_pushed)
+    pages[of_pushed, n_groups * GROUP + within] = pushed_row
     tree_pages = np.append(0, page[ends_tree] + 1).astype(np.int32)
     return StepPrograms(pages, tree_pages, n_groups, depth)
 
@@ -147,6 +141,6 @@ def _cut(number: npt.NDArray[np.int64], pushed: npt.NDArray[np.int64]) -> tuple[
     while True:
         page = np.cumsum(number % n_groups == 0) - 1
         most = int(np.bincount(page, pushed, minlength=1).max())
-        if n_groups * GROUP + most + LOOKED_AT <= PAGE:
+        if n_groups * GROUP + most + AHEAD <= PAGE:
             return n_groups, page, most
         n_groups -= 1

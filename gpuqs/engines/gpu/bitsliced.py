@@ -31,7 +31,7 @@ from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.qs_gpu import WARP
 from gpuqs.layout.ranks import level_tables
 from gpuqs.layout.slots import SlotPrograms
-from gpuqs.layout.steps import AHEAD, PAGE, StepPrograms
+from gpuqs.layout.steps import PAGE, StepPrograms
 
 #: Documents of a tile of one word a lane, and bytes of a row of such a tile.
 TILE, ROW_BYTES = 32 * WARP, 4 * WARP
@@ -195,7 +195,7 @@ class BitslicedForest(PlacedForest):
         if isinstance(programs, SlotPrograms):
             nodes = up(padded(programs.nodes.view(np.uint64)))
             return _Slots(nodes, int32(programs.node_offsets), programs.n_slots + self.n_planes, programs.n_slots)
-        pages, n_rows = programs.pages, AHEAD + programs.depth + max(self.n_planes - LOW_PLANES, 0) + 1
+        pages, n_rows = programs.pages, programs.depth + max(self.n_planes - LOW_PLANES, 0) + 1
         return _Steps(
             up(padded(pages)), int32(programs.tree_pages), n_rows, programs.depth, programs.n_groups, pages.shape[1]
         )

@@ -3,8 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -107,22 +105,6 @@ T shuffle(unsigned mask, T value, int source, Site site) {
     // Reading a lane outside the mask is undefined on the device: garbage here, so that it shows.
     return from_bits<T>(mask >> source & 1 ? lanes[source] : 0x7ff4dead7fa4deadull);
 }
-// Copies that a thread has asked for; until it waits for them, what they go to holds garbage.
-struct Copy {
-    void* to;
-    const void* from;
-    size_t size;
-};
-inline std::map<const Thread*, std::deque<Copy>> copies;
-inline void copy_later(void* to, const void* from, size_t size) {
-    std::memset(to, 0xa5, size);
-    copies[current].push_back({to, from, size});
-}
-inline void await_copies(size_t last) {
-    for (std::deque<Copy>& mine = copies[current]; mine.size() > last; mine.pop_front())
-        std::memcpy(mine.front().to, mine.front().from, mine.front().size);
-}
-
 inline int lane() { return current->number % 32; }
 inline unsigned ballot(unsigned mask, bool vote, Site site) {
     const uint64_t* lanes = meet_warp(mask, vote, site);
