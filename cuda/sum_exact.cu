@@ -7,6 +7,7 @@
 //           parallel_thread foreach document: foreach of the trees, in order: sum += leaf value
 //       sums[document][output] <- sum
 #include "leaf_codes.cuh"
+#include "warp.cuh"
 #include "words.cuh"
 
 // Words of documents of a thread block, and trees that it takes together, those of a warp side by side in its lanes.
@@ -52,17 +53,20 @@ __global__ void __launch_bounds__(BYTE* WARP, 4)
     u32 low[BYTE], high[BYTE];
     Leaf copied[COPIED];
     i64 first = 0;
-    // The last tree stands for those that are not there, which nobody adds.
-    const auto tree_of = [&](int t) { return trees.at(min(t, end - 1)); };
+    const int tree_words = n_planes * WORDS, values_of_tree = TABLE * width;
+    const Leaf* first_value = value + (static_cast<i64>(offsets[0]) + lane) * width + k;
     const auto load = [&](int t) {
-        const int mine = tree_of(t + warp * OF_WARP + of_warp);
-        const u32* plane = tile + static_cast<i64>(mine) * n_planes * WORDS;
+        // The last tree stands for those that are not there, which nobody adds.
+        const int mine = trees.at(min(t + warp * OF_WARP + of_warp, end - 1));
+        const u32* plane = tile + mine * tree_words;
         load_planes<SMALL ? TABLE_PLANES : BYTE, SHIFT, W>(plane, n_planes, low);
         if constexpr (SMALL) {
-            const Leaf* from = value + (static_cast<i64>(offsets[0]) + lane) * width + k;
 #pragma unroll
-            for (int i = 0; i < COPIED; ++i)
-                copied[i] = from[static_cast<i64>(tree_of(t + warp * OF_WARP + i / HALVES) * TABLE + i % HALVES * WARP) * width];
+            for (int i = 0; i < COPIED; i += HALVES) {
+                const Leaf* from = first_value + __shfl_sync(ALL_LANES, mine, i / HALVES * SPAN) * values_of_tree;
+                copied[i] = *from;
+                copied[i + 1] = from[WARP * width];
+            }
         } else {
             load_planes<BYTE, 0, W>(plane + BYTE * WORDS, n_planes - BYTE, high);
             first = offsets[mine];
