@@ -39,6 +39,9 @@ _NAMES = {
     "uint64": "u64",
 }
 _PIVOTS = ("uint8", "uint16", "uint32")
+#: Number by which walks tell the types of documents apart.
+INPUTS = {np.dtype(name): np.int32(number) for number, name in enumerate(_NAMES)}
+INPUTS[np.dtype(bool)] = INPUTS[np.dtype(np.uint8)]
 
 
 def _c(dtype: npt.DTypeLike) -> str:
@@ -108,6 +111,14 @@ def look_up_leaves(entry: npt.DTypeLike) -> str:
     return f"look_up_leaves<{_c(entry)}>"
 
 
+def walk_scores(value: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+    return f"walk_scores<{_c(value)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
+
+
+def walk_leaves(value: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+    return f"walk_leaves<{_c(value)}, {_c(entry)}>"
+
+
 def apply_link(real: npt.DTypeLike, link: str) -> str:
     """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
@@ -159,6 +170,8 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         "sum_exact.cu": tuple(sum_exact(*of) for of in product(SUMS, (True, False), WORDS)),
         "sum_fast.cu": tuple(sum_fast(words) for words in WORDS),
         "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
+        "walk_scores.cu": tuple(walk_scores(value, leaf) for value, leaf in product(reals, SUMS)),
+        "walk_leaves.cu": tuple(walk_leaves(value, entry) for value, entry in product(reals, SUMS)),
         "apply_link.cu": (
             *(apply_link(real, link) for real, link in product(reals, LINKS)),
             *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),
