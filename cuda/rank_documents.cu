@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(COLUMNS* WARP)
                    const u8* routing, const int* set_offsets, const u32* set_words, const int* offsets, const Value* thresholds,
                    const int* plane_offsets, int n_staged, int words, u32* planes) {
     DYNAMIC_SHARED(shared);
-    const Documents<Input> given = {documents, document_stride, feature_stride, {feature, routing, set_offsets, set_words}};
+    const Documents<Input> given = {documents, document_stride, feature_stride, feature, routing, set_offsets, set_words};
     const int lane = threadIdx.x % WARP, first_column = blockIdx.y * COLUMNS, end_column = min(first_column + COLUMNS, n_columns);
     Value* tiles = reinterpret_cast<Value*>(shared);
     Value* staged = tiles + (BY_ROW ? 2 * COLUMNS * PITCH : 0);

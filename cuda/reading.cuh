@@ -40,7 +40,7 @@ __device__ __forceinline__ Value side_of_category(Value x, const Reading& readin
     return in_set == static_cast<bool>(reading.routing & SET_RIGHT) ? Value(1) : Value(0);
 }
 
-// What tests meet of a value that was cast.
+// A value that is cast already, as tests meet it.
 template <class Value>
 __device__ __forceinline__ Value as_read(Value x, const Reading& reading) {
     if (reading.routing & CATEGORICAL) return side_of_category(x, reading);
@@ -48,30 +48,26 @@ __device__ __forceinline__ Value as_read(Value x, const Reading& reading) {
     return reading.routing & ZERO_MISSING && x >= -limit && x <= limit ? quiet_nan<Value>() : x;
 }
 
-// The columns that are read of documents.
-struct Columns {
+// Documents as the caller holds them, strides in bytes, and the columns that are read of them.
+template <class Input>
+struct Documents {
+    const Input* documents;
+    i64 document_stride, feature_stride;
     const int* feature;
     const u8* routing;
     const int* set_offsets;
     const u32* set_words;
 
+    __device__ __forceinline__ const Input* at(int document, int column) const {
+        const char* base = reinterpret_cast<const char*>(documents);
+        return reinterpret_cast<const Input*>(base + document * document_stride + feature[column] * feature_stride);
+    }
     __device__ __forceinline__ Reading reading(int column) const {
         const int begin = set_offsets[column];
         return {routing[column], set_words + begin, static_cast<u32>(set_offsets[column + 1] - begin)};
     }
-};
-
-// Documents as the caller holds them, strides in bytes.
-template <class Input>
-struct Documents {
-    const Input* documents;
-    i64 document_stride, feature_stride;
-    Columns columns;
-
     template <class Value>
     __device__ __forceinline__ Value read(int document, int column) const {
-        const char* at =
-            reinterpret_cast<const char*>(documents) + document * document_stride + columns.feature[column] * feature_stride;
-        return as_read(static_cast<Value>(*reinterpret_cast<const Input*>(at)), columns.reading(column));
+        return as_read(static_cast<Value>(*at(document, column)), reading(column));
     }
 };

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(256, 6)  // 40 registers
               const u8* routing, const int* set_offsets, const u32* set_words, Value* values) {
     const int first_document = blockIdx.x * TILE;
     const int first_column = blockIdx.y * TILE;
-    const Documents<Input> given = {documents, document_stride, feature_stride, {feature, routing, set_offsets, set_words}};
+    const Documents<Input> given = {documents, document_stride, feature_stride, feature, routing, set_offsets, set_words};
     if (!BY_ROW) {
         const int document = first_document + threadIdx.x;
         for (int row = threadIdx.y; row < TILE; row += blockDim.y) {

@@ -25,10 +25,8 @@ __device__ __forceinline__ double threshold_of<double>(uint4 node) {
 // Documents of whatever type, by its number in gpuqs.engines.gpu.kernels.INPUTS: it is told apart once a value, which costs
 // little where columns are read once a document, and spares a kernel for each type.
 struct AnyDocuments {
-    const void* documents;
+    Documents<char> given;
     int type;
-    i64 document_stride, feature_stride;
-    Columns columns;
 
     template <class Value>
     __device__ __forceinline__ Value number(const char* at) const {
@@ -46,9 +44,8 @@ struct AnyDocuments {
         }
     }
     template <class Value>
-    __device__ __forceinline__ Value read(i64 document, int column) const {
-        const char* at = static_cast<const char*>(documents) + document * document_stride + columns.feature[column] * feature_stride;
-        return as_read(number<Value>(at), columns.reading(column));
+    __device__ __forceinline__ Value read(int document, int column) const {
+        return as_read(number<Value>(given.at(document, column)), given.reading(column));
     }
 };
 

@@ -14,7 +14,8 @@ __global__ void walk_leaves(const void* documents, int type, i64 document_stride
                             const u8* routing, const int* set_offsets, const u32* set_words, int staged, const u32* nodes,
                             const int* roots, int n_trees, int trees_each, const Entry* table, int width, Entry* out) {
     DYNAMIC_SHARED(shared);
-    const AnyDocuments given = {documents, type, document_stride, feature_stride, {feature, routing, set_offsets, set_words}};
+    const char* base = static_cast<const char*>(documents);
+    const AnyDocuments given = {{base, document_stride, feature_stride, feature, routing, set_offsets, set_words}, type};
     const Walks<Value> walks = {given, reinterpret_cast<const uint4*>(nodes), staged ? reinterpret_cast<Value*>(shared) : nullptr};
     walks.read_columns(n_columns);
     const int first = blockIdx.y * trees_each, end = min(first + trees_each, n_trees);

@@ -67,7 +67,8 @@ __global__ void walk_scores(const void* documents, int type, i64 document_stride
     DYNAMIC_SHARED(shared);
     Leaf* found = reinterpret_cast<Leaf*>(shared);  // of vector leaves: their numbers
     Value* x = reinterpret_cast<Value*>(shared + 2 * 8 * part_trees);
-    const AnyDocuments given = {documents, type, document_stride, feature_stride, {feature, routing, set_offsets, set_words}};
+    const char* base = static_cast<const char*>(documents);
+    const AnyDocuments given = {{base, document_stride, feature_stride, feature, routing, set_offsets, set_words}, type};
     const Walks<Value> walks = {given, reinterpret_cast<const uint4*>(nodes), staged ? x : nullptr};
     walks.read_columns(n_columns);
 

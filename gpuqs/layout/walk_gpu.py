@@ -1,7 +1,7 @@
 """The layout of `walk_gpu`: nodes in preorder, 16 bytes each, whose walks count leaves as they go.
 
-Leaves need no items: a step to the right passes the leaves to the left of it, and as many items, for what lies to the left of
-a node's right child is the node itself and one node fewer than there are leaves. So trees have any number of leaves, and depth.
+Leaves take no place: a step to the right passes the leaves of the left subtree, and as many nodes, the node itself and
+those of that subtree, which are one fewer than its leaves. So trees may have any number of leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import pair_up
 
-#: Flags beside a node's column: missing values go left; the right child is a leaf (the left one is where `n_left` is 1).
+#: Flags beside a node's column: missing values go left; the right child is a leaf (the left one is, where n_left is 1).
 MISSING_LEFT, RIGHT_IS_LEAF = 1 << 31, 1 << 30
 #: Most leaves of a forest, of which columns, below the flags, are fewer.
 MAX_LEAVES = RIGHT_IS_LEAF
@@ -57,7 +57,9 @@ def build_preorder(forest: Forest) -> PreorderLayout:
     flags = np.where(forest.routing & NAN_LEFT, MISSING_LEFT, 0) | np.where(forest.right < 0, RIGHT_IS_LEAF, 0)
     node32, node64 = np.zeros(forest.n_nodes, NODE32), np.zeros(forest.n_nodes, NODE64)
     for node, threshold in ((node32, round_down(columns.threshold)), (node64, columns.threshold)):
-        node["threshold"][at], node["column"][at], node["n_left"][at] = threshold, columns.of_node | flags, ranges.n_left
+        node["threshold"][at] = threshold
+        node["column"][at] = columns.of_node | flags
+        node["n_left"][at] = ranges.n_left
     one_leaf = np.diff(forest.node_offsets) == 0
     roots = np.stack([np.where(one_leaf, -1, forest.node_offsets[:-1]), forest.leaf_offsets[:-1]], axis=1)
     return PreorderLayout(columns, ranges.position, roots.astype(np.int32), node32, node64)

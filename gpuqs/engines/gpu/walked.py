@@ -26,12 +26,14 @@ from gpuqs.layout.walk_gpu import PreorderLayout
 
 #: Trees of a part, at most: as many as are added while the next are walked.
 PART_TREES = 512
-#: Threads of a thread block where documents are few, and where they fill the device; the latter for as many multiprocessors' documents.
-FEW_THREADS, MANY_THREADS, FEW = WARP + PART_TREES, 256, 2
+#: Documents a multiprocessor, at most, that are few; threads of a thread block for few, and for more.
+FEW, FEW_THREADS, MANY_THREADS = 2, WARP + PART_TREES, 256
 #: Of so many threads one may add.
 ADDING_SHARE = 4
 #: Parts from which on one document's go to several thread blocks.
 SPLIT_PARTS = 4
+#: Bytes of shared memory that a tree of a part takes: a value of the part that is walked, one of that which is added.
+VALUE_BYTES = 2 * 8
 #: Bytes of dynamic shared memory that a kernel may have without opting in.
 SHARED = 48 << 10
 #: Thread blocks that a grid may have along its second axis.
@@ -57,14 +59,12 @@ class WalkSettings:
     shared: int | None = None
 
 
-class _Reads(NamedTuple):
-    """How documents of one type are read: what both kernels are told of it, bytes of columns in shared memory."""
+class _Reading(NamedTuple):
+    """How documents of one type are walked: what both kernels are told of it, and what is loaded for it."""
 
-    documents: tuple
-    forest: tuple
-    column_bytes: int
+    arguments: tuple
+    column_bytes: int  # of shared memory
     scores: Kernel
-    add: Kernel | None
 
 
 class WalkedForest(PlacedForest):
@@ -88,10 +88,10 @@ class WalkedForest(PlacedForest):
         most = settings.part_trees or PART_TREES
         self.n_parts = -(-self.n_trees // most)
         self.part_trees = -(-self.n_trees // max(self.n_parts, 1))
-        #: The widest thread block that has a use for each of its threads.
+        #: Threads that a thread block has a use for: those that walk, those that add.
         self.walkers = -(-self.part_trees // WARP) * WARP
         self.adders = WARP * self.n_outputs if self.any_order else -(-self.n_outputs // WARP) * WARP
-        self._reads: dict[np.dtype, _Reads] = {}
+        self._readings: dict[np.dtype, _Reading] = {}
         with device.active():
             self._upload(forest, layout)
 
@@ -102,33 +102,26 @@ class WalkedForest(PlacedForest):
         self.roots = self._int32(layout.roots)
         in_order = self.width > 1 or np.array_equal(trees, np.arange(self.n_trees))
         roots = self.roots if in_order else self._int32(layout.roots[trees])
-        up = self.device.upload
         nodes = {"float32": layout.node32, "float64": layout.node64}
-        self.nodes = {
-            value: up(padded(node.view(np.uint32)))
-            for value, node in nodes.items()
-            if value in (self.input_dtype, "float32", self.integer_dtype)
-        }
+        if self.input_dtype == "float32":
+            del nodes["float64"]
+        self.nodes = {value: self.device.upload(padded(node.view(np.uint32))) for value, node in nodes.items()}
         numbers = (self.width, self.n_trees, self.part_trees, self.n_parts)
         self._of_scores = (roots, self.leaf_value, *(np.int32(n) for n in numbers))
         self._of_outputs = (self._int32(of_output), np.int32(self.n_outputs))
 
-    def _reading(self, dtype: np.dtype) -> _Reads:
-        found = self._reads.get(dtype)
+    def _reading(self, dtype: np.dtype) -> _Reading:
+        found = self._readings.get(dtype)
         if found is None:
             value, kernel = self._value_dtype(dtype), self.device.kernel
+            if self.any_order and self.n_parts >= SPLIT_PARTS:  # one call of few documents or of many warms up for both
+                kernel("finish_scores.cu", kernels.add_tree_blocks(self.values.sum_dtype))
             n_bytes = self.n_columns * value.itemsize
-            room = (self.settings.shared or SHARED) - 2 * 8 * self.part_trees
-            staged = n_bytes <= room
-            add = None
-            if self.any_order and self.n_parts >= SPLIT_PARTS:
-                add = kernel("finish_scores.cu", kernels.add_tree_blocks(self.values.sum_dtype))
-            found = self._reads[dtype] = _Reads(
-                (np.int32(self.n_columns), *self.readings, np.int32(staged)),
-                (self.nodes[value.name],),
+            staged = n_bytes <= (self.settings.shared or SHARED) - VALUE_BYTES * self.part_trees
+            found = self._readings[dtype] = _Reading(
+                (np.int32(self.n_columns), *self.readings, np.int32(staged), self.nodes[value.name]),
                 n_bytes if staged else 0,
                 kernel("walk_scores.cu", kernels.walk_scores(value, self.values.value.dtype)),
-                add,
             )
         return found
 
@@ -148,17 +141,16 @@ class WalkedForest(PlacedForest):
                 sums[...] = self.start
             return
         documents = self._rounded_once(documents)
-        reads, each = self._reading(documents.dtype), self._parts_each(n)
+        reading, each = self._reading(documents.dtype), self._parts_each(n)
         n_shares = -(-self.n_parts // each)
         out = sums if n_shares == 1 else self.device.empty((n_shares, n, self.n_outputs), np.int64)
         threads, adders = self._threads(n)
-        reads.scores(
+        reading.scores(
             (n, n_shares),
             (threads,),
             (
                 *self._placed(documents),
-                *reads.documents,
-                *reads.forest,
+                *reading.arguments,
                 *self._of_scores,
                 np.int32(each),
                 *self._of_outputs,
@@ -167,13 +159,13 @@ class WalkedForest(PlacedForest):
                 self.start,
                 out,
             ),
-            shared_mem=2 * 8 * self.part_trees + reads.column_bytes,
+            shared_mem=VALUE_BYTES * self.part_trees + reading.column_bytes,
         )
         if n_shares > 1:
             self._add_partial(out, n_shares, sums, started)
 
     def _parts_each(self, n: int) -> int:
-        """Parts a thread block, of ``n`` documents: all, unless their sums may be split and some of the device would be idle."""
+        """Parts a thread block, of ``n`` documents: all, unless sums may be split and the device would be idle."""
         if not self.any_order or self.n_parts < SPLIT_PARTS:
             return self.n_parts
         return -(-self.n_parts // max(1, min(self.n_parts, self.device.attributes.multiprocessors // n)))
@@ -196,7 +188,7 @@ class WalkedForest(PlacedForest):
         if not n or not self.n_trees:
             return
         documents = self._rounded_once(documents)
-        reads, value = self._reading(documents.dtype), self._value_dtype(documents.dtype)
+        reading, value = self._reading(documents.dtype), self._value_dtype(documents.dtype)
         threads = min(self.walkers, self.settings.threads or MANY_THREADS)
         each = max(threads, -(-self.n_trees // MAX_GRID))
         self.device.kernel("walk_leaves.cu", kernels.walk_leaves(value, table.dtype))(
@@ -204,8 +196,7 @@ class WalkedForest(PlacedForest):
             (threads,),
             (
                 *self._placed(documents),
-                *reads.documents,
-                *reads.forest,
+                *reading.arguments,
                 self.roots,
                 np.int32(self.n_trees),
                 np.int32(each),
@@ -213,5 +204,5 @@ class WalkedForest(PlacedForest):
                 np.int32(width),
                 out,
             ),
-            shared_mem=reads.column_bytes,
+            shared_mem=reading.column_bytes,
         )

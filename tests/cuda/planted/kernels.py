@@ -214,8 +214,8 @@ KERNELS = [
     Fault(
         "documents are rounded to float32 on the way",
         _READING,
-        "static_cast<Value>(*reinterpret_cast<const Input*>(at))",
-        "static_cast<Value>(static_cast<float>(*reinterpret_cast<const Input*>(at)))",
+        "static_cast<Value>(*at(document, column))",
+        "static_cast<Value>(static_cast<float>(*at(document, column)))",
         _CASES,
     ),
     Fault(
