@@ -63,8 +63,8 @@ struct Walks {
     }
 
     // root: the tree's first node, or -1 where it is one leaf, and its first leaf.
-    __device__ __forceinline__ int exit_leaf(const int* root) const {
-        int at = root[0], leaf = root[1];
+    __device__ __forceinline__ int exit_leaf(uint2 root) const {
+        int at = static_cast<int>(root.x), leaf = static_cast<int>(root.y);
         for (bool inner = at >= 0; inner;) {
             const uint4 node = nodes[at];
             const int column = static_cast<int>(node.z & (RIGHT_IS_LEAF - 1)), n_left = static_cast<int>(node.w);

@@ -21,7 +21,8 @@ __global__ void walk_leaves(const void* documents, int type, i64 document_stride
     const int first = blockIdx.y * trees_each, end = min(first + trees_each, n_trees);
 #pragma unroll 1
     for (int tree = first + static_cast<int>(threadIdx.x); tree < end; tree += blockDim.x) {
-        const i64 leaf = walks.exit_leaf(roots + 2 * tree), at = static_cast<i64>(blockIdx.x) * n_trees + tree;
+        const i64 leaf = walks.exit_leaf(reinterpret_cast<const uint2*>(roots)[tree]),
+                  at = static_cast<i64>(blockIdx.x) * n_trees + tree;
 #pragma unroll 1
         for (int v = 0; v < width; ++v) out[at * width + v] = table[leaf * width + v];
     }

@@ -82,7 +82,7 @@ __global__ void walk_scores(const void* documents, int type, i64 document_stride
             Leaf* to = found + part % 2 * part_trees;
 #pragma unroll 1
             for (int i = thread - n_adders; i < n; i += blockDim.x - n_adders) {
-                const int leaf = walks.exit_leaf(roots + 2 * (begin + i));
+                const int leaf = walks.exit_leaf(reinterpret_cast<const uint2*>(roots)[begin + i]);
                 if (vectors)
                     reinterpret_cast<int*>(to)[i] = leaf;
                 else
