@@ -3,8 +3,8 @@
 //   parallel_block foreach (document, its share of the tree parts):
 //       x[] <- the document's columns: see walk.cuh
 //       foreach part of the trees:
-//           parallel_thread foreach tree of the part: found[tree] <- the value of the exit leaf
-//           meanwhile, other warps: foreach tree of the part before: sum += found[tree], by one owner an output, in tree order; barrier
+//           parallel_thread foreach tree of the part: found[tree] <- the value of walk(tree)
+//           meanwhile, one owner foreach output, foreach tree of the part before, in order: sum += found[tree]; barrier
 #include "walk.cuh"
 #include "warp.cuh"
 

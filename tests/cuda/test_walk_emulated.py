@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from strategies import Drawn, forests
 
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
+from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
 from gpuqs.engines.gpu.walked import WalkSettings
 from gpuqs.engines.reference import Reference
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES
+from gpuqs.model import Model
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -199,6 +201,15 @@ def test_one_launch_from_row_to_score(forward: EmulatedDevice) -> None:
     with forward.active():
         placed.score(forward.from_host(documents), forward.empty((len(documents), 1), np.float64))
     assert [file for file, _ in forward.launched] == ["walk_scores.cu"]
+
+
+def test_auto_takes_it_where_no_other_holds_a_forest(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    for engine in (QsGpu, BitsliceGpu):
+        monkeypatch.setattr(engine, "supports", lambda self, forest: "it is too large")
+    forest, documents = CASES[2].make()
+    model = Model(forest).to(forward)
+    assert model.engine_for(len(documents)) == "walk_gpu"
+    np.testing.assert_array_equal(model.predict(documents, "raw"), Model(forest).predict(documents, "raw"))
 
 
 def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
