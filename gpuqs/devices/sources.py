@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 SEVERAL_DOCUMENTS_REGISTERS = 40
 #: And one that keeps several loads under way.
 TRANSPOSE_REGISTERS = 40
-#: And one that walks, or has the next values ready that it adds.
-WALK_REGISTERS = 40
 #: And one that takes logarithms of exponentials: too short to need many threads.
 LINK_REGISTERS = 64
 #: And one of the bit-sliced engine that has eight nodes' words under way, or a document word's leaf numbers.
 WORD_REGISTERS = 64
 #: And one that keeps the sums of 32 documents.
 SUMS_REGISTERS = 128
+#: And one that walks, or has the next values ready that it adds.
+WALK_REGISTERS = 40
 
 
 def source_folder() -> Traversable:
@@ -53,12 +53,12 @@ def register_budget(threads_per_multiprocessor: int, name: str) -> int:
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
     if name.startswith(("decode_predicates", "slots", "steps", "sum_exact")):
         return max(filled, WORD_REGISTERS)
+    if name.startswith("walk"):
+        return max(filled, WALK_REGISTERS)
     if name.startswith("sum_fast"):
         return max(filled, SUMS_REGISTERS)
     if name.startswith("apply_link"):
         return max(filled, LINK_REGISTERS)
-    if name.startswith("walk"):
-        return max(filled, WALK_REGISTERS)
     return max(filled, TRANSPOSE_REGISTERS) if name.startswith(("transpose", "rank_documents")) else filled
 
 

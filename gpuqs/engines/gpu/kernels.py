@@ -38,10 +38,10 @@ _NAMES = {
     "uint32": "u32",
     "uint64": "u64",
 }
-_PIVOTS = ("uint8", "uint16", "uint32")
 #: Number by which walks tell the types of documents apart.
 INPUTS = {np.dtype(name): np.int32(number) for number, name in enumerate(_NAMES)}
 INPUTS[np.dtype(bool)] = INPUTS[np.dtype(np.uint8)]
+_PIVOTS = ("uint8", "uint16", "uint32")
 
 
 def _c(dtype: npt.DTypeLike) -> str:
@@ -111,14 +111,6 @@ def look_up_leaves(entry: npt.DTypeLike) -> str:
     return f"look_up_leaves<{_c(entry)}>"
 
 
-def walk_scores(value: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
-    return f"walk_scores<{_c(value)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
-
-
-def walk_leaves(value: npt.DTypeLike, entry: npt.DTypeLike) -> str:
-    return f"walk_leaves<{_c(value)}, {_c(entry)}>"
-
-
 def apply_link(real: npt.DTypeLike, link: str) -> str:
     """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
@@ -127,6 +119,16 @@ def apply_link(real: npt.DTypeLike, link: str) -> str:
 def class_numbers(real: npt.DTypeLike, rule: str) -> str:
     """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
     return f"apply_link<{_c(real)}, i64, classes::{rule}>"
+
+
+@cache
+def walk_scores(value: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+    return f"walk_scores<{_c(value)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
+
+
+@cache
+def walk_leaves(value: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+    return f"walk_leaves<{_c(value)}, {_c(entry)}>"
 
 
 @cache
