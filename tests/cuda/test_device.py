@@ -8,6 +8,7 @@ import threading
 import driver
 import numpy as np
 import pytest
+from agreement import ON_GPU
 from forests import probing_documents, random_forest
 from gpu_conformance import CASES, OF_BITS, Case, check, check_bits, check_walks, expected
 from test_denormals import CHECKS
@@ -237,20 +238,21 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     assert failed == []
 
 
+@pytest.mark.parametrize("engine", ON_GPU)
 @pytest.mark.parametrize("link", ["identity", "sigmoid"])
-def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy, link: str) -> None:
+def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy, link: str, engine: str) -> None:
     rng = np.random.default_rng(22)
     forest = random_forest(rng, max_leaves=40, link=link)
     model = Model(forest).to(device)
     first, second = (probing_documents(rng, forest, 64) for _ in range(2))
     X, out = cupy.asarray(first), cupy.empty(64)
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        model.predict(X, out=out)  # copies the model, and leaves scratch in the pool
+        model.predict(X, engine=engine, out=out)  # copies the model, and leaves scratch in the pool
         stream.synchronize()
         stream.begin_capture()
-        model.predict(X, out=out)
+        model.predict(X, engine=engine, out=out)
         graph = stream.end_capture()
-        wanted = [cupy.asnumpy(model.predict(cupy.asarray(documents))) for documents in (second, first)]
+        wanted = [cupy.asnumpy(model.predict(cupy.asarray(documents), engine=engine)) for documents in (second, first)]
         del model  # nothing that the graph uses goes with it
         others = [cupy.full(size, 7, np.uint8) for size in (1 << np.arange(9, 24)).tolist()]
         for documents, want in zip((second, first), wanted, strict=True):
