@@ -102,12 +102,12 @@ class Bench:
         return lambdamart_like(n_trees, n_leaves, self.X)
 
     def place(self, forest: Any, precision: str = "exact", engine: str = "qs_gpu", **settings: Any) -> Any:
-        """The forest on the device, as `GpuForest` or `BitslicedForest`."""
-        from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
+        """The forest on the device, as the engine's own `PlacedForest`."""
+        from gpuqs.engines import ENGINES
         from gpuqs.engines.gpu.forest import Settings
         from gpuqs.engines.gpu.qs_gpu import QsGpu
 
-        chosen = QsGpu(Settings(**settings)) if engine == "qs_gpu" else BitsliceGpu()
+        chosen = QsGpu(Settings(**settings)) if engine == "qs_gpu" else ENGINES[engine]
         return chosen.prepare(forest, precision, device=self.device).forest
 
     def placed(self, forest: Any) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def check_correctness(bench: Bench) -> None:
             program, sums = reference.prepare(forest, precision), np.zeros((len(X), 1), dtype)
             reference.score(program, X, sums, 1)
             reference.leaves(program, X, leaves, 1)
-            for engine in ("qs_gpu", "bitslice_gpu"):
+            for engine in ("qs_gpu", "bitslice_gpu", "walk_gpu"):
                 placed = bench.place(forest, precision, engine)
                 seen, seen_leaves = np.zeros_like(sums), np.zeros_like(leaves)
                 run(bench.device, placed.score, X, seen)

@@ -107,13 +107,14 @@ def time_batches(bench: Bench) -> None:
     n_trees, n_leaves = bench.sizes.trees[0], bench.sizes.leaves[-1]
     forest = bench.forest(n_trees, n_leaves)
     placed, of = bench.placed(forest), about(n_trees, n_leaves, bench.X.shape[1])
+    walks = {f"walk_gpu, {precision}": bench.place(forest, precision, "walk_gpu") for precision in ("exact", "fast")}
     with tempfile.TemporaryDirectory() as folder:
         for n in bench.sizes.batches:
             if not bench.in_time(f"batch of {n}"):
                 continue
             calls = bench.sizes.calls if n <= SMALL_BATCH else bench.sizes.repeats
             X = bench.X[np.arange(n) % len(bench.X)]
-            for name, program in placed.items():
+            for name, program in (placed | walks if n <= SMALL_BATCH else placed).items():
                 times = bench.clock.seconds(bench.scoring(program, n), calls)
                 bench.note("batch on the device", times, n, contender=name, **of)
                 sums = np.zeros((n, 1), program.values.sum_dtype)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuqs.engines.gpu.engine import GpuEngine
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-#: The kernels of `bitslice_gpu`; all others are `qs_gpu`'s.
+#: The kernels of `bitslice_gpu`; all others but `walk_scores` are `qs_gpu`'s.
 BITSLICED = ("rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_fast")
 TREE_BLOCKS = tuple(range(1000, 10_001, 1000))
 N_DOCUMENTS = 20_000
@@ -237,9 +237,12 @@ def engine_of(kernel: str, tree_block: int | None, threads: int | None) -> tuple
     from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
     from gpuqs.engines.gpu.forest import Settings
     from gpuqs.engines.gpu.qs_gpu import QsGpu
+    from gpuqs.engines.gpu.walk_gpu import WalkGpu
 
     if kernel in BITSLICED:
         return BitsliceGpu(), "fast" if kernel == "sum_fast" else "exact"
+    if kernel == "walk_scores":
+        return WalkGpu(), "exact"
     return QsGpu(Settings(tree_block=tree_block, threads=threads)), "exact"
 
 

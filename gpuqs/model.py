@@ -165,7 +165,7 @@ class Model:
         out : array, optional
             Where the answer goes: C order, on X's side, the shape and dtype given below.
         engine : str
-            "auto", or one of `engines`; "qs_gpu" and "bitslice_gpu" run on a GPU.
+            "auto", or one of `engines`; "qs_gpu", "bitslice_gpu" and "walk_gpu" run on a GPU.
         precision : {"exact", "fast"}
             "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
             24-bit fixed-point grid and summed as integers: the same bits from every engine,

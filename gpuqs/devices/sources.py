@@ -22,6 +22,8 @@ LINK_REGISTERS = 64
 WORD_REGISTERS = 64
 #: And one that keeps the sums of 32 documents.
 SUMS_REGISTERS = 128
+#: And one that walks, or has the next values ready that it adds.
+WALK_REGISTERS = 40
 
 
 def source_folder() -> Traversable:
@@ -53,6 +55,8 @@ def register_budget(threads_per_multiprocessor: int, name: str) -> int:
         return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
     if name.startswith(("decode_predicates", "slots", "steps", "sum_exact")):
         return max(filled, WORD_REGISTERS)
+    if name.startswith("walk"):
+        return max(filled, WALK_REGISTERS)
     if name.startswith("sum_fast"):
         return max(filled, SUMS_REGISTERS)
     if name.startswith("apply_link"):

@@ -7,6 +7,7 @@ from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.bitslice import Bitslice
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.gpu.walk_gpu import WalkGpu
 from gpuqs.engines.quickscorer import BlockwiseQuickScorer, ObliviousQuickScorer, QuickScorer, VQuickScorer
 from gpuqs.engines.rankwalk import RankWalk
 from gpuqs.engines.reference import Reference
@@ -26,6 +27,7 @@ _ALL = (
     Reference(),
     QsGpu(),
     BitsliceGpu(),
+    WalkGpu(),
 )
 _OF_QUICKSCORER = (ObliviousQuickScorer, VQuickScorer, QuickScorer, BlockwiseQuickScorer, QsGpu)
 _WITHOUT = (

@@ -14,6 +14,8 @@ from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.gpu.forest import GpuForest, Settings
 from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.gpu.walk_gpu import WalkGpu
+from gpuqs.engines.gpu.walked import WalkSettings
 from gpuqs.engines.reference import Reference
 from gpuqs.forest import Forest
 
@@ -157,7 +159,19 @@ def check_bits(
     device: GpuDevice, forest: Forest, documents: np.ndarray, settings: BitsliceSettings | None = None
 ) -> Answers:
     """Compare the answers of `bitslice_gpu` with `reference`'s, bit for bit; returns them."""
-    got, want = answers(device, forest, documents, BitsliceGpu(settings)), expected(forest, documents)
+    return check_engine(device, forest, documents, BitsliceGpu(settings))
+
+
+def check_walks(
+    device: GpuDevice, forest: Forest, documents: np.ndarray, settings: WalkSettings | None = None
+) -> Answers:
+    """As `check_bits`, of `walk_gpu`."""
+    return check_engine(device, forest, documents, WalkGpu(settings))
+
+
+def check_engine(device: GpuDevice, forest: Forest, documents: np.ndarray, engine: Engine) -> Answers:
+    """Compare the answers of an engine with `reference`'s, bit for bit; returns them."""
+    got, want = answers(device, forest, documents, engine), expected(forest, documents)
     np.testing.assert_array_equal(got.leaves, want.leaves)
     np.testing.assert_array_equal(got.fast, want.fast)
     np.testing.assert_array_equal(got.exact, want.exact)

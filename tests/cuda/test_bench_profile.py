@@ -197,6 +197,7 @@ def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         ("steps", "bitslice_gpu", "exact"),
         ("sum_exact", "bitslice_gpu", "exact"),
         ("sum_fast", "bitslice_gpu", "fast"),
+        ("walk_scores", "walk_gpu", "exact"),
     ],
 )
 def test_a_kernel_is_launched_by_its_engine(kernel: str, engine: str, precision: str) -> None:

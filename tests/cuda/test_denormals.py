@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from emulation.device import EmulatedDevice
 from forests import forest_of_stumps, random_forest
-from gpu_conformance import CASES, check, check_bits
+from gpu_conformance import CASES, check, check_bits, check_walks
 
 from gpuqs.engines.gpu.forest import Settings
 from gpuqs.forest import CATEGORICAL, WHOLE_CODES, Forest
@@ -76,6 +76,7 @@ SCORED: dict[str, tuple[Forest, np.ndarray]] = {
 CHECKS: dict[str, Callable[[EmulatedDevice], object]] = {
     name: lambda d, scored=scored: check(d, *scored, Settings()) for name, scored in SCORED.items()
 } | {f"{name}, bit-sliced": lambda d, scored=scored: check_bits(d, *scored) for name, scored in SCORED.items()}
+CHECKS |= {f"{name}, walked": lambda d, scored=scored: check_walks(d, *scored) for name, scored in SCORED.items()}
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -8,8 +8,9 @@ import threading
 import driver
 import numpy as np
 import pytest
+from agreement import ON_GPU
 from forests import probing_documents, random_forest
-from gpu_conformance import CASES, OF_BITS, Case, check, check_bits, expected
+from gpu_conformance import CASES, OF_BITS, Case, check, check_bits, check_walks, expected
 from test_denormals import CHECKS
 from test_gpu_links import on_device, probing_sums
 
@@ -18,6 +19,7 @@ from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.gpu.forest import Settings
 from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.gpu.walked import WalkSettings
 from gpuqs.errors import DeviceError
 from gpuqs.forest import LINKS
 from gpuqs.model import Model
@@ -76,6 +78,41 @@ def test_equals_reference(device: TestedDevice, case: Case) -> None:
 @pytest.mark.parametrize("words", [1, 2])
 def test_bit_slices_equal_reference(device: TestedDevice, case: Case, words: int) -> None:
     check_bits(device, *case.make(), BitsliceSettings(words=words))
+
+
+@pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "settings", [None, WalkSettings(part_trees=40, threads=128), WalkSettings(part_trees=40, shared=1)], ids=str
+)
+def test_walks_equal_reference(device: TestedDevice, case: Case, settings: WalkSettings | None) -> None:
+    check_walks(device, *case.make(), settings)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+@pytest.mark.parametrize(
+    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
+)
+def test_walks_of_documents_of_any_form(device: TestedDevice, dtype: str, make) -> None:
+    rng = np.random.default_rng(6)
+    forest = random_forest(rng, n_trees=700, max_leaves=12)
+    check_walks(device, forest, make(rng.integers(0, 2, (33, forest.n_features)).astype(dtype)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 100, 1000])
+@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3}, {"sum_dtype": "float32", "input_dtype": "float32"}], ids=str)
+def test_walks_of_thousands_of_trees(device: TestedDevice, n: int, fields: dict) -> None:
+    """Many parts; of few documents shared among thread blocks, where numbers are whole."""
+    rng = np.random.default_rng(24)
+    forest = random_forest(rng, n_trees=3000, max_leaves=30, **fields)
+    check_walks(device, forest, probing_documents(rng, forest, n))
+
+
+@pytest.mark.parametrize("shape", ["chain", "complete"])
+def test_walks_of_large_trees(device: TestedDevice, shape: str) -> None:
+    rng = np.random.default_rng(25)
+    leaves = 9_000 if shape == "chain" else 100_000
+    forest = random_forest(rng, n_trees=3, max_leaves=leaves, shape=shape, n_thresholds=500)
+    check_walks(device, forest, probing_documents(rng, forest, 100))
 
 
 @pytest.mark.parametrize(
@@ -201,20 +238,21 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     assert failed == []
 
 
+@pytest.mark.parametrize("engine", ON_GPU)
 @pytest.mark.parametrize("link", ["identity", "sigmoid"])
-def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy, link: str) -> None:
+def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy, link: str, engine: str) -> None:
     rng = np.random.default_rng(22)
     forest = random_forest(rng, max_leaves=40, link=link)
     model = Model(forest).to(device)
     first, second = (probing_documents(rng, forest, 64) for _ in range(2))
     X, out = cupy.asarray(first), cupy.empty(64)
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        model.predict(X, out=out)  # copies the model, and leaves scratch in the pool
+        model.predict(X, engine=engine, out=out)  # copies the model, and leaves scratch in the pool
         stream.synchronize()
         stream.begin_capture()
-        model.predict(X, out=out)
+        model.predict(X, engine=engine, out=out)
         graph = stream.end_capture()
-        wanted = [cupy.asnumpy(model.predict(cupy.asarray(documents))) for documents in (second, first)]
+        wanted = [cupy.asnumpy(model.predict(cupy.asarray(documents), engine=engine)) for documents in (second, first)]
         del model  # nothing that the graph uses goes with it
         others = [cupy.full(size, 7, np.uint8) for size in (1 << np.arange(9, 24)).tolist()]
         for documents, want in zip((second, first), wanted, strict=True):

@@ -12,11 +12,12 @@ from planted.bitslice import BITSLICE
 from planted.campaign import Fault, copied_package, judge, run_tests, try_fault
 from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
+from planted.walk import WALKS
 
 import gpuqs
 from gpuqs.devices import sources
 
-FAULTS = {fault.what: fault for fault in (*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE)}
+FAULTS = {fault.what: fault for fault in (*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE, *WALKS)}
 QUICK = {
     "results are taken without a wait": "test_host_documents_in_double_buffers",
     "an `out` of another library is not ordered back": "test_other_libraries_work_comes_before_and_after",
@@ -71,7 +72,7 @@ def test_the_page_lists_every_fault() -> None:
 
 
 def test_every_fault_has_its_place() -> None:
-    assert len(FAULTS) == len(STREAMS) + len(LAUNCHES) + len(KERNELS) + len(BITSLICE) >= 130
+    assert len(FAULTS) == len(STREAMS) + len(LAUNCHES) + len(KERNELS) + len(BITSLICE) + len(WALKS) >= 130
     with as_file(sources.source_folder()) as cuda:
         for fault in FAULTS.values():
             folder, file = (

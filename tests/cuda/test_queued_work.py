@@ -224,6 +224,22 @@ def test_bit_slices_of_few_documents_warm_up_for_many() -> None:
     assert device.launched[-2][1] == "steps<2>"
 
 
+def test_walks_of_many_documents_warm_up_for_few() -> None:
+    """Whole numbers of few are shared among thread blocks, whose sums another kernel adds."""
+    device = EmulatedDevice(attributes=replace(RTX3090, multiprocessors=32))
+    forest, documents = make(40, n_trees=2100, max_leaves=2)
+    with device.stream() as stream:
+        model, X = Model(forest).to(device), device.from_host(documents)
+        many = model.predict(X, engine="walk_gpu", precision="fast")
+        out = device.empty(3, many.dtype)
+        stream.begin_capture()
+        model.predict(X[:3], engine="walk_gpu", precision="fast", out=out)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        np.testing.assert_array_equal(to_host(many)[:3], to_host(out))
+    assert device.launched[-2][1] == "add_tree_blocks<i64>"
+
+
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 def test_a_call_that_was_not_made_before_is_not_captured(asked: dict) -> None:
     device = EmulatedDevice()

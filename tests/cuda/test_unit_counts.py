@@ -16,9 +16,10 @@ from gpuqs.devices import nvrtc, sources
 from gpuqs.engines.gpu.kernels import every_kernel
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_build.why_not() is not None, reason=str(nvrtc_build.why_not()))
-#: Files of `qs_gpu`, and of what is no stage of scoring.
+#: Files of `qs_gpu` and `walk_gpu`, and of what is no stage of scoring.
 NOT_COUNTED = ("transpose.cu", "find_false_nodes.cu", "update_scores.cu", "update_outputs.cu", "exit_leaves.cu",
-               "finish_scores.cu", "look_up_leaves.cu", "apply_link.cu")  # fmt: skip
+               "finish_scores.cu", "look_up_leaves.cu", "apply_link.cu", "walk_scores.cu",
+               "walk_leaves.cu")  # fmt: skip
 KERNELS = list(unit_counts.kept()["budget"])
 
 LISTING = """

@@ -59,7 +59,7 @@ def test_without_quickscorer(model_bytes: bytes) -> None:
         [sys.executable, "-c", WITHOUT], input=model_bytes.hex(), capture_output=True, text=True, check=True
     )
     engines, left_out, listed, agrees, *errors = done.stdout.splitlines()
-    assert set(engines.split()) == {"bitslice", "rankwalk", "walk", "reference", "bitslice_gpu"}
+    assert set(engines.split()) == {"bitslice", "rankwalk", "walk", "reference", "bitslice_gpu", "walk_gpu"}
     assert set(left_out.split()) == OF_QUICKSCORER
     assert (listed, agrees) == ("True", "True")
     assert [error.split()[0] for error in errors] == ["ValueError", "ValueError"]

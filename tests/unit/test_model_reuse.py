@@ -96,7 +96,7 @@ def test_encoded_documents_begin_with_a_margin(output: str) -> None:
         model.predict(model.encode(X), output, base_margin=margin[1:])
 
 
-@pytest.mark.parametrize("where", [{"device": "cuda"}, {"engine": "bitslice_gpu"}])
+@pytest.mark.parametrize("where", [{"device": "cuda"}, {"engine": "bitslice_gpu"}, {"engine": "walk_gpu"}])
 def test_encoded_documents_stay_on_the_cpu(where: dict[str, str]) -> None:
     with pytest.raises(InputError, match="encoded documents are scored on the CPU"):
         MODEL.predict(MODEL.encode(X), **where)

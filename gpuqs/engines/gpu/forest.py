@@ -155,7 +155,7 @@ class GpuForest(PlacedForest):
             raise DeviceError(
                 f"a tree of {forest.n_leaves:,} leaves does not fit the shared memory of "
                 f"{self.device.attributes.name} ({self.device.attributes.shared_per_block:,} bytes a block); "
-                "score on the CPU with engine='auto'"
+                "use engine='walk_gpu', or score on the CPU with engine='auto'"
             )
         return plan
 
@@ -169,7 +169,7 @@ class GpuForest(PlacedForest):
             if n > MAX_GRID:
                 raise DeviceError(
                     f"the forest makes {n:,} {what}, more than the {MAX_GRID:,} of one launch; "
-                    "score on the CPU with engine='auto'"
+                    "use engine='walk_gpu', or score on the CPU with engine='auto'"
                 )
         return layout
 

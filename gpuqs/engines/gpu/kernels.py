@@ -38,6 +38,9 @@ _NAMES = {
     "uint32": "u32",
     "uint64": "u64",
 }
+#: Number by which walks tell the types of documents apart.
+INPUTS = {np.dtype(name): np.int32(number) for number, name in enumerate(_NAMES)}
+INPUTS[np.dtype(bool)] = INPUTS[np.dtype(np.uint8)]
 _PIVOTS = ("uint8", "uint16", "uint32")
 
 
@@ -136,6 +139,16 @@ def class_numbers(real: npt.DTypeLike, rule: str) -> str:
 
 
 @cache
+def walk_scores(value: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+    return f"walk_scores<{_c(value)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
+
+
+@cache
+def walk_leaves(value: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+    return f"walk_leaves<{_c(value)}, {_c(entry)}>"
+
+
+@cache
 def every_kernel() -> dict[str, tuple[str, ...]]:
     """Every instantiation that the engine can ask for, by file."""
     integers = [name for name in _NAMES if not name.startswith("float")]
@@ -176,6 +189,8 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         "sum_exact.cu": tuple(sum_exact(*of) for of in product(SUMS, (True, False), WORDS)),
         "sum_fast.cu": tuple(sum_fast(words) for words in WORDS),
         "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
+        "walk_scores.cu": tuple(walk_scores(value, leaf) for value, leaf in product(reals, SUMS)),
+        "walk_leaves.cu": tuple(walk_leaves(value, entry) for value, entry in product(reals, SUMS)),
         "apply_link.cu": (
             *(apply_link(real, link) for real, link in product(reals, LINKS)),
             *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),

@@ -47,7 +47,7 @@ struct Launch {
 
 int run(const Launch& launch, void (*body)(void*), void* argument);
 
-// Type of a kernel parameter as NumPy spells it; pointers get a '*' in front, to const a '&'.
+// Type of a kernel parameter as NumPy spells it; pointers get a '*' in front, to const a '&'; "&v" points to any type.
 template <class T>
 constexpr char kind() {
     if (std::is_floating_point_v<T>) return 'f';
@@ -57,8 +57,12 @@ template <class T>
 void describe(char*& out) {
     using Pointed = std::remove_pointer_t<T>;
     if (std::is_pointer_v<T>) *out++ = std::is_const_v<Pointed> ? '&' : '*';
-    *out++ = kind<std::remove_const_t<Pointed>>();
-    *out++ = static_cast<char>('0' + sizeof(Pointed));
+    if constexpr (std::is_void_v<Pointed>) {
+        *out++ = 'v';
+    } else {
+        *out++ = kind<std::remove_const_t<Pointed>>();
+        *out++ = static_cast<char>('0' + sizeof(Pointed));
+    }
     *out++ = ' ';
 }
 template <class... A>

@@ -177,7 +177,7 @@ class EmulatedKernel:
         if parameter[0] in "*&":
             if not isinstance(value, np.ndarray):
                 raise EmulationError(f"{place} must be an array, not {type(value).__name__}")
-            if value.dtype.str[1:] != parameter[1:]:
+            if parameter[1:] not in ("v", value.dtype.str[1:]):
                 raise EmulationError(
                     f"{place} is an array of {value.dtype}, the kernel reads {parameter[1:]}"
                 )

@@ -40,11 +40,12 @@ def run_planted(name: str, order: str = "forward", seed: int = 0, sanitizer: str
 def run_kernels(sanitizer: str) -> None:
     """Every form of the real kernels on small forests; checks their answers too."""
     from forests import probing_documents, random_forest
-    from gpu_conformance import CASES, check, check_bits
+    from gpu_conformance import CASES, check, check_bits, check_walks
 
     from emulation.device import EmulatedDevice
     from gpuqs.engines.gpu.bitsliced import BitsliceSettings
     from gpuqs.engines.gpu.links import apply_link
+    from gpuqs.engines.gpu.walked import WalkSettings
 
     wanted = (
         "paper's 32",
@@ -64,6 +65,8 @@ def run_kernels(sanitizer: str) -> None:
             forest, documents = case.make()
             # Few documents: fibers that ThreadSanitizer knows are slow to make.
             check(device, forest, documents[:3], case.settings)
+            for shared in (1, None):
+                check_walks(device, forest, documents[:2], WalkSettings(part_trees=7, threads=128, shared=shared))
         # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share.
         for max_leaves in (8, 70) if sanitizer == "address" else ():
             forest = random_forest(np.random.default_rng(1), n_trees=3, max_leaves=max_leaves, n_features=3)

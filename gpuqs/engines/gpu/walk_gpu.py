@@ -1,0 +1,40 @@
+"""`walk_gpu`: tree walks on GPUs, one launch from row to score, for few documents and for trees of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from gpuqs.devices.base import GpuDevice
+from gpuqs.engines.gpu.engine import GpuEngine
+from gpuqs.engines.gpu.walked import WalkedForest, WalkSettings
+from gpuqs.forest import Forest
+from gpuqs.layout.leaves import leaf_values
+from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.walk_gpu import MAX_LEAVES, build_preorder
+
+
+class WalkGpu(GpuEngine):
+    """A thread for each tree of a document: the bits of the CPU's engines, in both precisions.
+
+    Parameters
+    ----------
+    settings : WalkSettings, optional
+    """
+
+    name: ClassVar[str] = "walk_gpu"
+    summary: ClassVar[str] = "tree walks on a GPU, one launch from row to score: few documents, trees of any depth"
+
+    def __init__(self, settings: WalkSettings | None = None) -> None:
+        self._settings = settings or WalkSettings()
+
+    def supports(self, forest: Forest) -> str | None:
+        if max(len(forest.leaf_value), forest.category_words.size) >= MAX_LEAVES:
+            return "it has more leaves or words of category sets than 30 bits count"
+        return None
+
+    def _place(
+        self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
+    ) -> WalkedForest:
+        layout = build_preorder(forest)
+        return WalkedForest(device, forest, layout, leaf_values(forest, layout.position, precision), self._settings)

@@ -1,0 +1,208 @@
+"""A forest for walks on one device, and the launch that scores documents there.
+
+    sums <- walk_scores(documents)                     a thread block for each document
+    few documents of many trees, whole numbers:
+        partial sums <- walk_scores(documents)         several for each, and their parts of the trees
+        sums <- start + partial sums
+
+Everything is queued on the current stream; nothing here waits for the device. A launch needs no memory beside the
+answer, so that documents are not cut into chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuqs.devices.base import GpuDevice, Kernel
+from gpuqs.engines.gpu import kernels
+from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, padded, trees_by_output
+from gpuqs.forest import Forest
+from gpuqs.layout.leaves import LeafValues
+from gpuqs.layout.qs_gpu import WARP
+from gpuqs.layout.walk_gpu import PreorderLayout
+
+#: Trees of a part, at most: as many as are added while the next are walked.
+PART_TREES = 512
+#: Documents a multiprocessor, at most, that are few; threads of a thread block for few, and for more.
+FEW, FEW_THREADS, MANY_THREADS = 2, WARP + PART_TREES, 256
+#: Of so many threads one may add.
+ADDING_SHARE = 4
+#: Parts from which on one document's go to several thread blocks.
+SPLIT_PARTS = 4
+#: Bytes of shared memory that a tree of a part takes: a value of the part that is walked, one of that which is added.
+VALUE_BYTES = 2 * 8
+#: Bytes of dynamic shared memory that a kernel may have without opting in.
+SHARED = 48 << 10
+#: Thread blocks that a grid may have along its second axis.
+MAX_GRID = 65_535
+
+
+@dataclass(frozen=True)
+class WalkSettings:
+    """What tests choose by hand; None leaves it to the policy.
+
+    Parameters
+    ----------
+    part_trees : int, optional
+        Trees whose values are kept at a time, `PART_TREES` at most.
+    threads : int, optional
+        Threads a thread block, at most; a multiple of 32, from 128 on.
+    shared : int, optional
+        Bytes of shared memory that columns and values may take.
+    """
+
+    part_trees: int | None = None
+    threads: int | None = None
+    shared: int | None = None
+
+
+class _Reading(NamedTuple):
+    """How documents of one type are walked: what both kernels are told of it, and what is loaded for it."""
+
+    arguments: tuple
+    column_bytes: int  # of shared memory
+    scores: Kernel
+
+
+class WalkedForest(PlacedForest):
+    """A forest as nodes in preorder, copied to a device; immutable.
+
+    Parameters
+    ----------
+    device : GpuDevice
+    forest : Forest
+    layout : PreorderLayout
+    values : LeafValues
+    settings : WalkSettings
+    """
+
+    def __init__(
+        self, device: GpuDevice, forest: Forest, layout: PreorderLayout, values: LeafValues, settings: WalkSettings
+    ) -> None:
+        super().__init__(device, forest, values)
+        self.settings, self.n_columns = settings, len(layout.columns)
+        self.width, self.any_order = values.value.shape[1], values.step > 0
+        most = settings.part_trees or PART_TREES
+        self.n_parts = -(-self.n_trees // most)
+        self.part_trees = -(-self.n_trees // max(self.n_parts, 1))
+        #: Threads that a thread block has a use for: those that walk, those that add.
+        self.walkers = -(-self.part_trees // WARP) * WARP
+        self.adders = WARP * self.n_outputs if self.any_order else -(-self.n_outputs // WARP) * WARP
+        self._readings: dict[np.dtype, _Reading] = {}
+        with device.active():
+            self._upload(forest, layout)
+
+    def _upload(self, forest: Forest, layout: PreorderLayout) -> None:
+        self._upload_common(layout.columns)
+        starts = np.minimum(np.arange(self.n_parts + 1) * self.part_trees, self.n_trees).astype(np.int32)
+        of_output, trees = trees_by_output(starts, forest)
+        self.roots = self._int32(layout.roots)
+        in_order = self.width > 1 or np.array_equal(trees, np.arange(self.n_trees))
+        roots = self.roots if in_order else self._int32(layout.roots[trees])
+        nodes = {"float32": layout.node32, "float64": layout.node64}
+        if self.input_dtype == "float32":
+            del nodes["float64"]
+        self.nodes = {value: self.device.upload(padded(node.view(np.uint32))) for value, node in nodes.items()}
+        numbers = (self.width, self.n_trees, self.part_trees, self.n_parts)
+        self._of_scores = (roots, self.leaf_value, *(np.int32(n) for n in numbers))
+        self._of_outputs = (self._int32(of_output), np.int32(self.n_outputs))
+
+    def _reading(self, dtype: np.dtype) -> _Reading:
+        found = self._readings.get(dtype)
+        if found is None:
+            value, kernel = self._value_dtype(dtype), self.device.kernel
+            if self.any_order and self.n_parts >= SPLIT_PARTS:  # one call of few documents or of many warms up for both
+                kernel("finish_scores.cu", kernels.add_tree_blocks(self.values.sum_dtype))
+            n_bytes = self.n_columns * value.itemsize
+            staged = n_bytes <= (self.settings.shared or SHARED) - VALUE_BYTES * self.part_trees
+            found = self._readings[dtype] = _Reading(
+                (np.int32(self.n_columns), *self.readings, np.int32(staged), self.nodes[value.name]),
+                n_bytes if staged else 0,
+                kernel("walk_scores.cu", kernels.walk_scores(value, self.values.value.dtype)),
+            )
+        return found
+
+    def _placed(self, documents: Any) -> tuple:
+        """What kernels are told of documents."""
+        row, column = documents.strides
+        return as_numbers(documents), kernels.INPUTS[documents.dtype], np.int64(row), np.int64(column)
+
+    # -- scoring --------------------------------------------------------------------------
+
+    def score(self, documents: Any, sums: Any, started: bool = False) -> None:
+        n = documents.shape[0]
+        if not n:
+            return
+        if not self.n_parts:
+            if not started:
+                sums[...] = self.start
+            return
+        documents = self._rounded_once(documents)
+        reading, each = self._reading(documents.dtype), self._parts_each(n)
+        n_shares = -(-self.n_parts // each)
+        out = sums if n_shares == 1 else self.device.empty((n_shares, n, self.n_outputs), np.int64)
+        threads, adders = self._threads(n)
+        reading.scores(
+            (n, n_shares),
+            (threads,),
+            (
+                *self._placed(documents),
+                *reading.arguments,
+                *self._of_scores,
+                np.int32(each),
+                *self._of_outputs,
+                np.int32(adders),
+                np.int32(started and n_shares == 1),
+                self.start,
+                out,
+            ),
+            shared_mem=VALUE_BYTES * self.part_trees + reading.column_bytes,
+        )
+        if n_shares > 1:
+            self._add_partial(out, n_shares, sums, started)
+
+    def _parts_each(self, n: int) -> int:
+        """Parts a thread block, of ``n`` documents: all, unless sums may be split and the device would be idle."""
+        if not self.any_order or self.n_parts < SPLIT_PARTS:
+            return self.n_parts
+        return -(-self.n_parts // max(1, min(self.n_parts, self.device.attributes.multiprocessors // n)))
+
+    def _threads(self, n: int) -> tuple[int, int]:
+        """Threads of a thread block, and how many of them add."""
+        few = n <= FEW * self.device.attributes.multiprocessors
+        most = self.settings.threads or (FEW_THREADS if few else MANY_THREADS)
+        adders = min(self.adders, most // ADDING_SHARE // WARP * WARP)
+        return min(adders + self.walkers, most), adders
+
+    def leaves(self, documents: Any, out: Any) -> None:
+        self._look_up(documents, self.leaf_id, 1, out)
+
+    def per_tree(self, documents: Any, out: Any) -> None:
+        self._look_up(documents, self.leaf_value, self.width, out)
+
+    def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
+        n = documents.shape[0]
+        if not n or not self.n_trees:
+            return
+        documents = self._rounded_once(documents)
+        reading, value = self._reading(documents.dtype), self._value_dtype(documents.dtype)
+        threads = min(self.walkers, self.settings.threads or MANY_THREADS)
+        each = max(threads, -(-self.n_trees // MAX_GRID))
+        self.device.kernel("walk_leaves.cu", kernels.walk_leaves(value, table.dtype))(
+            (n, -(-self.n_trees // each)),
+            (threads,),
+            (
+                *self._placed(documents),
+                *reading.arguments,
+                self.roots,
+                np.int32(self.n_trees),
+                np.int32(each),
+                table,
+                np.int32(width),
+                out,
+            ),
+            shared_mem=reading.column_bytes,
+        )

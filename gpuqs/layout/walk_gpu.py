@@ -1,0 +1,65 @@
+"""The layout of `walk_gpu`: nodes in preorder, 16 bytes each, whose walks count leaves as they go.
+
+Leaves take no place: a step to the right passes the leaves of the left subtree, and as many nodes, the node itself and
+those of that subtree, which are one fewer than its leaves. So trees may have any number of leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.forest import NAN_LEFT, Forest
+from gpuqs.layout.columns import Columns, find_columns, round_down
+from gpuqs.layout.leaves import number_leaves
+from gpuqs.layout.traversal import pair_up
+
+#: Flags beside a node's column: missing values go left; the right child is a leaf (the left one is, where n_left is 1).
+MISSING_LEFT, RIGHT_IS_LEAF = 1 << 31, 1 << 30
+#: Most leaves of a forest, of which columns, below the flags, are fewer.
+MAX_LEAVES = RIGHT_IS_LEAF
+#: The kernels' nodes, with thresholds as documents are tested.
+NODE32 = np.dtype([("threshold", "f4"), ("unused", "u4"), ("column", "u4"), ("n_left", "u4")])
+NODE64 = np.dtype([("threshold", "f8"), ("column", "u4"), ("n_left", "u4")])
+
+
+@dataclass(frozen=True)
+class PreorderLayout:
+    """The nodes of each tree in preorder, tree after tree.
+
+    Parameters
+    ----------
+    columns : Columns
+    position : int32 [L]
+        Of each leaf in its tree, from left to right.
+    roots : int32 [T, 2]
+        Of each tree its first node, or -1 where it is one leaf, and its first leaf.
+    node32, node64 : NODE32 and NODE64 [N]
+        The column with its flags, and how many leaves the left subtree has.
+    """
+
+    columns: Columns
+    position: npt.NDArray[np.int32]
+    roots: npt.NDArray[np.int32]
+    node32: np.ndarray
+    node64: np.ndarray
+
+
+def build_preorder(forest: Forest) -> PreorderLayout:
+    """Lay a forest of fewer than `MAX_LEAVES` leaves out for walks."""
+    columns, ranges = find_columns(forest), number_leaves(forest)
+    place, distance, item_offsets = pair_up(forest)
+    # Pairs of siblings lie in preorder of their parents, from each tree's second item on.
+    first_pair = place[: forest.n_nodes] + distance - 1 - item_offsets[forest.node_tree]
+    at = forest.node_offsets[forest.node_tree] + first_pair // 2
+    flags = np.where(forest.routing & NAN_LEFT, MISSING_LEFT, 0) | np.where(forest.right < 0, RIGHT_IS_LEAF, 0)
+    node32, node64 = np.zeros(forest.n_nodes, NODE32), np.zeros(forest.n_nodes, NODE64)
+    for node, threshold in ((node32, round_down(columns.threshold)), (node64, columns.threshold)):
+        node["threshold"][at] = threshold
+        node["column"][at] = columns.of_node | flags
+        node["n_left"][at] = ranges.n_left
+    one_leaf = np.diff(forest.node_offsets) == 0
+    roots = np.stack([np.where(one_leaf, -1, forest.node_offsets[:-1]), forest.leaf_offsets[:-1]], axis=1)
+    return PreorderLayout(columns, ranges.position, roots.astype(np.int32), node32, node64)
