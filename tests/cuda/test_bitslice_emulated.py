@@ -39,7 +39,9 @@ def test_equals_reference(forward: EmulatedDevice, case: Case) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS[1:])
-@pytest.mark.parametrize("name", ["words, up to 64 leaves", "many leaves", "more classes than warps", "category sets"])
+@pytest.mark.parametrize(
+    "name", ["words, up to 64 leaves", "many leaves", "more classes than warps", "trees in every warp", "category sets"]
+)
 def test_equals_reference_in_other_orders_of_threads(order: str, name: str) -> None:
     case = next(case for case in [*CASES, *OF_BITS] if case.name == name)
     check(EmulatedDevice(order), *case.make(), TWO)

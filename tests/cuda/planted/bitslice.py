@@ -7,7 +7,8 @@ from planted.campaign import Fault
 _FILE = "test_bitslice_emulated.py"
 _SMALL = (_FILE, "-k", "test_equals_reference and words")
 _LARGE = (_FILE, "-k", "test_equals_reference and many")
-_ORDERS = (_FILE, "-k", "orders_of_threads and (words or many)")
+_MORE = (_FILE, "-k", "test_equals_reference and every")
+_ORDERS = (_FILE, "-k", "orders_of_threads and (words or many or every)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
 _BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
 _TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
@@ -57,8 +58,8 @@ BITSLICE = [
     Fault(
         "a tree's low planes begin as the last tree's",
         _STEPS,
-        "out[k * WARP] = low[k];\n                low[k] = all<W>(0);",
-        "out[k * WARP] = low[k];",
+        "low[k]);\n                low[k] = all<W>(0);",
+        "low[k]);",
         _SAME,
     ),
     Fault(
@@ -72,18 +73,19 @@ BITSLICE = [
     Fault(
         "no barrier before leaf numbers are read",
         _EXACT,
-        "        __syncthreads();\n        const int n",
-        "        const int n",
+        "    __syncthreads();\n#pragma unroll 1\n    for (int t = begin",
+        "#pragma unroll 1\n    for (int t = begin",
         _ORDERS,
     ),
     Fault("no barrier after leaf numbers are read", _EXACT, "        __syncthreads();\n    }\n", "    }\n", _ORDERS),
     Fault(
         "the higher byte of a leaf's number is left out",
         _EXACT,
-        "byte_of(high, d) << BYTE",
-        "(high & 0) << BYTE",
+        "byte_of(from.high[at], of_warp) << BYTE",
+        "(from.high[at] & 0) << BYTE",
         _LARGE,
     ),
+    Fault("the next trees take the place of those that are added", _EXACT, "turn ^ 1]", "turn]", _MORE),
     Fault(
         "sums take the place of tables in use",
         _FAST,
@@ -106,20 +108,20 @@ BITSLICE = [
         "k < n_planes - 1; ++k",
         _PER_TREE,
     ),
-    Fault("a tree block has the rows of the first", _HOST, "if block != decoded:", "if decoded < 0:", _BLOCKS),
-    Fault("each part's sums begin anew", _HOST, "started or part.number > 0", "started", _SETTINGS),
+    Fault("a tree block has the rows of the first", _HOST, "self._decode(part.block,", "self._decode(0,", _BLOCKS),
+    Fault("each part's sums begin anew", _HOST, "started or part.first > 0", "started", _SETTINGS),
     Fault(
-        "every chunk's bit slices are summed in the first rows",
+        "every batch's bit slices are summed in the first rows",
         _HOST,
-        "words, sums[chunk], started",
-        "words, sums[: chunk.stop - chunk.start], started",
+        "words, sums[batch], started",
+        "words, sums[: batch.stop - batch.start], started",
         _MANY,
     ),
     Fault(
-        "every chunk ranks the first documents",
+        "every batch ranks the first documents",
         _HOST,
-        "documents[chunk], words",
-        "documents[: chunk.stop - start], words",
+        "documents[batch], words",
+        "documents[: batch.stop - start], words",
         _MANY,
     ),
     Fault(
