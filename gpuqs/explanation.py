@@ -15,8 +15,8 @@ from gpuqs.forest import Forest
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.plan import NEAR, Plan, Tuned, table
 
-#: Engines' costs for more documents stand in the order of those for so many.
-MOST_ASKED = 4096
+#: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
+MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 17}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Explanation:
     """Which engine scores so many documents, and what the others were predicted to cost.
 
     Printing it gives a table. ``choices`` has one row per engine; ``reason`` is set where an engine
-    cannot run the model, and ``microseconds`` where it can and its cost was measured. ``isa`` is the instruction
+    cannot run the model, and ``microseconds`` where it can and may be chosen. ``isa`` is the instruction
     set, or the device, that runs the engine. ``tuned`` is the part of the model's plan that is used: what each of its
     candidates was predicted, and measured, to cost; ``note`` says why a plan that the model has is not used.
     """
@@ -57,14 +57,15 @@ class Explanation:
     note: str | None = None
 
     def __str__(self) -> str:
-        how = "predicted for one thread" if self.tuned is None else f"by its plan: {self.tuned.best.label}"
+        how = "predicted" if ENGINES[self.engine].device != HOST.kind else "predicted for one thread"
+        how = how if self.tuned is None else f"by its plan: {self.tuned.best.label}"
         lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "
             if choice.reason is not None:
                 cost = f"cannot: {choice.reason}"
             elif choice.microseconds is None:
-                cost = f"{'not measured':>26}   {choice.summary}"
+                cost = f"{'where it is asked for':>26}   {choice.summary}"
             else:
                 each = choice.microseconds / max(self.n_documents, 1)
                 cost = f"{each:12,.3f} us a document   {choice.summary}"
@@ -143,7 +144,7 @@ class Chooser:
             else:
                 near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
                 way = Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None)
-            if n_documents <= MOST_ASKED:
+            if n_documents <= MOST_ASKED[device.kind]:
                 self._planned[key] = way
         return way
 
@@ -158,7 +159,7 @@ class Chooser:
         return self._unused[machine]
 
     def cost(self, name: str, n_documents: int) -> float | None:
-        """Microseconds that an engine is predicted to take with one thread.
+        """Microseconds that an engine is predicted to take, on the CPU with one thread.
 
         The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
         what is cold is a small part.
@@ -171,7 +172,7 @@ class Chooser:
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""
-        n_documents = min(n_documents, MOST_ASKED)
+        n_documents = min(n_documents, MOST_ASKED[device.kind])
         key = (n_documents, device.kind, machine)
         name = self._chosen.get(key)
         if name is None:

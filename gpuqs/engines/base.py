@@ -62,7 +62,9 @@ class Engine(ABC):
 
     @abstractmethod
     def cost(self, forest: Forest, n_documents: int) -> float | None:
-        """Predicted microseconds to score so many documents on one thread; None where that was not measured.
+        """Predicted microseconds to score so many documents, on the CPU with one thread.
+
+        None where the engine is taken only if it is asked for, or if no other runs the forest.
 
         They are those of calls that find everything in the caches; `cold` says what the others take more. The figures
         are those of one Zen 4 core with LambdaMART models of 1,000 trees; other processors scale them much alike, which

@@ -197,10 +197,10 @@ def test_a_call_with_few_documents_warms_up_for_many() -> None:
     forest, documents = make(100, n_trees=10)
     with device.stream() as stream:
         model, X = Model(forest).to(device), device.from_host(documents)
-        few = model.predict(X[:3])
+        few = model.predict(X[:3], engine="qs_gpu")
         out = device.empty(100, few.dtype)
         stream.begin_capture()
-        model.predict(X, out=out)
+        model.predict(X, engine="qs_gpu", out=out)
         graph = stream.end_capture()
         graph.launch(stream)
         np.testing.assert_array_equal(to_host(out)[:3], to_host(few))

@@ -33,6 +33,9 @@ class QsGpu(GpuEngine):
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()
 
+    def cost(self, forest: Forest, n_documents: int) -> None:
+        return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
+
     def supports(self, forest: Forest) -> str | None:
         bits = {"mask32": 32, "mask64": 64}.get(self._settings.form or "words", MAX_WORDS * 32)
         if forest.n_leaves > bits:

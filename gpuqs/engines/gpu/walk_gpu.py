@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
 from gpuqs.devices.base import GpuDevice
-from gpuqs.engines.gpu.engine import GpuEngine
+from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.engines.gpu.walked import WalkedForest, WalkSettings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
@@ -27,6 +28,11 @@ class WalkGpu(GpuEngine):
 
     def __init__(self, settings: WalkSettings | None = None) -> None:
         self._settings = settings or WalkSettings()
+
+    def cost(self, forest: Forest, n_documents: int) -> float:
+        levels = math.log2(max(forest.n_leaves, 2))
+        in_turn = 6 + 0.0075 * forest.n_trees  # a document's leaf values are added one after the other
+        return LAUNCH + in_turn + n_documents * forest.n_trees * (8.3 + 3.3 * levels) * 1e-6
 
     def supports(self, forest: Forest) -> str | None:
         if max(len(forest.leaf_value), forest.category_words.size) >= MAX_LEAVES:
