@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
@@ -46,7 +45,7 @@ def make_importable() -> bool:
     import plain_making
 
     stand_in: Any = types.ModuleType("gpuqs.cpu_fallback")
-    stand_in.making, stand_in.default_threads = plain_making, os.cpu_count
+    stand_in.making = plain_making
     sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
     sys.modules["gpuqs.cpu_fallback.checksum"] = zlib
     return False

@@ -2,32 +2,23 @@
 
 foreach chunk of documents, on the two lanes in turn:
     wait for the lane's last chunk; hand its results to the caller
-    pinned buffer <- documents (the CPU's threads copy while the other lane scores)
+    pinned buffer <- documents (the CPU copies while the other lane scores)
     queue on the lane's stream: copy in, score, copy out
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs import cpu_fallback
 from gpuqs.devices.base import GpuDevice, Stream
 
 #: Bytes of documents in one pinned buffer: enough for a copy to run at the bus's full speed.
 BUFFER_BYTES = 16 << 20
 N_LANES = 2
-#: Threads that copy documents to pinned memory, at most: some are as fast as the bus, one is a fraction. And bytes
-#: that are worth another one.
-COPYING, COPIED_BYTES = 8, 1 << 20
-
-Copy = Callable[[np.ndarray, np.ndarray], None]
 
 
 class _Lane:
@@ -53,10 +44,10 @@ class _Lane:
         out[self.under_way] = self.pinned_out[: self.under_way.stop - self.under_way.start]
         self.under_way = None
 
-    def start(self, documents: np.ndarray, chunk: slice, run: Callable[[Any, Any], None], copy: Copy) -> None:
+    def start(self, documents: np.ndarray, chunk: slice, run: Callable[[Any, Any], None]) -> None:
         n = chunk.stop - chunk.start
         self.under_way = chunk
-        copy(self.pinned_in[:n], documents[chunk])
+        self.pinned_in[:n] = documents[chunk]
         with self.stream:
             self.device.copy_in(self.documents[:n], self.pinned_in[:n])
             run(self.documents[:n], self.results[:n])
@@ -88,33 +79,16 @@ def _stream_from_host(
         return
     rows = min(n, max(1, BUFFER_BYTES // max(width * documents.itemsize, 1)))
     n_lanes = min(N_LANES, -(-n // rows))
-    with device.lend_streams(n_lanes) as streams, _copying(min(rows, n) * width * documents.itemsize) as copy:
+    with device.lend_streams(n_lanes) as streams:
         lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]
         try:
             for index, start in enumerate(range(0, n, rows)):
                 lane = lanes[index % n_lanes]
                 lane.collect(out)
-                lane.start(documents, slice(start, min(start + rows, n)), fill, copy)
+                lane.start(documents, slice(start, min(start + rows, n)), fill)
             for lane in lanes:
                 lane.collect(out)
         finally:
             # After an interrupt too: pinned buffers must outlive the copies queued on them.
             for lane in lanes:
                 lane.stream.synchronize()
-
-
-@contextmanager
-def _copying(n_bytes: int) -> Iterator[Copy]:
-    """What copies documents, chunks of so many bytes at most: threads, as many as they are worth."""
-    n_threads = min(COPYING, cpu_fallback.default_threads(), n_bytes // COPIED_BYTES)
-    if n_threads < 2:
-        yield np.copyto
-        return
-    with ThreadPoolExecutor(n_threads, "gpuqs-copy") as pool:
-
-        def copy(to: np.ndarray, documents: np.ndarray) -> None:
-            cuts = np.linspace(0, len(to), n_threads + 1).astype(int).tolist()
-            shares = [slice(*cut) for cut in pairwise(cuts)]
-            list(pool.map(np.copyto, [to[share] for share in shares], [documents[share] for share in shares]))
-
-        yield copy
