@@ -65,6 +65,12 @@ class Clock:
             times.append(self._cupy.cuda.get_elapsed_time(begin, end) / 1000)
         return times
 
+    def occupy(self) -> None:
+        """Queue some milliseconds of work, so that what is queued next waits for the device, not the device for it."""
+        memory = self._cupy.empty(1 << 26, np.float32)
+        for _ in range(40):
+            memory.fill(0)
+
     @contextmanager
     def span(self, into: list[float]) -> Iterator[None]:
         """Append the seconds that the device spends on what is queued inside."""

@@ -120,8 +120,19 @@ def time_batches(bench: Bench) -> None:
                 sums = np.zeros((n, 1), program.values.sum_dtype)
                 times = host_seconds(partial(run, bench.device, program.score, X, sums), calls)
                 bench.note("batch on the host", times, n, contender=name, **of)
+            for name, call in predicting(bench, forest, X):
+                bench.note("batch on the device", bench.clock.seconds(call, calls), n, contender=name, **of)
             for name, call, _ in nvforest_calls(bench, forest, Path(folder), bench.X, n):
                 bench.note("batch on the device", bench.clock.seconds(call, calls), n, contender=name, **of)
+
+
+def predicting(bench: Bench, forest: Any, X: np.ndarray) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What users call, all of Python included, with the engine that `auto` takes: as nvForest's is timed."""
+    if bench.has_cpu:
+        from gpuqs.model import Model
+
+        with bench.device.active():
+            yield "gpuqs, predict", partial(Model(forest).to(bench.device).predict, bench.device.upload(X), "raw")
 
 
 def host_seconds(call: Callable[[], Any], calls: int) -> list[float]:
@@ -162,6 +173,7 @@ def stage_seconds(bench: Bench, run: Callable[[], None]) -> dict[str, list[float
     try:
         for _ in range(bench.sizes.repeats):
             calls.append({})
+            bench.clock.occupy()
             run()
     finally:
         bench.device.stage = plain

@@ -44,6 +44,9 @@ class FakeClock:
         call()
         return [1e-3] * repeats
 
+    def occupy(self) -> None:
+        pass
+
     @contextmanager
     def span(self, into: list[float]) -> Iterator[None]:
         yield
