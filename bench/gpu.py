@@ -72,14 +72,18 @@ class Clock:
             memory.fill(0)
 
     @contextmanager
-    def span(self, into: list[float]) -> Iterator[None]:
-        """Append the seconds that the device spends on what is queued inside."""
+    def span(self, into: list[tuple[Any, Any]]) -> Iterator[None]:
+        """Append what marks the begin and the end, on the device, of what is queued inside; see `elapsed`."""
         begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
         begin.record()
         yield
         end.record()
-        end.synchronize()
-        into.append(self._cupy.cuda.get_elapsed_time(begin, end) / 1000)
+        into.append((begin, end))
+
+    def elapsed(self, span: tuple[Any, Any]) -> float:
+        """Seconds from the begin of a span to its end, which is waited for."""
+        span[1].synchronize()
+        return self._cupy.cuda.get_elapsed_time(*span) / 1000
 
 
 @dataclass

@@ -167,7 +167,7 @@ def time_stages(bench: Bench) -> None:
 def stage_seconds(bench: Bench, run: Callable[[], None]) -> dict[str, list[float]]:
     """Seconds of each stage in each of several calls, after one to warm up."""
     run()
-    calls: list[dict[str, list[float]]] = []
+    calls: list[dict[str, list[tuple[Any, Any]]]] = []
     plain = bench.device.stage
     bench.device.stage = lambda name: bench.clock.span(calls[-1].setdefault(name, []))
     try:
@@ -177,7 +177,7 @@ def stage_seconds(bench: Bench, run: Callable[[], None]) -> dict[str, list[float
             run()
     finally:
         bench.device.stage = plain
-    return {name: [sum(call[name]) for call in calls] for name in calls[0]}
+    return {name: [sum(map(bench.clock.elapsed, call[name])) for call in calls] for name in calls[0]}
 
 
 def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: Hardware) -> dict[str, float]:

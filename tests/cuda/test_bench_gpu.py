@@ -52,6 +52,9 @@ class FakeClock:
         yield
         into.append(1e-3)
 
+    def elapsed(self, span: float) -> float:
+        return span
+
 
 class FakeNvml:
     """In the place of NVML's library: a call takes half a joule."""
