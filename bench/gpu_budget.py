@@ -28,7 +28,9 @@ sys.path += [str(CHECKOUT), str(CHECKOUT / "bench"), str(CHECKOUT / "tests" / "c
 
 import unit_counts  # noqa: E402
 from gpu_counts import DEVICES, Paper  # noqa: E402
+from pages import gpu_figures  # noqa: E402
 from pages.markers import Block, rendered  # noqa: E402
+from pages.results import Results  # noqa: E402
 
 import gpuqs  # noqa: E402
 from gpuqs.engines import ENGINES  # noqa: E402
@@ -45,8 +47,8 @@ SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
 TILE, LANES, TREES_COUNTED = 1024, 32, 1000
 #: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
 WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
-#: Of `sum_fast`: trees of a partial sum.
-SUMMED = 64
+#: Trees of a partial sum of `sum_fast`, and documents for which a thread block of `sum_exact` reads a tree's values.
+SUMMED, SUMMED_TOGETHER = 128, 256
 WORDS = 2
 EVALUATION = f"steps<{WORDS}>"
 
@@ -237,14 +239,17 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
     pages = trees * model["pages a tree"] * model["words of a page"] * 4 / TILE / WORDS
     found = {
         "rank_documents": Stage("rank_documents", *ranked, 4 * columns + rank_planes, 4 * columns),
+        # Rows and planes of a batch do not fit the L2 cache: they are written to DRAM, and read once.
         "decode_predicates": Stage("decode_predicates", *counted(f"decode_predicates<{WORDS}>", model["rows"]),
                                    (model["segments"] * model["planes a segment"] + model["rows"]) * word
-                                   + 16 * model["segments"] / TILE / WORDS),
+                                   + 16 * model["segments"] / TILE / WORDS, model["rows"] * word),
         # A group's rows are one address for all lanes. The row of zeros stays in L1.
-        EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes, LDS_128=1), nodes * word + pages + planes),
-        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=narrow), planes + 2 * 8 * groups),
+        EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes, LDS_128=1), nodes * word + pages + planes,
+                          model["rows"] * word + planes),
+        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=narrow), planes + 2 * 8 * groups,
+                          planes + 2 * 8 * groups),
         "sum_exact": Stage("sum_exact", *counted(f"sum_exact<double, double, true, {WORDS}>", trees, LDS_64=wide),
-                           planes),
+                           planes + trees * 64 * 8 / SUMMED_TOGETHER, planes),
     }  # fmt: skip
     return found
 
@@ -298,6 +303,7 @@ def blocks() -> dict[str, Block]:
     texts = {
         "counts": (f"Counted with NVRTC {version}:", unit_counts.table()),
         "h100": (Device.SOURCES, table(models, Device()), verdict(models, Device())),
+        "stages": ("\n".join(gpu_figures.stages(Results.read())),),
     }
     return {name: lambda _, text=text: ["", *"\n\n".join(text).splitlines(), ""] for name, text in texts.items()}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pages.figures import figure, share, table, times
+from pages.gpu_figures import front as gpu_front
 from pages.plots import curves
 from pages.results import FOLDER, Report, Results, time_in
 from pages.small_calls import small_calls
@@ -45,8 +46,7 @@ def page(results: Results, folder: Path = FOLDER) -> str:
             if report is not None:
                 lines += [*section(report, processor), ""]
         lines += [*others(results, processor, folder), *missing(results, processor)]
-    lines += ["## GPUs", "", "No figures: `python bench/gpu.py` has not run on a GPU yet. [What `qs_gpu` does"]
-    lines[-1] += ", counted](results/gpu-counts.md)."
+    lines += gpu_front(results)
     return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from pages import gpu_figures
 from pages.figures import figure, listed, share, table, times
 from pages.markers import Block
 from pages.results import HEADLINE, Report, Results, is_ours, ours_for, result_for, short_version, time_in
@@ -173,4 +174,4 @@ def sparse(results: Results) -> list[str]:
 
 BLOCKS: dict[str, Block] = {
     block.__name__.replace("_", "-"): block for block in (engines, peers, by_batch, calls, growth, sparse)
-}
+} | {"gpus": gpu_figures.measured}

@@ -28,7 +28,7 @@ class Results:
         for path in sorted(folder.glob("*-*.json")):
             kind, _, processor = path.stem.partition("-")
             report = json.loads(path.read_text(encoding="utf-8"))
-            if "processor" in report:  # others tell of no machine
+            if {"processor", "gpu"} & report.keys():  # others tell of no machine
                 found[kind, processor] = report
         return cls(found)
 
@@ -37,7 +37,12 @@ class Results:
 
     def processors(self) -> list[str]:
         """The headline's first."""
-        return sorted({processor for _, processor in self.reports}, key=lambda name: (name != HEADLINE, name))
+        of = {processor for (_, processor), report in self.reports.items() if "processor" in report}
+        return sorted(of, key=lambda name: (name != HEADLINE, name))
+
+    def gpus(self) -> dict[str, Report]:
+        """The reports of GPUs, by their names in those of files."""
+        return {gpu: report for (kind, gpu), report in self.reports.items() if kind == "gpu"}
 
     def name(self, processor: str) -> str:
         """As the reports call it."""

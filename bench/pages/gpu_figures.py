@@ -1,0 +1,79 @@
+"""What `bench/gpu.py` measured on GPUs, for README, docs/gpu.md and bench/README.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pages.figures import figure, table, times
+from pages.results import Results
+
+#: The first is what others are compared with.
+CONTENDERS = ("bitslice_gpu, exact", "bitslice_gpu, fast", "qs_gpu, exact", "nvForest")
+#: The calls that users make, and the batches that README shows of them.
+CALLS, BATCHES = ("gpuqs, predict", "nvForest"), (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+def measured(results: Results) -> list[str]:
+    """Large batches against nvForest and GPU-QuickScorer, then calls of every size; for each GPU."""
+    lines: list[str] = []
+    for report in results.gpus().values():
+        name, rows = report["gpu"]["name"], report["rows"]
+        lines += [f"Nanoseconds a document on an {name}, float32 documents on the device, one run, medians; in", ""]
+        lines[-2:] = [f"{lines[-2]} parentheses: times as long as `{CONTENDERS[0].partition(',')[0]}`, exact.", ""]
+        lines += [*table(["", *CONTENDERS], cells(rows)), ""]
+        peers = {row["peer"]: row["us_per_document"] * 1e3 for row in rows if row["section"] == "peer"}
+        if "XGBoost" in peers:
+            ours = next(ns for peer, ns in peers.items() if peer.startswith("bitslice_gpu"))
+            told = f"{figure(ours)} ns a document; XGBoost takes {figure(peers['XGBoost'])}."
+            lines += ["On a model of 1,000 x 64 that XGBoost trained on that GPU `bitslice_gpu` takes", told, ""]
+        lines += ["Microseconds a call of `predict`, documents on the device, 1,000 x 64:", ""]
+        lines += [*table(["documents a call", *(f"{n:,}" for n in BATCHES)], calls(rows))]
+    return lines
+
+
+def cells(rows: list[dict[str, Any]]) -> list[list[str]]:
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for row in rows:
+        if row["section"] == "cell":
+            place = (row["trees"], row["leaves"], row["features"], row["documents"])
+            found.setdefault(place, {})[row["contender"]] = row["us_per_document"] * 1e3
+    lines = []
+    for (trees, leaves, features, documents), ns in found.items():
+        base = ns[CONTENDERS[0]]
+        told = [figure(base)]
+        told += [f"{figure(ns[c])} ({times(ns[c] / base)})" if c in ns else "" for c in CONTENDERS[1:]]
+        lines.append([f"{trees:,} x {leaves}, {features} features, {documents:,} documents", *told])
+    return lines
+
+
+def calls(rows: list[dict[str, Any]]) -> list[list[str]]:
+    seen = {
+        (row["contender"], row["documents"]): row["us_per_document"] * row["documents"]
+        for row in rows
+        if row["section"] == "batch on the device"
+    }
+    return [[name, *(figure(seen[name, n]) if (name, n) in seen else "" for n in BATCHES)] for name in CALLS]
+
+
+def stages(results: Results) -> list[str]:
+    """Nanoseconds a document of each kernel of `bitslice_gpu`."""
+    lines: list[str] = []
+    for report in results.gpus().values():
+        found: dict[str, dict[str, float]] = {}
+        for row in report["rows"]:
+            if row["section"] == "stage" and row["contender"].startswith("bitslice_gpu"):
+                key = f"{row['trees']:,} x {row['leaves']}, {row['contender'].partition(', ')[2]}"
+                found.setdefault(row["stage"], {})[key] = row["us_per_document"] * 1e3
+        forests = list(dict.fromkeys(key for of in found.values() for key in of))
+        told = [[f"`{stage}`", *(figure(of[f]) if f in of else "" for f in forests)] for stage, of in found.items()]
+        lines += [f"{report['gpu']['name']}, nanoseconds a document:", "", *table(["stage", *forests], told)]
+    return lines
+
+
+def front(results: Results) -> list[str]:
+    """The section of bench/README.md."""
+    lines = ["## GPUs", ""]
+    for gpu, report in results.gpus().items():
+        lines += [f"[{report['gpu']['name']}](results/gpu-{gpu}.md), by `python bench/gpu.py`.", ""]
+        lines += [f"![Time a document by trees and by batch](results/gpu-{gpu}.png)", ""]
+    return [*lines, "[What `qs_gpu` does, counted](results/gpu-counts.md)."]
