@@ -1,4 +1,4 @@
-"""The budget of `bitslice_gpu` on an H100, by counts alone: no GPU has timed it.
+"""The budget of `bitslice_gpu` on an H100, by counts alone, for docs/gpu.md, which has what one took, too.
 
     python bench/gpu_budget.py           # write docs/gpu.md's tables from tests/cuda/budget.json and the machine code
     python bench/gpu_budget.py models    # count trained models anew, into that file
