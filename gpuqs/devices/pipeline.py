@@ -20,7 +20,7 @@ import numpy.typing as npt
 from gpuqs import cpu_fallback
 from gpuqs.devices.base import GpuDevice, Stream
 
-#: Bytes of documents in one pinned buffer: enough for a copy to run at the bus's full speed.
+#: Bytes of one pinned buffer, of documents or of answers: enough for a copy to run at the bus's full speed.
 BUFFER_BYTES = 16 << 20
 N_LANES = 2
 #: Threads that copy documents to pinned memory, at most: some are as fast as the bus, one is a fraction. And bytes
@@ -83,12 +83,13 @@ def run(device: GpuDevice, fill: Callable[[Any, Any], None], documents: Any, out
 def _stream_from_host(
     device: GpuDevice, fill: Callable[[Any, Any], None], documents: npt.NDArray[Any], out: npt.NDArray[Any]
 ) -> None:
-    n, width = documents.shape
+    n = len(documents)
     if n == 0:
         return
-    rows = min(n, max(1, BUFFER_BYTES // max(width * documents.itemsize, 1)))
+    n_bytes, answered = documents.nbytes // n, out.nbytes // n
+    rows = min(n, max(1, BUFFER_BYTES // max(n_bytes, answered, 1)))
     n_lanes = min(N_LANES, -(-n // rows))
-    with device.lend_streams(n_lanes) as streams, _copying(min(rows, n) * width * documents.itemsize) as copy:
+    with device.lend_streams(n_lanes) as streams, _copying(rows * n_bytes) as copy:
         lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]
         try:
             for index, start in enumerate(range(0, n, rows)):
