@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpuqs.devices.base import GpuDevice, Stream
 
-#: Bytes of documents in one pinned buffer: enough for a copy to run at the bus's full speed.
+#: Bytes of one pinned buffer, of documents or of answers: enough for a copy to run at the bus's full speed.
 BUFFER_BYTES = 16 << 20
 N_LANES = 2
 
@@ -74,10 +74,11 @@ def run(device: GpuDevice, fill: Callable[[Any, Any], None], documents: Any, out
 def _stream_from_host(
     device: GpuDevice, fill: Callable[[Any, Any], None], documents: npt.NDArray[Any], out: npt.NDArray[Any]
 ) -> None:
-    n, width = documents.shape
+    n = len(documents)
     if n == 0:
         return
-    rows = min(n, max(1, BUFFER_BYTES // max(width * documents.itemsize, 1)))
+    n_bytes, answered = documents.nbytes // n, out.nbytes // n
+    rows = min(n, max(1, BUFFER_BYTES // max(n_bytes, answered, 1)))
     n_lanes = min(N_LANES, -(-n // rows))
     with device.lend_streams(n_lanes) as streams:
         lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from emulation.device import EmulatedDevice
+from emulation.memory import Memory
 from emulation.module import ORDERS
 from forests import forest_of_columns, forest_of_stumps, probing_documents, random_forest
 from gpu_conformance import CASES, OF_BITS, Case, expected
@@ -189,6 +190,23 @@ def test_thousands_of_documents(scratch_bytes: int) -> None:
     asked = Counter(name for file, name in device.launched if file == "steps.cu")
     chunks = 3 * forest.n_trees if scratch_bytes == 1 else 1
     assert asked == {"steps<1>": 2, "steps<2>": 2 + 3 * chunks}  # once a program to load it; two precisions, and leaves
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_batches_take_one_batchs_memory(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a batch serves the next; so the scratch memory holds it all."""
+    rng = np.random.default_rng(25)
+    forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
+    device, asked = EmulatedDevice(scratch_bytes=200_000), [0]
+    with device.active():
+        placed = BitsliceGpu().prepare(forest, precision, device=device).forest
+        documents = device.from_host(probing_documents(rng, forest, 12_000, np.float32))
+        sums = device.empty((12_000, 1), placed.values.sum_dtype)
+        monkeypatch.setattr(device.pool, "_find", lambda n, stream: asked.append(asked[-1] + n) or Memory(n))
+        monkeypatch.setattr(device.pool, "take_back", lambda m, stream: asked.append(asked[-1] - len(m.bytes)))
+        placed.score(documents, sums)
+    np.testing.assert_array_equal(device.to_host(sums), getattr(expected(forest, device.to_host(documents)), precision))
+    assert 100_000 < max(asked) <= device.scratch_bytes
 
 
 @pytest.mark.parametrize(

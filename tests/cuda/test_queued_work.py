@@ -56,6 +56,19 @@ def test_host_documents_in_double_buffers(
     device.wait()  # nothing is left that uses what was given back
 
 
+def test_narrow_documents_of_wide_answers_fit_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 1000)
+    device, lent = EmulatedDevice(), []
+    lend = device.pinned
+    monkeypatch.setattr(device, "pinned", lambda *form: lent.append(lend(*form).nbytes) or lend(*form))
+    forest, documents = make(n_features=2, n_trees=50)
+    placed = QsGpu().prepare(forest, "fast", device=device).forest
+    leaves = np.zeros((33, 50), np.int32)
+    run(device, placed.leaves, documents, leaves)
+    np.testing.assert_array_equal(leaves, expected(forest, documents).leaves)
+    assert max(lent) == 5 * leaves[0].nbytes
+
+
 def test_an_interrupt_waits_for_the_copies_under_way(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 5)
     forest, documents = make()

@@ -278,20 +278,22 @@ class BitslicedForest(PlacedForest):
 
     def _evaluated(self, documents: Any) -> Iterator[tuple[slice, int, _Part, Any]]:
         """Batches of documents, words a lane of their tiles, and the forest's parts in turn with their leaf numbers."""
-        documents = self._rounded_once(documents)
         total = documents.shape[0] if self.parts else 0
         words = self.settings.words or (2 if total > TILE else 1)
         rows = TILE * words
-        step = rows * self._batch_tiles(-(-total // rows), words)
-        for start in range(0, total, step):
-            batch = slice(start, min(start + step, total))
-            ranks = self._ranks(documents[batch], words)
-            predicates, leaves = (
-                self.device.empty((ranks.shape[0], n, WARP * words), np.uint32)
-                for n in (self.n_rows, self.part_trees * self.n_planes)
-            )
+        most = self._batch_tiles(-(-total // rows), words)
+        ranks, predicates, leaves = (  # one batch's after the other's
+            self.device.empty((most, max(n, 1), WARP * words), np.uint32)
+            for n in (self.n_rank_planes, self.n_rows, self.part_trees * self.n_planes)
+        )
+        for start in range(0, total, most * rows):
+            batch = slice(start, min(start + most * rows, total))
+            n_tiles = -(-(batch.stop - start) // rows)
+            if self.n_columns:
+                with self.device.stage("rank_documents"):
+                    self._rank(self._rounded_once(documents[batch]), words, n_tiles, ranks)
             for part in self.parts:
-                self._evaluate(part, ranks, words, predicates, leaves)
+                self._evaluate(part, words, n_tiles, ranks, predicates, leaves)
                 yield batch, words, part, leaves
 
     def _batch_tiles(self, total: int, words: int) -> int:
@@ -310,20 +312,12 @@ class BitslicedForest(PlacedForest):
         names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
         return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
 
-    def _ranks(self, documents: Any, words: int) -> Any:
-        n_tiles = -(-documents.shape[0] // (TILE * words))
-        ranks = self.device.empty((n_tiles, max(self.n_rank_planes, 1), WARP * words), np.uint32)
-        if self.n_columns:
-            with self.device.stage("rank_documents"):
-                self._rank(documents, words, n_tiles, ranks)
-        return ranks
-
-    def _evaluate(self, part: _Part, ranks: Any, words: int, predicates: Any, leaves: Any) -> None:
+    def _evaluate(self, part: _Part, words: int, n_tiles: int, ranks: Any, predicates: Any, leaves: Any) -> None:
         _ = self._loaded  # at the first call
         with self.device.stage("decode_predicates"):
-            self._decode(part.block, words, ranks, predicates)
+            self._decode(part.block, words, n_tiles, ranks, predicates)
         with self.device.stage(self.programs.stage):
-            self._run_programs(part, words, ranks.shape[0], predicates, leaves)
+            self._run_programs(part, words, n_tiles, predicates, leaves)
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
         programs, attributes = self.programs, self.device.attributes
@@ -371,10 +365,10 @@ class BitslicedForest(PlacedForest):
             shared_mem=beside + COLUMNS * n_staged * value.itemsize,
         )
 
-    def _decode(self, block: int, words: int, ranks: Any, predicates: Any) -> None:
+    def _decode(self, block: int, words: int, n_tiles: int, ranks: Any, predicates: Any) -> None:
         segments, n = self.segments[block]
         self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words))(
-            (max(-(-n // WARPS), 1), ranks.shape[0]),
+            (max(-(-n // WARPS), 1), n_tiles),
             (WARP * WARPS,),
             (
                 ranks,

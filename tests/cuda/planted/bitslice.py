@@ -120,8 +120,8 @@ BITSLICE = [
     Fault(
         "every batch ranks the first documents",
         _HOST,
-        "documents[batch], words",
-        "documents[: batch.stop - start], words",
+        "_rounded_once(documents[batch])",
+        "_rounded_once(documents[: batch.stop - start])",
         _MANY,
     ),
     Fault(
