@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -29,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the checks use the 
 from baselines.compiler import compiler
 from datasets import SHAPES, Shape, check
 from interleave import RESULTS, processor, processor_key
-from lab import counting, selection, timing
+from lab import counting, gpu, selection, timing
 from lab.chart import draw
 from lab.page import markdown
 from lab.papers import paper_of
@@ -93,7 +94,9 @@ def usual_folder(quick: bool, real: bool) -> Path:
 
 def versions() -> str:
     told = [f"gpuqs {gpuqs.__version__}", cpu_fallback.available_isas()[0], compiler()[1]]
-    told += [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
+    told += [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES if importlib.util.find_spec(name)]
+    if gpu.absent() is None:
+        told.append(gpu.name())
     return ", ".join([*told, f"Python {platform.python_version()}"])
 
 

@@ -22,6 +22,12 @@ def absent() -> str | None:
     return None
 
 
+def name() -> str:
+    """Of the GPU that is there."""
+    told: str = find_device("cuda").attributes.name
+    return told
+
+
 def scorer(job: Job, tau: int | None) -> Call:
     """A call that scores documents which lie on the device, in tree blocks of τ trees where it is given."""
     from gpuqs.engines.gpu.forest import Settings
