@@ -10,7 +10,7 @@
 #include "warp.cuh"
 #include "words.cuh"
 
-// As gpuqs/layout/steps.py has it. A page: rows [groups][STEPS], flags [groups][2], rows of the nodes that push.
+// As gpuqs/layout/steps.py has it. A page: rows [groups][STEPS], flags [groups][2], rows of the nodes that push, and the next page's first.
 enum { STEPS = 8, PUSHES = 0x3f, MARK = 0x40, POP = 0x80, PAGE = 128, LOW_PLANES = 3 };
 enum { ENDS_PAGE = MARK, ENDS_TREE = MARK << 8, LEVELS = MARK << 16 };  // of the first word of a group's flags
 
@@ -151,7 +151,6 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
         staged = const_cast<u32*>(group);
         flagged = staged + n_groups * STEPS;
         pushed = staged + n_groups * (STEPS + 2);
-        pushing = row(*pushed);
         next_pushing = *++pushed;
     }
 }

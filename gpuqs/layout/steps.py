@@ -24,7 +24,7 @@ from gpuqs.layout.leaves import LeafRanges
 STEPS = 8
 #: 32-bit words of a page, at most: 16 bytes a lane. Of a group: rows, and flags.
 PAGE, GROUP = 128, STEPS + 2
-#: Rows that the kernel looks at beyond the last node that pushes.
+#: Rows that the kernel looks at beyond a page's last node that pushes: the first of those after it, and what follows.
 AHEAD = 2
 #: Bits of a step's flags: how many nodes push before it, and whether the stack is popped before these.
 PUSHES, POP = 0x3F, 0x80
@@ -42,7 +42,8 @@ class StepPrograms:
     Parameters
     ----------
     pages : uint32 [pages, words of a page]
-        Rows of the groups' steps, flags of the groups' steps (a byte each), rows of the nodes that push, in order.
+        Rows of the groups' steps, flags of the groups' steps (a byte each), rows of the nodes that push, in order,
+        and of the first that pushes in a page after it.
     tree_pages : int32 [T + 1]
         First page of each tree.
     n_groups : int
@@ -121,8 +122,9 @@ def step_programs(
     pages[at, place * STEPS + np.arange(STEPS)] = rows.reshape(-1, STEPS)
     pages[at, n_groups * STEPS + place * 2 + np.arange(2)] = of_group.view(np.uint32)
     of_pushed = page[pushed_before // STEPS]
-    within = np.arange(len(of_pushed)) - np.searchsorted(of_pushed, of_pushed)
-    pages[of_pushed, n_groups * GROUP + within] = pushed_row
+    first = np.searchsorted(of_pushed, np.arange(len(pages) + 1))
+    pages[of_pushed, n_groups * GROUP + np.arange(len(of_pushed)) - first[of_pushed]] = pushed_row
+    pages[np.arange(len(pages)), n_groups * GROUP + np.diff(first)] = np.append(pushed_row, 0)[first[1:]]
     tree_pages = np.append(0, page[ends_tree] + 1).astype(np.int32)
     return StepPrograms(pages, tree_pages, n_groups, depth)
 
