@@ -116,6 +116,10 @@ def _copying(n_bytes: int) -> Iterator[Copy]:
         def copy(to: np.ndarray, documents: np.ndarray) -> None:
             cuts = np.linspace(0, len(to), n_threads + 1).astype(int).tolist()
             shares = [slice(*cut) for cut in pairwise(cuts)]
-            list(pool.map(np.copyto, [to[share] for share in shares], [documents[share] for share in shares]))
+            try:
+                list(pool.map(np.copyto, [to[share] for share in shares], [documents[share] for share in shares]))
+            except RuntimeError:  # the system gives no more threads, or Python ends
+                pool.shutdown()
+                np.copyto(to, documents)
 
         yield copy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,29 @@ def test_host_documents_in_double_buffers(
         run(device, fill, documents, out)
         np.testing.assert_array_equal(out, right)
     device.wait()  # nothing is left that uses what was given back
+
+
+@pytest.mark.parametrize("most", [0, 1, 8])
+def test_host_documents_are_copied_by_as_many_threads_as_there_are(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("pipeline.BUFFER_BYTES", 8 * 8 * 12), ("pipeline.COPIED_BYTES", 8 * 8)):
+        monkeypatch.setattr(f"gpuqs.devices.{name}", value)
+    monkeypatch.setattr("gpuqs.cpu_fallback.default_threads", lambda: 4)
+    started, start = [], threading.Thread.start
+
+    def start_few(thread: threading.Thread) -> None:
+        if len(started) >= most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr("threading.Thread.start", start_few)
+    forest, documents = make()
+    device = EmulatedDevice()
+    placed = QsGpu().prepare(forest, "fast", device=device).forest
+    sums = np.zeros((33, 1), np.int64)
+    run(device, placed.score, documents, sums)
+    np.testing.assert_array_equal(sums, expected(forest, documents).fast)
+    assert len(started) >= min(most, 1)
 
 
 def test_narrow_documents_of_wide_answers_fit_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
