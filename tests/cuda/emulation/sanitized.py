@@ -67,11 +67,12 @@ def run_kernels(sanitizer: str) -> None:
             check(device, forest, documents[:3], case.settings)
             for shared in (1, None):
                 check_walks(device, forest, documents[:2], WalkSettings(part_trees=7, threads=128, shared=shared))
-        # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share.
-        for max_leaves in (8, 70) if sanitizer == "address" else ():
-            forest = random_forest(np.random.default_rng(1), n_trees=3, max_leaves=max_leaves, n_features=3)
-            # More than a word of documents, so that the two tiles of rank_documents take turns.
-            check_bits(device, forest, probing_documents(np.random.default_rng(2), forest, 70), BitsliceSettings(1))
+        # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share: one block a launch, of
+        # more than a word of documents and of 32 trees, so that tiles of shared memory take turns.
+        for max_leaves in (8, 70):
+            rng = np.random.default_rng(1)
+            forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, n_features=2, n_thresholds=15)
+            check_bits(device, forest, probing_documents(rng, forest, 200), BitsliceSettings(1, warp_trees=10))
         sums = device.from_host(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
         with device.active():
             for link, width in (("softmax", 4), ("argmax", 1)):
