@@ -64,7 +64,8 @@ __device__ __forceinline__ int entry(const int* table, u32 x, int b) {
 #endif
 }
 
-// Trees of up to 64 leaves have 64 values each, of which one lane copies two, from `mine` on; a value has `width` parts, one for each output.
+// Trees of up to 64 leaves have 64 values each, of which one lane copies two, from `mine` on; a value has `width` parts, one for each
+// output.
 enum { TABLE = 64, TABLE_PLANES = 6 };
 template <class Leaf>
 __device__ __forceinline__ void copy_values(const Leaf* mine, int width, Leaf* table) {

@@ -15,7 +15,8 @@ struct __align__(8) Node {
 };
 enum { ONES = 0, ZEROS = 1, NODES_TOGETHER = 8 };
 
-// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic shared memory for n_slots + n_planes rows of words a warp.
+// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic
+// shared memory for n_slots + n_planes rows of words a warp.
 // The rows of eight nodes are loaded together, so registers must be allowed for them.
 template <int W>
 __global__ void __launch_bounds__(128, 8)

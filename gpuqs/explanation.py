@@ -16,7 +16,7 @@ from gpuqs.tuning.calibration import factor  # here: a child that is forked amid
 from gpuqs.tuning.plan import NEAR, Plan, Tuned, table
 
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
-MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 17}
+MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
 
 @dataclass(frozen=True)

@@ -182,14 +182,28 @@ def test_tree_blocks_have_rows_of_their_own(forward: EmulatedDevice) -> None:
 
 @pytest.mark.parametrize("scratch_bytes", [1, 1 << 30])
 def test_thousands_of_documents(scratch_bytes: int) -> None:
-    """Several tiles, the last of them not full; cut into batches of a tile and parts of a tree each, or all in one."""
+    """Several tiles, the last of them not full; cut into batches of a tile, parts of five trees, or all in one."""
     rng = np.random.default_rng(18)
     forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
     device = EmulatedDevice(scratch_bytes=scratch_bytes)
-    check(device, forest, probing_documents(rng, forest, 5000, np.float32))
-    asked = Counter(name for file, name in device.launched if file == "steps.cu")
-    chunks = 3 * forest.n_trees if scratch_bytes == 1 else 1
-    assert asked == {"steps<1>": 2, "steps<2>": 2 + 3 * chunks}  # once a program to load it; two precisions, and leaves
+    settings = BitsliceSettings(part_trees=5) if scratch_bytes == 1 else None
+    check(device, forest, probing_documents(rng, forest, 5000, np.float32), settings)
+    asked = Counter(name for _, name in device.launched)
+    batches, parts = (3, 3) if scratch_bytes == 1 else (1, 1)
+    # Once a program to load it; two precisions, and leaves. Rows serve all parts of a tree block.
+    assert asked["steps<2>"] == 2 + 3 * batches * parts
+    assert asked["decode_predicates<2>"] == 2 + 3 * batches
+
+
+@pytest.mark.parametrize("scratch_bytes", [1, 1 << 20])
+def test_where_memory_is_scarce_parts_are_as_large_as_their_rows(scratch_bytes: int) -> None:
+    """Rows are decoded a few times, not once for each tree."""
+    rng = np.random.default_rng(26)
+    forest = random_forest(rng, n_trees=300, max_leaves=32, n_features=3, n_thresholds=50)
+    device = EmulatedDevice(scratch_bytes=scratch_bytes)
+    check(device, forest, probing_documents(rng, forest, 40, np.float32))
+    placed = BitsliceGpu().prepare(forest, "exact", device=device).forest
+    assert placed.part_trees >= placed.n_rows // placed.n_planes > 10
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])

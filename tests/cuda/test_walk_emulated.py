@@ -212,6 +212,18 @@ def test_auto_takes_it_where_no_other_holds_a_forest(forward: EmulatedDevice, mo
     np.testing.assert_array_equal(model.predict(documents, "raw"), Model(forest).predict(documents, "raw"))
 
 
+def test_auto_takes_what_explain_shows_as_cheapest(forward: EmulatedDevice) -> None:
+    """Of this forest the walk is cheaper up to some 200,000 documents."""
+    forest = random_forest(np.random.default_rng(27), n_trees=30, max_leaves=64, n_features=5, shape="complete")
+    model, taken = Model(forest).to(forward), set()
+    for n in (0, 1, 1000, 10**5, 2**17 + 1, 10**6, 10**8):
+        told = model.explain(n)
+        costs = {choice.engine: choice.microseconds for choice in told.choices if choice.microseconds is not None}
+        assert told.engine == min(costs, key=costs.__getitem__)
+        taken.add(told.engine)
+    assert taken == {"walk_gpu", "bitslice_gpu"}
+
+
 def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(np.random.default_rng(9), n_trees=1, max_leaves=64, shape="complete")
     assert WalkGpu().supports(forest) is None

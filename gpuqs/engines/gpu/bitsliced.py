@@ -3,7 +3,7 @@
     foreach batch of documents whose scratch memory is bounded:
         planes of ranks <- rank_documents(documents)
         foreach part of the forest, as a rule all of it:
-            rows <- decode_predicates(planes of ranks)
+            rows <- decode_predicates(planes of ranks), once for the parts of a tree block
             planes of leaf numbers <- steps(rows), or slots(rows): tile after tile, whose rows the L2 cache then holds
             sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
 
@@ -153,7 +153,8 @@ class BitslicedForest(PlacedForest):
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
         enough = device.scratch_bytes // (BATCH_TILES * ROW_BYTES * max(kernels.WORDS))
         kept = (enough - self.n_rank_planes - self.n_rows) // self.n_planes
-        part_trees = settings.part_trees or max(1, kept)
+        # Where memory is scarce, batches are small, but parts are no smaller than makes up for their rows.
+        part_trees = settings.part_trees or max(1, kept, self.n_rows // self.n_planes)
         parts = [
             (block, first, min(part_trees, end - first))
             for block, (start, end) in enumerate(pairwise(layout.block_offsets.tolist()))
@@ -292,8 +293,15 @@ class BitslicedForest(PlacedForest):
             if self.n_columns:
                 with self.device.stage("rank_documents"):
                     self._rank(self._rounded_once(documents[batch]), words, n_tiles, ranks)
+            decoded = None
             for part in self.parts:
-                self._evaluate(part, words, n_tiles, ranks, predicates, leaves)
+                _ = self._loaded  # at the first call
+                if part.block != decoded:
+                    with self.device.stage("decode_predicates"):
+                        self._decode(part.block, words, n_tiles, ranks, predicates)
+                    decoded = part.block
+                with self.device.stage(self.programs.stage):
+                    self._run_programs(part, words, n_tiles, predicates, leaves)
                 yield batch, words, part, leaves
 
     def _batch_tiles(self, total: int, words: int) -> int:
@@ -311,13 +319,6 @@ class BitslicedForest(PlacedForest):
         exact = ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words))
         names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
         return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
-
-    def _evaluate(self, part: _Part, words: int, n_tiles: int, ranks: Any, predicates: Any, leaves: Any) -> None:
-        _ = self._loaded  # at the first call
-        with self.device.stage("decode_predicates"):
-            self._decode(part.block, words, n_tiles, ranks, predicates)
-        with self.device.stage(self.programs.stage):
-            self._run_programs(part, words, n_tiles, predicates, leaves)
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
         programs, attributes = self.programs, self.device.attributes
