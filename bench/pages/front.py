@@ -46,7 +46,7 @@ def page(results: Results, folder: Path = FOLDER) -> str:
             if report is not None:
                 lines += [*section(report, processor), ""]
         lines += [*others(results, processor, folder), *missing(results, processor)]
-    lines += gpu_front(results)
+    lines += gpu_front(results, folder)
     return "\n".join(lines) + "\n"
 
 

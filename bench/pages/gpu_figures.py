@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from pages.figures import figure, table, times
@@ -70,10 +72,16 @@ def stages(results: Results) -> list[str]:
     return lines
 
 
-def front(results: Results) -> list[str]:
-    """The section of bench/README.md."""
+def front(results: Results, folder: Path) -> list[str]:
+    """The section of bench/README.md; the papers' tables that were made beside a GPU are of other processors."""
     lines = ["## GPUs", ""]
+    tables = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("tables/*/*.json"))]
     for gpu, report in results.gpus().items():
-        lines += [f"[{report['gpu']['name']}](results/gpu-{gpu}.md), by `python bench/gpu.py`.", ""]
+        name = report["gpu"]["name"]
+        lines += [f"[{name}](results/gpu-{gpu}.md), by `python bench/gpu.py`.", ""]
         lines += [f"![Time a document by trees and by batch](results/gpu-{gpu}.png)", ""]
+        for path, told in tables:
+            if name in told["versions"]:
+                page = path.relative_to(folder).with_suffix(".md").as_posix()
+                lines += [f"Beside it: [{told['name']}: {told['title']}](results/{page}).", ""]
     return [*lines, "[What `qs_gpu` does, counted](results/gpu-counts.md)."]
