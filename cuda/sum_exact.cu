@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(BYTE* WARP, 4)
         if (more) load(t + TREES);
         const Added& from = together[turn];
         if (more || t + TREES == end) {
-#pragma unroll
+#pragma unroll(SMALL ? TREES : BYTE)
             for (int i = 0; i < TREES; ++i) add(from, i);
         } else {
 #pragma unroll 1
