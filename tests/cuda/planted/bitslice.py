@@ -108,6 +108,9 @@ BITSLICE = [
         "k < n_planes - 1; ++k",
         _PER_TREE,
     ),
+    Fault(
+        "rows are decoded for the first tree block alone", _HOST, "part.block != decoded", "decoded is None", _BLOCKS
+    ),
     Fault("a tree block has the rows of the first", _HOST, "self._decode(part.block,", "self._decode(0,", _BLOCKS),
     Fault("each part's sums begin anew", _HOST, "started or part.first > 0", "started", _SETTINGS),
     Fault(
