@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from forests import probing_documents, random_forest
+from forests import forest_of_stumps, probing_documents, random_forest
 
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.base import Engine
@@ -17,7 +17,7 @@ from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
 from gpuqs.engines.gpu.walked import WalkSettings
 from gpuqs.engines.reference import Reference
-from gpuqs.forest import Forest
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,43 @@ OF_BITS = [
     Case("oblivious trees of many levels", {"shape": "oblivious", "max_leaves": 512, "n_trees": 5}),
     Case("thresholds beyond one byte", {"n_features": 2, "n_trees": 30, "n_thresholds": 700, "max_leaves": 60}),
 ]
+
+
+#: Documents that lie otherwise in memory: what makes them of others.
+STRIDED = [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
+INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
+
+
+def of_integers(dtype: str, integer_dtype: str) -> tuple[Forest, np.ndarray]:
+    """A forest whose library casts integers to a type, and documents of the least and greatest of theirs."""
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, integer_dtype=integer_dtype)
+    info = np.iinfo(dtype) if dtype != "?" else None
+    values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
+    return forest, rng.choice(values, (33, forest.n_features))
+
+
+def rounded_twice() -> tuple[Forest, np.ndarray]:
+    """Integers of which the third alone exits on the right: two roundings bring the second to the threshold."""
+    threshold = np.array([float(np.float32(2**60))])
+    forest = forest_of_stumps(threshold, np.random.default_rng(14), input_dtype="float32", integer_dtype="float64")
+    return forest, np.array([[2**60], [2**60 + 2**36 + 1], [2**60 + 2**38]])
+
+
+def of_categories(routing: int) -> tuple[Forest, np.ndarray]:
+    """Sets of none to three words, read in one way, and codes in, at and beyond their ends."""
+    sets = [[], [1], [1 << 31], [0, 1], [0xFFFFFFFF, 1 << 31], [0, 0, 0xA0000005]]
+    stumps = forest_of_stumps(np.zeros(2 * len(sets)), np.random.default_rng(12))
+    forest = replace(
+        stumps,
+        routing=np.repeat(np.array([CATEGORICAL, CATEGORICAL | NAN_LEFT], np.uint8), len(sets)) | np.uint8(routing),
+        category_offsets=np.cumsum([0, *map(len, sets * 2)]),
+        category_words=np.concatenate([np.array(words, np.uint32) for words in sets * 2]),
+    )
+    codes = np.array([-33, -1, 0, 1, 31, 32, 63, 64, 66, 95, 96, 1 << 30], float)
+    far = np.array([-0.0, np.nan, np.inf, -np.inf, 5e-324, 2.0**31, -(2.0**31), 1e300])
+    near = [np.nextafter(codes, toward) for toward in (-np.inf, np.inf)]
+    return forest, np.concatenate([codes, codes + 0.5, *near, far])[:, None]
 
 
 @dataclass(frozen=True)

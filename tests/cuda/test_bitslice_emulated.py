@@ -12,7 +12,7 @@ from emulation.device import EmulatedDevice
 from emulation.memory import Memory
 from emulation.module import ORDERS
 from forests import forest_of_columns, forest_of_stumps, probing_documents, random_forest
-from gpu_conformance import CASES, OF_BITS, Case, expected
+from gpu_conformance import CASES, INTEGERS, OF_BITS, STRIDED, Case, expected, of_categories, of_integers, rounded_twice
 from gpu_conformance import check_bits as check
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from strategies import Drawn, forests
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.reference import Reference
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES, Forest
+from gpuqs.forest import CATEGORICAL, WHOLE_CODES, Forest
 from gpuqs.layout.ranks import MAX_THRESHOLDS, build_ranks
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
@@ -223,46 +223,25 @@ def test_batches_take_one_batchs_memory(precision: str, monkeypatch: pytest.Monk
     assert 100_000 < max(asked) <= device.scratch_bytes
 
 
-@pytest.mark.parametrize(
-    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
-)
+@pytest.mark.parametrize("make", STRIDED)
 def test_strided_documents(forward: EmulatedDevice, make) -> None:
     forest, documents = CASES[0].make()
     check(forward, forest, make(documents))
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8", "?"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
 def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: str) -> None:
-    rng = np.random.default_rng(5)
-    forest = random_forest(rng, integer_dtype=integer_dtype)
-    info = np.iinfo(dtype) if dtype != "?" else None
-    values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
-    check(forward, forest, rng.choice(values, (33, forest.n_features)))
+    check(forward, *of_integers(dtype, integer_dtype))
 
 
 def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
-    forest = forest_of_stumps(
-        np.array([float(np.float32(2**60))]), np.random.default_rng(14), input_dtype="float32", integer_dtype="float64"
-    )
-    documents = np.array([[2**60], [2**60 + 2**36 + 1], [2**60 + 2**38]])
-    assert check(forward, forest, documents).leaves[:, 0].tolist() == [0, 0, 1]
+    assert check(forward, *rounded_twice()).leaves[:, 0].tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("routing", range(CATEGORICAL, 2 * WHOLE_CODES, CATEGORICAL * 2))
 def test_every_way_to_read_a_category(forward: EmulatedDevice, routing: int) -> None:
-    sets = [[], [1], [1 << 31], [0, 1], [0xFFFFFFFF, 1 << 31], [0, 0, 0xA0000005]]
-    stumps = forest_of_stumps(np.zeros(2 * len(sets)), np.random.default_rng(12))
-    forest = replace(
-        stumps,
-        routing=np.repeat(np.array([CATEGORICAL, CATEGORICAL | NAN_LEFT], np.uint8), len(sets)) | np.uint8(routing),
-        category_offsets=np.cumsum([0, *map(len, sets * 2)]),
-        category_words=np.concatenate([np.array(words, np.uint32) for words in sets * 2]),
-    )
-    codes = np.array([-33, -1, 0, 1, 31, 32, 63, 64, 66, 95, 96, 1 << 30], float)
-    far = np.array([-0.0, np.nan, np.inf, -np.inf, 5e-324, 2.0**31, -(2.0**31), 1e300])
-    near = [np.nextafter(codes, toward) for toward in (-np.inf, np.inf)]
-    check(forward, forest, np.concatenate([codes, codes + 0.5, *near, far])[:, None])
+    check(forward, *of_categories(routing))
 
 
 @pytest.mark.parametrize("n", [254, 255, 256, 6000])

@@ -11,7 +11,7 @@ import pytest
 from emulation.device import RTX3090, EmulatedDevice
 from emulation.module import ORDERS
 from forests import forest_of_stumps, probing_documents, random_forest
-from gpu_conformance import CASES, Case, check, expected
+from gpu_conformance import CASES, INTEGERS, STRIDED, Case, check, expected, of_integers
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from strategies import Drawn, forests
@@ -98,23 +98,17 @@ def test_shared_memory_beyond_48_kib(forward: EmulatedDevice) -> None:
     assert np.abs(sums - want.exact).max() <= want.bound
 
 
-@pytest.mark.parametrize(
-    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
-)
+@pytest.mark.parametrize("make", STRIDED)
 def test_strided_documents(forward: EmulatedDevice, make) -> None:
     forest, documents = CASES[0].make()
     strided = make(documents)
     check(forward, forest, strided, Settings())
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
 def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: str) -> None:
-    rng = np.random.default_rng(5)
-    forest = random_forest(rng, integer_dtype=integer_dtype)
-    info = np.iinfo(dtype) if dtype != "?" else None
-    values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
-    check(forward, forest, rng.choice(values, (33, forest.n_features)), Settings())
+    check(forward, *of_integers(dtype, integer_dtype), Settings())
 
 
 @pytest.mark.parametrize("routing", range(CATEGORICAL, 2 * WHOLE_CODES, CATEGORICAL * 2))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from emulation.device import RTX3090, EmulatedDevice
 from emulation.module import ORDERS
-from forests import forest_of_stumps, probing_documents, random_forest
-from gpu_conformance import CASES, OF_BITS, Case, expected
+from forests import probing_documents, random_forest
+from gpu_conformance import CASES, INTEGERS, OF_BITS, STRIDED, Case, expected, of_categories, of_integers, rounded_twice
 from gpu_conformance import check_walks as check
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
 from gpuqs.engines.gpu.walked import WalkSettings
 from gpuqs.engines.reference import Reference
-from gpuqs.forest import CATEGORICAL, NAN_LEFT, WHOLE_CODES
+from gpuqs.forest import CATEGORICAL, WHOLE_CODES
 from gpuqs.model import Model
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
@@ -98,47 +98,26 @@ def test_trees_of_any_size(forward: EmulatedDevice, shape: str, turned: bool) ->
     check(forward, forest, probing_documents(rng, forest, 20))
 
 
-@pytest.mark.parametrize(
-    "make", [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
-)
+@pytest.mark.parametrize("make", STRIDED)
 def test_strided_documents(forward: EmulatedDevice, make) -> None:
     forest, documents = CASES[0].make()
     check(forward, forest, make(documents))
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
 def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: str) -> None:
-    rng = np.random.default_rng(5)
-    forest = random_forest(rng, integer_dtype=integer_dtype)
-    info = np.iinfo(dtype) if dtype != "?" else None
-    values = np.array([0, 1] if info is None else [0, 1, 2, 3, info.min, info.max], dtype)
-    check(forward, forest, rng.choice(values, (33, forest.n_features)))
+    check(forward, *of_integers(dtype, integer_dtype))
 
 
 def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
-    forest = forest_of_stumps(
-        np.array([float(np.float32(2**60))]), np.random.default_rng(14), input_dtype="float32", integer_dtype="float64"
-    )
-    documents = np.array([[2**60], [2**60 + 2**36 + 1], [2**60 + 2**38]])
-    assert check(forward, forest, documents).leaves[:, 0].tolist() == [0, 0, 1]
+    assert check(forward, *rounded_twice()).leaves[:, 0].tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("chosen", [None, WHERE_THEY_ARE], ids=["in shared memory", "where they are"])
 @pytest.mark.parametrize("routing", range(CATEGORICAL, 2 * WHOLE_CODES, CATEGORICAL * 2))
 def test_every_way_to_read_a_category(forward: EmulatedDevice, routing: int, chosen: WalkSettings | None) -> None:
-    sets = [[], [1], [1 << 31], [0, 1], [0xFFFFFFFF, 1 << 31], [0, 0, 0xA0000005]]
-    stumps = forest_of_stumps(np.zeros(2 * len(sets)), np.random.default_rng(12))
-    forest = replace(
-        stumps,
-        routing=np.repeat(np.array([CATEGORICAL, CATEGORICAL | NAN_LEFT], np.uint8), len(sets)) | np.uint8(routing),
-        category_offsets=np.cumsum([0, *map(len, sets * 2)]),
-        category_words=np.concatenate([np.array(words, np.uint32) for words in sets * 2]),
-    )
-    codes = np.array([-33, -1, 0, 1, 31, 32, 63, 64, 66, 95, 96, 1 << 30], float)
-    far = np.array([-0.0, np.nan, np.inf, -np.inf, 5e-324, 2.0**31, -(2.0**31), 1e300])
-    near = [np.nextafter(codes, toward) for toward in (-np.inf, np.inf)]
-    check(forward, forest, np.concatenate([codes, codes + 0.5, *near, far])[:, None], chosen)
+    check(forward, *of_categories(routing), chosen)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from gpuqs.devices.base import GpuDevice
-from gpuqs.engines.gpu.bitsliced import MAX_GRID, BitslicedForest, BitsliceSettings
+from gpuqs.engines.gpu.bitsliced import BitslicedForest, BitsliceSettings
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
+from gpuqs.engines.gpu.placed import MAX_GRID
 from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import MAX_PREDICATES, gray_values, why_not
 from gpuqs.layout.bitslice_gpu import MAX_LEAVES, build_rows

@@ -23,7 +23,7 @@ from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import resident_blocks
-from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, by_row, padded, trees_by_output
+from gpuqs.engines.gpu.placed import MAX_GRID, SHARED, PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.layout.bitslice_gpu import RowLayout
@@ -38,14 +38,10 @@ TILE, ROW_BYTES = 32 * WARP, 4 * WARP
 #: Columns that a thread block ranks together, bytes of their documents' values that it holds twice, and the most levels
 #: of a column's thresholds that it holds: eight always fit.
 COLUMNS, VALUE_BYTES, MOST_STAGED = 8, 2 * 8 * 33 * 16, 9
-#: Bytes of dynamic shared memory that a kernel may have without opting in.
-SHARED = 48 << 10
 #: Warps of a thread block that decodes or evaluates.
 WARPS = 4
 #: Planes of leaf numbers that `steps` keeps in registers.
 LOW_PLANES = 3
-#: Thread blocks that a grid may have along its second axis.
-MAX_GRID = 65_535
 #: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
 BATCH_TILES = 16
 #: Documents that a thread block of `sum_exact` adds for, and bytes that it has for trees that are added together.

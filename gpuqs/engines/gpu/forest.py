@@ -21,7 +21,7 @@ from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choose_plan, together_for
-from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, by_row, padded, trees_by_output
+from gpuqs.engines.gpu.placed import MAX_GRID, PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -39,8 +39,6 @@ from gpuqs.layout.qs_gpu import (
 TILE = 32
 #: Bytes of dynamic shared memory that a kernel may have without opting in.
 SHARED_WITHOUT_ASKING = 48 << 10
-#: Thread blocks that a grid may have along its second and third axis.
-MAX_GRID = 65_535
 #: Documents of a chunk, at least (a few tiles), and at most (what 32-bit indices count).
 MIN_CHUNK, MAX_CHUNK = 1024, 1 << 24
 

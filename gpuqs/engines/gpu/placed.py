@@ -14,6 +14,11 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import Columns
 from gpuqs.layout.leaves import LeafValues
 
+#: Bytes of dynamic shared memory that a kernel may have without opting in.
+SHARED = 48 << 10
+#: Thread blocks that a grid may have along its second and third axis.
+MAX_GRID = 65_535
+
 
 class PlacedForest(ABC):
     """A forest laid out for one device and copied there; immutable.

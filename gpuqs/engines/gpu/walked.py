@@ -18,7 +18,7 @@ import numpy as np
 
 from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.engines.gpu import kernels
-from gpuqs.engines.gpu.placed import PlacedForest, as_numbers, padded, trees_by_output
+from gpuqs.engines.gpu.placed import MAX_GRID, SHARED, PlacedForest, as_numbers, padded, trees_by_output
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.qs_gpu import WARP
@@ -34,10 +34,6 @@ ADDING_SHARE = 4
 SPLIT_PARTS = 4
 #: Bytes of shared memory that a tree of a part takes: a value of the part that is walked, one of that which is added.
 VALUE_BYTES = 2 * 8
-#: Bytes of dynamic shared memory that a kernel may have without opting in.
-SHARED = 48 << 10
-#: Thread blocks that a grid may have along its second axis.
-MAX_GRID = 65_535
 
 
 @dataclass(frozen=True)
