@@ -1,6 +1,7 @@
 #include "making/rank_items.hpp"
 
 #include "making/one_tree.hpp"
+#include "making/rank_paths.hpp"
 
 namespace gpuqs {
 namespace {
@@ -49,7 +50,7 @@ private:
 }  // namespace
 
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
-                                  int32_t* label) {
+                                  int32_t* label, PathMaker* paths) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees]);
     Pairs pairs;
     for (int64_t t = 0; t < trees.n_trees; t++) {
@@ -66,6 +67,7 @@ std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, 
             label[leaf + l] = pairs.label(tree.leaf(l));
             of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
         }
+        if (paths && entries.entries().size() <= kPathEntries + 1) paths->add(t, tree, pairs, tests + node);
     }
     return entries.entries();
 }
