@@ -187,7 +187,8 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
         random_forest(rng, n_trees=400, max_leaves=8, n_features=60),
         random_forest(rng, n_trees=5, max_leaves=1),
     ]
-    assert 192 < len(build_rankwalk(shapes[-2], build_ranks(shapes[-2])).entries) <= PATH_ENTRIES, "four registers of bytes"
+    entries = build_rankwalk(shapes[-2], build_ranks(shapes[-2])).entries
+    assert 192 < len(entries) <= PATH_ENTRIES, "bytes of four registers"
     lanes = min(cpu_fallback.instruction_set().widest_word // 8, MOST_LANES)
     together = lanes * REGISTERS_TOGETHER
     least = [1, 2, WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1]  # FOLLOWING is the latter
