@@ -273,7 +273,8 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     labels (int32 [L]).
 
     ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
-    begin at ``start``. ``paths``: of `empty_paths` with ``tree_block``, filled unless documents have more bytes than a path's tests can name.
+    begin at ``start``. ``paths``: of `empty_paths` with ``tree_block``, filled in place of items unless
+    documents have more bytes than a path's tests can name.
     """
     cdef Trees trees = trees_of(forest)
     cdef unique_ptr[PathMaker] maker

@@ -16,6 +16,7 @@ struct Tree {
 
     int64_t item(int64_t child) const { return child + n + 1; }  // leaves from the last one down, then nodes
     int64_t n_items() const { return 2 * n + 1; }
+    bool is_leaf(int64_t item) const { return item <= n; }
     int64_t leaf(int64_t l) const { return n - l; }
 };
 

@@ -52,22 +52,27 @@ private:
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
                                   int32_t* label, PathMaker* paths) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees]);
+    if (entries.entries().size() > kPathEntries + 1) paths = nullptr;
     Pairs pairs;
     for (int64_t t = 0; t < trees.n_trees; t++) {
         const Tree tree = tree_of(trees, t);
         const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
         pairs.find(tree);
-        uint32_t* const of_tree = items + start[t];
         for (int64_t i = 0; i < tree.n; i++) {
             const int64_t item = tree.item(i);
-            of_tree[pairs.place(item)] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i)) << kDistanceShift;
             tests[node + pairs.before(item)] = entries.test(node + i, pairs.label(item));
         }
-        for (int64_t l = 0; l <= tree.n; l++) {
-            label[leaf + l] = pairs.label(tree.leaf(l));
-            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
+        for (int64_t l = 0; l <= tree.n; l++) label[leaf + l] = pairs.label(tree.leaf(l));
+        if (paths) {
+            paths->add(t, tree, pairs, tests + node);
+            continue;
         }
-        if (paths && entries.entries().size() <= kPathEntries + 1) paths->add(t, tree, pairs, tests + node);
+        uint32_t* const of_tree = items + start[t];
+        for (int64_t i = 0; i < tree.n; i++)
+            of_tree[pairs.place(tree.item(i))] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i))
+                                                                              << kDistanceShift;
+        for (int64_t l = 0; l <= tree.n; l++)
+            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
     }
     return entries.entries();
 }

@@ -33,17 +33,14 @@ public:
 
 private:
     void open(int64_t word);
-    uint16_t path(int64_t item, bool is_leaf) const {
-        return static_cast<uint16_t>((is_leaf ? kPathPlaces - 1 : at_[item].place) | at_[item].end << kLabelShift);
-    }
 
-    // Of an item: its place if it is a node, the label at the end of its path, and how often walks have changed paths by then.
-    struct Place { int32_t place, end, changes; };
+    // A node's place, and how often walks have changed paths by then.
+    struct Where { int32_t place, changes; };
 
     const PathArrays to_;
     int64_t word_ = -1;
     int32_t used_ = 0;  // places of the word
-    std::vector<Place> at_;
+    std::vector<Where> where_;  // of each item
 };
 
 }  // namespace gpuqs

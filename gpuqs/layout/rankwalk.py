@@ -111,7 +111,7 @@ class RankWalkLayout:
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
-        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`.
+        Empty where there are paths. Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
@@ -126,7 +126,7 @@ class RankWalkLayout:
     tests : RANK_TEST [N]
         Tree by tree, in preorder; ``first`` is the label of the leftmost leaf below.
     paths : RankPaths or None
-        None unless asked for, or where trees or documents are too large for them.
+        In place of walks. None unless asked for, or where trees or documents are too large for them.
     """
 
     ranks: RankTables
@@ -174,7 +174,7 @@ def build_rankwalk(
         position=label,
         threshold32=round_down(ranks.threshold),
         entries=entries.view(RANK_ENTRY)[:, 0],
-        items=items,
+        items=items[:0] if paths else items,
         block_offsets=np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32),
         tree=tree,
         root=root,

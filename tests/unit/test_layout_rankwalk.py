@@ -88,8 +88,9 @@ def followed(layout: RankWalkLayout, tree: int, code: list[int]) -> tuple[int, i
 
 
 def check(forest: Forest, documents: np.ndarray) -> None:
-    layout = build_rankwalk(forest, build_ranks(forest), with_paths=True)
-    assert (layout.paths is None) == (forest.n_leaves > PATH_PLACES or len(layout.entries) > PATH_ENTRIES + 1)
+    layout = build_rankwalk(forest, build_ranks(forest))
+    in_paths = build_rankwalk(forest, build_ranks(forest), with_paths=True)
+    assert (in_paths.paths is None) == (forest.n_leaves > PATH_PLACES or len(layout.entries) > PATH_ENTRIES + 1)
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
@@ -102,10 +103,10 @@ def check(forest: Forest, documents: np.ndarray) -> None:
             assert position == layout.position[exit_leaf_by_walk(forest, tree, document)]
             assert n_steps <= layout.steps[walk // WALKS]
             assert asked(layout, tree, code) == position
-            if layout.paths:
-                label, n_changes = followed(layout, tree, code)
+            if in_paths.paths:
+                label, n_changes = followed(in_paths, tree, code)
                 assert label == position
-                assert n_changes <= layout.paths.most[tree // TREE_BLOCK] < PATH_PLACES.bit_length()
+                assert n_changes <= in_paths.paths.most[tree // TREE_BLOCK] < PATH_PLACES.bit_length()
 
 
 @pytest.mark.parametrize(
