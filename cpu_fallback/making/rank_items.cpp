@@ -58,21 +58,18 @@ std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, 
         const Tree tree = tree_of(trees, t);
         const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
         pairs.find(tree);
+        uint32_t* const of_tree = paths ? nullptr : items + start[t];
         for (int64_t i = 0; i < tree.n; i++) {
             const int64_t item = tree.item(i);
             tests[node + pairs.before(item)] = entries.test(node + i, pairs.label(item));
+            if (!of_tree) continue;
+            of_tree[pairs.place(item)] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i)) << kDistanceShift;
         }
-        for (int64_t l = 0; l <= tree.n; l++) label[leaf + l] = pairs.label(tree.leaf(l));
-        if (paths) {
-            paths->add(t, tree, pairs, tests + node);
-            continue;
+        for (int64_t l = 0; l <= tree.n; l++) {
+            label[leaf + l] = pairs.label(tree.leaf(l));
+            if (of_tree) of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
         }
-        uint32_t* const of_tree = items + start[t];
-        for (int64_t i = 0; i < tree.n; i++)
-            of_tree[pairs.place(tree.item(i))] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i))
-                                                                              << kDistanceShift;
-        for (int64_t l = 0; l <= tree.n; l++)
-            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
+        if (paths) paths->add(t, tree, pairs, tests + node);
     }
     return entries.entries();
 }

@@ -111,7 +111,8 @@ class RankWalkLayout:
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
-        Empty where there are paths. Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`.
+        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`. None where
+        there are paths.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
