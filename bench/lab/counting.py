@@ -159,7 +159,16 @@ def under_callgrind(job: Path) -> list[dict[str, float]]:
 def simulated_caches() -> list[tuple[str, int, int]]:
     """Option, size and ways of callgrind's caches: this machine's, the last cut to a power of two."""
     first, _, last = hierarchy().sizes
-    return [("I1", 32 << 10, 8), ("D1", first, 8), ("LL", 1 << (last.bit_length() - 1), 16)]
+    return [("I1", 32 << 10, 8), ("D1", first, ways_of(first)), ("LL", 1 << (last.bit_length() - 1), 16)]
+
+
+def ways_of(size: int) -> int:
+    """Eight, or the least above with which a cache has a power of two of sets, as callgrind wants: twelve of 48 KiB."""
+    lines = size // 64
+    ways = lines // (lines & -lines)
+    while ways < 8:
+        ways *= 2
+    return ways
 
 
 def read_callgrind(text: str) -> dict[str, float]:
