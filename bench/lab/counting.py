@@ -92,9 +92,9 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
         counts = dict(zip(asked, counts_of(forest, X, list(asked.values())), strict=True))
         for row, point, name in entered:
             values = counts.get(name, {}) | visits.get(row.label, {})
-            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1])
+            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1], asked.get(name))
         if visits:
-            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "")
+            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "", None)
     return cells
 
 
@@ -107,12 +107,21 @@ def contender(system: str, parameters: Given) -> dict[str, Any]:
     return {"system": system, "given": given, "documents": TOGETHER.get(system, FEW)}
 
 
-def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mapping[str, float], reason: str) -> None:
+def fill(
+    cells: Cells,
+    counted: Counted,
+    label: str,
+    point: Point,
+    values: Mapping[str, float],
+    reason: str,
+    contender: dict[str, Any] | None,
+) -> None:
     """Put a row's counts into the panels of the counters."""
+    given = contender["given"] if contender else {}
     for counter in counted.counters:
         panel = f"{counter}, {point.panel}" if counted.by_panel else counter
         if counter in values:
-            put(cells, panel, label, point.x, Cell(values[counter]))
+            put(cells, panel, label, point.x, Cell(values[counter], given))
         elif reason:
             put(cells, panel, label, point.x, Cell(reason=reason))
 
