@@ -12,7 +12,7 @@ from pages.figures import figure
 
 FOLDER = Path(__file__).parents[1] / "results"
 #: The processor of README's first table, as file names spell it.
-HEADLINE = "amd-epyc-zen-4"
+HEADLINE = "intel-r-xeon-r-processor"
 Report = dict[str, Any]
 
 
