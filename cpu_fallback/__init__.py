@@ -64,7 +64,7 @@ def _choose(forced: str | None) -> str:
 def instruction_set() -> InstructionSet:
     """The instruction set in use, with all that is known of it."""
     name = isa()
-    return next(known for known in INSTRUCTION_SETS if known.name == name)
+    return next(known for known in INSTRUCTION_SETS if known.name == name and known.is_here)
 
 
 def compiles_programs() -> bool:

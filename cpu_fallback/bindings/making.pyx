@@ -1,8 +1,9 @@
 # cython: language_level=3
 """Loops over all nodes of a forest: to check it, and to lay it out. Nobody else need check what is passed but where it says so."""
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 import numpy as np
@@ -60,7 +61,28 @@ cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     cdef struct RankTest:
         pass
 
-    vector[RankEntry] c_rank_items "gpuqs::rank_items"(const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label) except +
+    vector[RankEntry] c_rank_items "gpuqs::rank_items"(const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label, PathMaker* paths) except +
+
+cdef extern from "making/rank_paths.hpp" namespace "gpuqs" nogil:
+    cdef int kPathPlaces
+
+    cdef struct PathTests:
+        pass
+
+    cdef struct PathArrays:
+        const int32_t* word
+        PathTests* tests
+        uint64_t* turned
+        uint64_t* ends
+        uint16_t* light
+        uint16_t* heavy
+        uint8_t* most
+        int64_t tree_block
+
+    cdef cppclass PathMaker:
+        PathMaker(const PathArrays&) except +
+
+    int64_t c_path_words "gpuqs::path_words"(const Trees&, int32_t* word)
 
 ctypedef fused key_t:
     double
@@ -214,15 +236,50 @@ def gray_places(const int64_t[::1] leaf_offsets, oblivious, const int64_t[::1] s
     return place
 
 
+def empty_paths(forest, int64_t tree_block):
+    """What `gpuqs.layout.rankwalk.RankPaths` holds, by name, not yet filled; of trees that have at most 63 nodes."""
+    cdef Trees trees = trees_of(forest)
+    word = np.empty(trees.n_trees, np.int32)
+    n_words = c_path_words(trees, writable32(word))
+    return {
+        "tests": cache_lines.zeros((n_words, 2 * kPathPlaces), np.uint8),
+        "turned": np.zeros(n_words, np.uint64),
+        "ends": np.zeros(n_words, np.uint64),
+        "light": cache_lines.zeros((n_words, kPathPlaces), np.uint16),
+        "word": word,
+        "heavy": np.zeros(trees.n_trees, np.uint16),
+        "most": np.zeros(-(-trees.n_trees // tree_block), np.uint8),
+    }
+
+
+cdef PathArrays path_arrays(paths, int64_t tree_block) except *:
+    cdef const int32_t[::1] word = paths["word"]
+    cdef uint8_t[:, ::1] tests = paths["tests"]
+    cdef uint64_t[::1] turned = paths["turned"], ends = paths["ends"]
+    cdef uint16_t[:, ::1] light = paths["light"]
+    cdef uint16_t[::1] heavy = paths["heavy"]
+    cdef uint8_t[::1] most = paths["most"]
+    cdef PathArrays c
+    c.word, c.tree_block = address32(word), tree_block
+    if len(word):
+        c.tests, c.turned, c.ends = <PathTests*>&tests[0, 0], &turned[0], &ends[0]
+        c.light, c.heavy, c.most = &light[0, 0], &heavy[0], &most[0]
+    return c
+
+
 def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const int64_t[::1] offsets, uint8_t nan_left,
-               const int64_t[::1] start):
+               const int64_t[::1] start, int64_t tree_block, paths=None):
     """Entries (int32 [E, 3]), items (uint32 [N + L]) and tests (uint32 [N]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves'
     labels (int32 [L]).
 
     ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
-    begin at ``start``.
+    begin at ``start``. ``paths``: of `empty_paths` with ``tree_block``, filled in place of items unless
+    documents have more bytes than a path's tests can name.
     """
     cdef Trees trees = trees_of(forest)
+    cdef unique_ptr[PathMaker] maker
+    if paths is not None:
+        maker.reset(new PathMaker(path_arrays(paths, tree_block)))
     cdef const uint8_t[::1] routing = forest.routing
     cdef RankedNodes nodes
     cdef vector[RankEntry] found
@@ -239,7 +296,7 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     label = np.empty(len(forest.leaf_value), np.int32)
     cdef int32_t* label_to = writable32(label)
     with nogil:
-        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to)
+        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to, maker.get())
     entries = np.empty((found.size(), 3), np.int32)
     cdef int32_t[:, ::1] filled = entries
     for e in range(<Py_ssize_t>found.size()):

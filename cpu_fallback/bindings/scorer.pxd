@@ -63,7 +63,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kRegistersTogether
+    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kFollowing, kMostRankLanes, kRegistersTogether, kPathPlaces, kPathEntries, kLabelShift
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:
@@ -71,6 +71,19 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
 
     cdef struct RankTest:
         pass
+
+    cdef struct PathTests:
+        pass
+
+    cdef struct RankPaths:
+        int32_t n_words
+        const PathTests* tests
+        const uint64_t* turned
+        const uint64_t* ends
+        const uint16_t* light
+        const int32_t* word
+        const uint16_t* heavy
+        const uint8_t* most
 
     cdef struct RankWalkLayout:
         Columns columns
@@ -89,6 +102,7 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         const uint32_t* items
         const int64_t* node_offsets
         const RankTest* tests
+        RankPaths paths
 
 
 cdef extern from "layout/category_tables.hpp" namespace "gpuqs" nogil:
@@ -207,6 +221,7 @@ cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
         int lanes() const
         int widest_word() const
         cbool has_encoder() const
+        cbool has_paths() const
         cbool is_here() const
     const CInstructionSet* begin_instruction_sets()
     const CInstructionSet* end_instruction_sets()

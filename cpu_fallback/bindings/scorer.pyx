@@ -30,6 +30,8 @@ class InstructionSet(NamedTuple):
         Documents that `bitslice` scores at once at most.
     has_encoder : bool
         Whether tree programs can become machine code.
+    has_paths : bool
+        Whether `rankwalk` takes few documents along heavy paths.
     is_here : bool
         Whether this processor has it.
     """
@@ -38,6 +40,7 @@ class InstructionSet(NamedTuple):
     lanes: int
     widest_word: int
     has_encoder: bool
+    has_paths: bool
     is_here: bool
 
 
@@ -45,7 +48,7 @@ cdef _instruction_sets():
     cdef const CInstructionSet* c = begin_instruction_sets()
     sets = []
     while c != end_instruction_sets():
-        sets.append(InstructionSet(c.name().decode(), c.lanes(), c.widest_word(), c.has_encoder(), c.is_here()))
+        sets.append(InstructionSet(c.name().decode(), c.lanes(), c.widest_word(), c.has_encoder(), c.has_paths(), c.is_here()))
         c += 1
     return tuple(sets)
 
@@ -92,7 +95,12 @@ CONSTANTS = {
     "kSigned": kSigned,
     "kWalking": kWalking,
     "kWalkingNarrow": kWalkingNarrow,
+    "kFollowing": kFollowing,
+    "kMostRankLanes": kMostRankLanes,
     "kRegistersTogether": kRegistersTogether,
+    "kPathPlaces": kPathPlaces,
+    "kPathEntries": kPathEntries,
+    "kLabelShift": kLabelShift,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
 }
@@ -421,7 +429,23 @@ cdef class RankWalk(Scorer):
         c.items = <const uint32_t*>data_of(layout.items, np.uint32, self.keep)
         c.node_offsets = <const int64_t*>data_of(layout.node_offsets, np.int64, self.keep)
         c.tests = <const RankTest*>structs_of(layout.tests, "RankTest", self.keep)
+        c.paths = paths_of(layout.paths, self.keep)
         self.engine.reset(new CRankWalk(self.kernels[0], c, document_block))
+
+
+cdef RankPaths paths_of(paths, list keep) except *:
+    cdef RankPaths c
+    c.n_words = 0 if paths is None else len(paths.turned)
+    if paths is None:
+        return c
+    c.tests = <const PathTests*>structs_of(paths.tests, "PathTests", keep)
+    c.turned = <const uint64_t*>data_of(paths.turned, np.uint64, keep)
+    c.ends = <const uint64_t*>data_of(paths.ends, np.uint64, keep)
+    c.light = <const uint16_t*>data_of(paths.light, np.uint16, keep)
+    c.word = <const int32_t*>data_of(paths.word, np.int32, keep)
+    c.heavy = <const uint16_t*>data_of(paths.heavy, np.uint16, keep)
+    c.most = <const uint8_t*>data_of(paths.most, np.uint8, keep)
+    return c
 
 
 cdef RankTables ranks_of(ranks, bint single, list keep) except *:

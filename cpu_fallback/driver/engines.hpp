@@ -118,7 +118,7 @@ private:
     const WalkLayout layout_;
 };
 
-// load writes the documents' values, then their codes: those of few documents, which walk, or bytes.
+// load writes the documents' values, then their codes: those of few documents, which take paths or walk, or bytes.
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
@@ -128,14 +128,15 @@ public:
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
     int stride(int n) const override {
-        if (n <= most_walking(kernels_.rank_lanes)) return ByValue::stride(n);
+        if (n <= most_apart()) return ByValue::stride(n);
         const int places = places_together(n, kernels_.rank_lanes);
         return (n + places - 1) / places * places;
     }
     size_t loaded_bytes(int stride) const override {
-        const size_t walking = sizeof(uint32_t) * std::min(stride, most_walking(kernels_.rank_lanes));
-        const size_t of_entry = stride < kernels_.rank_lanes ? sizeof(uint32_t) * stride : std::max<size_t>(walking, stride);
-        return ByValue::loaded_bytes(stride) + whole_lines(of_entry * layout_.n_entries);
+        const size_t apart = of_document() * std::min(stride, most_apart());
+        const size_t together = static_cast<size_t>(stride) * layout_.n_entries;
+        const size_t codes = fills_register(stride) ? std::max(apart, together) : of_document() * stride;
+        return ByValue::loaded_bytes(stride) + whole_lines(codes);
     }
     size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
@@ -143,27 +144,40 @@ public:
         int32_t* rank = static_cast<int32_t*>(scratch);
         char* const codes = static_cast<char*>(loaded) + ByValue::loaded_bytes(stride);
         if (head(loaded).is_double)
-            code(kernels_.rank_codes_double, kernels_.rank_bytes_double, x<double>(loaded), n, stride, rank, codes);
+            code(kernels_.rank_codes_double, kernels_.path_codes_double, kernels_.rank_bytes_double, x<double>(loaded), n, stride, rank,
+                 codes);
         else
-            code(kernels_.rank_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank, codes);
+            code(kernels_.rank_codes_float, kernels_.path_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank,
+                 codes);
     }
     void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
-        if (walks(n, stride))
-            kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+        uint8_t* const to = static_cast<uint8_t*>(leaf);
+        if (!apart(n, stride))
+            kernels_.rank_tests(layout_, block, reinterpret_cast<const int8_t*>(codes), n, stride, to);
+        else if (has_paths())
+            kernels_.rank_paths(layout_, block, reinterpret_cast<const uint8_t*>(codes), n, stride, to);
         else
-            kernels_.rank_tests(layout_, block, reinterpret_cast<const int8_t*>(codes), n, stride, static_cast<uint8_t*>(leaf));
+            kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, to);
     }
 
 private:
+    bool has_paths() const { return kernels_.rank_paths && layout_.paths.n_words > 0; }
+    // So few documents are taken one after another.
+    int most_apart() const { return has_paths() ? kFollowing : most_walking(kernels_.rank_lanes); }
     // Threads may share a batch out in blocks of so few places that none fill a register.
-    bool walks(int n, int stride) const { return n <= most_walking(kernels_.rank_lanes) || stride < kernels_.rank_lanes; }
-    template <class Walking, class Asked, class Value>
-    void code(Walking walking, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
-        if (walks(n, stride))
-            walking(layout_, x, n, stride, rank, reinterpret_cast<uint32_t*>(codes));
-        else
+    bool apart(int n, int stride) const { return n <= most_apart() || !fills_register(stride); }
+    bool fills_register(int stride) const { return stride >= kernels_.rank_lanes; }
+    // Bytes of the codes of one that is.
+    size_t of_document() const { return has_paths() ? kPathEntries : sizeof(uint32_t) * layout_.n_entries; }
+    template <class Walking, class Following, class Asked, class Value>
+    void code(Walking walking, Following following, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
+        if (!apart(n, stride))
             asked(layout_, x, n, stride, rank, reinterpret_cast<int8_t*>(codes));
+        else if (has_paths())
+            following(layout_, x, n, stride, rank, reinterpret_cast<uint8_t*>(codes));
+        else
+            walking(layout_, x, n, stride, rank, reinterpret_cast<uint32_t*>(codes));
     }
     const RankWalkLayout layout_;
 };

@@ -11,6 +11,7 @@ extern const Kernels kernels_portable;
 extern const Kernels kernels_sse42;
 extern const Kernels kernels_avx2;
 extern const Kernels kernels_avx512;
+extern const Kernels kernels_avx512vbmi;
 #endif
 #ifdef GPUQS_AARCH64
 extern const Kernels kernels_neon;
@@ -23,15 +24,18 @@ bool always() { return true; }
 #ifdef GPUQS_X86
 bool has_sse42() { return __builtin_cpu_supports("sse4.2"); }
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"); }
-bool has_avx512() {
+bool has_all_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 }
+bool has_avx512vbmi() { return has_all_avx512() && __builtin_cpu_supports("avx512vbmi"); }
+bool has_avx512() { return has_all_avx512() && !has_avx512vbmi(); }  // one of two of the same name
 #endif
 
 // clang-format off
 const InstructionSet instruction_sets[] = {
 #ifdef GPUQS_X86
+    {&kernels_avx512vbmi, has_avx512vbmi},
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},
     {&kernels_sse42, has_sse42},

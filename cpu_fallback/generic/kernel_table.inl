@@ -1,7 +1,7 @@
 // All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
 // This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
-// lanes.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
+// lanes.inl, paths.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "generic/bitslice.inl"
 #include "generic/kernels.hpp"
 #include "generic/load.inl"
+#include "generic/rank_paths.inl"
 #include "generic/rank_tests.inl"
 #include "generic/ranks.inl"
 #include "generic/rankwalk.inl"
@@ -44,13 +45,14 @@ constexpr QuickScorerKernels quickscorer_kernels() {
 // bitslice works on Words, the narrowest first.
 template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
     static_assert(sizeof...(Words) <= kMostWidths);
-    constexpr int lanes = std::max({static_cast<int>(sizeof(Words))...});  // bytes of the widest register
+    constexpr int lanes = std::min(std::max({static_cast<int>(sizeof(Words))...}), kMostRankLanes);
     // clang-format off
     return {name, encoding,
             load<float>, load<double>, load_rows<float>, load_rows<double>,
             add_values, table_part, sum_place,
             Lanes::n, quickscorer_kernels(),
             walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rankwalk,
+            path_codes<float>, path_codes<double>, paths_kernel<Paths>(),
             lanes, rank_bytes<lanes, float>, rank_bytes<lanes, double>, rank_tests<lanes>,
             rank, sizeof...(Words), {width<Words>()...}};
     // clang-format on

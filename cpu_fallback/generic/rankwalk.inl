@@ -18,7 +18,7 @@ template <> const float* thresholds_of<float>(const RankWalkLayout& layout) { re
 template <> const double* thresholds_of<double>(const RankWalkLayout& layout) { return layout.threshold64; }
 
 // Registers compare many thresholds at once: up to so many are counted faster than searched.
-constexpr int64_t kCounted = 64;
+constexpr int64_t kCounted = 128;
 
 template <class Value> int count_below(const Value* threshold, int64_t n, Value x) {
     const Value* from = threshold;
@@ -34,9 +34,8 @@ inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
     return rank < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
 }
 
-// Codes of n documents that walk, x[column][stride], to code[document][entry]; rank is scratch, [columns][stride].
-template <class Value>
-void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, uint32_t* code) {
+// Ranks of n documents, x[column][stride], to rank[column][stride]; -1: missing.
+template <class Value> void rank_columns(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank) {
     for (int c = 0; c < layout.columns.n; c++) {
         const int64_t at = static_cast<int64_t>(c) * stride;
         const Value* threshold = thresholds_of<Value>(layout) + layout.offsets[c];
@@ -45,6 +44,12 @@ void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride,
             rank[at + d] = value != value ? -1 : count_below(threshold, layout.offsets[c + 1] - layout.offsets[c], value);
         }
     }
+}
+
+// Codes of n documents that walk, x[column][stride], to code[document][entry]; rank is scratch, [columns][stride].
+template <class Value>
+void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, uint32_t* code) {
+    rank_columns(layout, x, n, stride, rank);
     for (int d = 0; d < n; d++, code += layout.n_entries) {
         code[0] = 0;
         for (int e = 1; e < layout.n_entries; e++) {

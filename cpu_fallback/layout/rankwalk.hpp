@@ -30,13 +30,36 @@ struct RankTest {
 };
 constexpr int kSigned = 127;  // bytes and positions are taken from it: they are compared with their signs
 
-// So few documents walk; more of them are asked every test, which takes as long for one as for a register full of them. Sets
-// with registers of 16 bytes, of other instructions, too, take longer for it.
-constexpr int kWalking = 4, kWalkingNarrow = 8;
+// Bytes of the registers that hold documents: no more than 32, for compares of wider ones go through masks, which takes longer.
+constexpr int kMostRankLanes = 32;
+// So few documents walk, or follow paths where there are such; more of them are asked every test, which takes as long for one
+// as for a register full of them. Sets with registers of 16 bytes, of other instructions, too, take longer for it.
+constexpr int kWalking = 4, kWalkingNarrow = 8, kFollowing = 8;
 constexpr int most_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that pass a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;
 constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }
+
+// Trees whose tests one document is asked all at once: their outcomes are the bits of words. A tree's nodes lie in places of a
+// word in preorder, at each node the child with more leaves first, so that its heavy paths are runs of places; a bit says
+// that the walk leaves the path for the other child. Nodes of some trees share a word; the last place is no node's.
+constexpr int kPathPlaces = 64, kPathEntries = 256;
+
+struct PathTests { uint8_t entry[kPathPlaces], position[kPathPlaces]; };  // an entry's number less one, for no node asks the leaves'
+
+// A path as 16 bits: the place of its first node (of a path without nodes the last place), then the label of the leaf at its end.
+constexpr int kLabelShift = 8;
+
+struct RankPaths {
+    int32_t n_words;         // 0: there are no paths
+    const PathTests* tests;  // [word]
+    const uint64_t* turned;  // [word]: nodes whose path goes on to the right
+    const uint64_t* ends;    // [word]: the last nodes of paths, and the last place
+    const uint16_t* light;   // [word][kPathPlaces]: the path of each node's other child
+    const int32_t* word;     // of each tree, ascending
+    const uint16_t* heavy;   // of each tree: the path from its root
+    const uint8_t* most;     // of each tree block: how often walks change paths, at most
+};
 
 struct RankWalkLayout {
     Columns columns;
@@ -55,6 +78,7 @@ struct RankWalkLayout {
     const uint32_t* items;
     const int64_t* node_offsets;  // of each tree's tests
     const RankTest* tests;        // in preorder
+    RankPaths paths;
 };
 
 }  // namespace gpuqs

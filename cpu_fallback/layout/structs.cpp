@@ -34,6 +34,10 @@ struct RankTestFields {
     using In = RankTest;
     static constexpr Field all[] = {FIELD(entry), FIELD(position), FIELD(first)};
 };
+struct PathTestsFields {
+    using In = PathTests;
+    static constexpr Field all[] = {FIELD(entry), FIELD(position)};
+};
 struct CategoryTableFields {
     using In = CategoryTable;
     static constexpr Field all[] = {FIELD(feature),   FIELD(routing), FIELD(n_columns), FIELD(n_codes),
@@ -65,6 +69,7 @@ constexpr Struct structs[] = {
     described<ItemFields<double>>("Item<double>"),
     described<RankEntryFields>("RankEntry"),
     described<RankTestFields>("RankTest"),
+    described<PathTestsFields>("PathTests"),
     described<CategoryTableFields>("CategoryTable"),
     described<SegmentFields>("Segment"),
     described<TreeletFields>("Treelet"),

@@ -16,6 +16,7 @@ struct Tree {
 
     int64_t item(int64_t child) const { return child + n + 1; }  // leaves from the last one down, then nodes
     int64_t n_items() const { return 2 * n + 1; }
+    bool is_leaf(int64_t item) const { return item <= n; }
     int64_t leaf(int64_t l) const { return n - l; }
 };
 
@@ -77,6 +78,9 @@ public:
         }
     }
 
+    // The k-th node, parents first.
+    int32_t node(int64_t k) const { return order_[k]; }
+    int32_t leaves(int64_t item) const { return under_[item]; }
     int64_t place(int64_t item) const { return places_[item].place; }
     // From node i to its left child.
     int64_t distance(const Tree& tree, int64_t i) const { return place(tree.item(tree.left[i])) - place(tree.item(i)); }

@@ -1,6 +1,7 @@
 #include "making/rank_items.hpp"
 
 #include "making/one_tree.hpp"
+#include "making/rank_paths.hpp"
 
 namespace gpuqs {
 namespace {
@@ -49,23 +50,26 @@ private:
 }  // namespace
 
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
-                                  int32_t* label) {
+                                  int32_t* label, PathMaker* paths) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees]);
+    if (entries.entries().size() > kPathEntries + 1) paths = nullptr;
     Pairs pairs;
     for (int64_t t = 0; t < trees.n_trees; t++) {
         const Tree tree = tree_of(trees, t);
         const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
         pairs.find(tree);
-        uint32_t* const of_tree = items + start[t];
+        uint32_t* const of_tree = paths ? nullptr : items + start[t];
         for (int64_t i = 0; i < tree.n; i++) {
             const int64_t item = tree.item(i);
-            of_tree[pairs.place(item)] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i)) << kDistanceShift;
             tests[node + pairs.before(item)] = entries.test(node + i, pairs.label(item));
+            if (!of_tree) continue;
+            of_tree[pairs.place(item)] = entries.item(node + i) | static_cast<uint32_t>(pairs.distance(tree, i)) << kDistanceShift;
         }
         for (int64_t l = 0; l <= tree.n; l++) {
             label[leaf + l] = pairs.label(tree.leaf(l));
-            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
+            if (of_tree) of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
         }
+        if (paths) paths->add(t, tree, pairs, tests + node);
     }
     return entries.entries();
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "layout/rankwalk.hpp"
+#include "making/rank_paths.hpp"
 #include "making/trees.hpp"
 
 namespace gpuqs {
@@ -20,8 +21,8 @@ struct RankedNodes {
 };
 
 // Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], tests [nodes] and the label of each leaf;
-// returns the entries, ascending.
+// returns the entries, ascending. Makes paths instead of items, unless there are none to make or more than kPathEntries entries are asked.
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
-                                  int32_t* label);
+                                  int32_t* label, PathMaker* paths);
 
 }  // namespace gpuqs

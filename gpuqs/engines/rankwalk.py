@@ -16,8 +16,11 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 from gpuqs.layout.rankwalk import (
+    FOLLOWING,
     MAX_ENTRIES,
     MAX_LEAVES,
+    MOST_LANES,
+    PATH_PLACES,
     REGISTERS_TOGETHER,
     TREE_BLOCK,
     WALKING,
@@ -44,6 +47,8 @@ class RankWalk(CpuEngine):
     )
     #: Nanoseconds per step of a walk, and per column to code a document.
     step: ClassVar[float] = 0.48
+    #: As much per step of what would be a walk.
+    followed_step: ClassVar[float] = 0.4
     column: ClassVar[float] = 8.0
     #: Of more documents: nanoseconds per node of those that pass it together, and of each register of them; per tree
     #: and column of each document. So that they are to walks as measured on a Zen 3, 1,000 trees x 64 leaves.
@@ -64,9 +69,11 @@ class RankWalk(CpuEngine):
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         steps, columns = int(forest.tree_depth.sum()) * 1e-3, forest.n_features * 1e-3
-        lanes = cpu_fallback.instruction_set().widest_word // 8
-        if n_documents <= (WALKING if lanes > NARROW_LANES else WALKING_NARROW):
-            work = n_documents * (steps * self.step + columns * self.column)
+        isa = cpu_fallback.instruction_set()
+        lanes = min(isa.widest_word // 8, MOST_LANES)
+        follows = isa.has_paths and forest.n_leaves <= PATH_PLACES
+        if n_documents <= (FOLLOWING if follows else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
+            work = n_documents * (steps * (self.followed_step if follows else self.step) + columns * self.column)
         else:
             registers = math.ceil(n_documents / lanes)
             together = math.ceil(registers / REGISTERS_TOGETHER)
@@ -79,7 +86,8 @@ class RankWalk(CpuEngine):
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
     ) -> RankWalkLayout:
-        return build_rankwalk(forest, ranks(), -(-settings["tree_block"] // WALKS) * WALKS)
+        tree_block = -(-settings["tree_block"] // WALKS) * WALKS
+        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set().has_paths)
 
     def _bind(
         self, forest: Forest, layout: RankWalkLayout, settings: dict[str, int], **common: Any

@@ -14,6 +14,11 @@ Many documents are asked all of a tree's tests, in preorder. The label of a leaf
 the first leaf to the right of node i in preorder: one for each leaf of a tree. A document begins at label 0. Where it
 is at the label of a node's leftmost leaf it comes to that node, and goes to label i + 1 if its byte exceeds the
 node's position.
+
+Some processors ask a document 64 tests at once. Its outcomes are the bits of *words*, with nodes of one tree, or of
+several small ones, in preorder, at each node the child with more leaves first: a tree's heavy paths are then runs of
+places, and a bit says that the walk leaves the path there for the other child. One instruction finds the next set bit,
+or the end of the path, and no walk in 64 leaves changes paths more than six times.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import rank_items
+from gpuqs.cpu_fallback.making import empty_paths, rank_items
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.ranks import RankTables
@@ -39,10 +44,14 @@ MAX_ENTRIES = 1 << 16
 WALKS = 12
 TREE_BLOCK = 32 * WALKS
 
-#: So few documents walk, with registers of 16 bytes the second number; more are asked every test, one, two or so many
-#: registers full of them together.
-WALKING, WALKING_NARROW = 4, 8
-REGISTERS_TOGETHER = 4
+#: So few documents walk, with registers of 16 bytes the second number, or follow paths where there are such; more are
+#: asked every test, one, two or so many registers full of them together, of at most `MOST_LANES` bytes.
+WALKING, WALKING_NARROW, FOLLOWING = 4, 8, 8
+REGISTERS_TOGETHER, MOST_LANES = 4, 32
+#: Places of a word, of which the last is no node's; most entries that the tests of words name.
+PATH_PLACES, PATH_ENTRIES = 64, 256
+#: Where a path has the label of the leaf at its end, above its first node's place.
+LABEL_SHIFT = 8
 
 #: The fields of an item above its entry.
 POSITION_SHIFT, DISTANCE_SHIFT = 16, 24
@@ -52,6 +61,40 @@ RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
 #: The C++ `RankTest`; its position is what is left of 127, as the documents' bytes are.
 RANK_TEST = np.dtype([("entry", "u2"), ("position", "i1"), ("first", "u1")])
 SIGNED = 127
+#: The C++ `PathTests`; an entry is its number less one, for no node asks the leaves'.
+PATH_TESTS = np.dtype([("entry", "u1", PATH_PLACES), ("position", "u1", PATH_PLACES)])
+
+
+@dataclass(frozen=True)
+class RankPaths:
+    """Trees whose tests a document is asked all at once; W words.
+
+    A path is held as 16 bits: the place of its first node, or 63 if it has none, and, from bit `LABEL_SHIFT` on, the
+    label of the leaf at its end.
+
+    Parameters
+    ----------
+    tests : PATH_TESTS [W]
+    turned : uint64 [W]
+        Nodes whose path goes on to the right.
+    ends : uint64 [W]
+        Last nodes of paths, and the last place.
+    light : uint16 [W, PATH_PLACES]
+        The path of each node's other child.
+    word : int32 [T]
+    heavy : uint16 [T]
+        The path from each tree's root.
+    most : uint8 [B]
+        How often walks through a tree block change paths, at most.
+    """
+
+    tests: np.ndarray
+    turned: npt.NDArray[np.uint64]
+    ends: npt.NDArray[np.uint64]
+    light: npt.NDArray[np.uint16]
+    word: npt.NDArray[np.int32]
+    heavy: npt.NDArray[np.uint16]
+    most: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -68,7 +111,8 @@ class RankWalkLayout:
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
-        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`.
+        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`. None where
+        there are paths.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
@@ -82,6 +126,8 @@ class RankWalkLayout:
         First test of each tree.
     tests : RANK_TEST [N]
         Tree by tree, in preorder; ``first`` is the label of the leftmost leaf below.
+    paths : RankPaths or None
+        In place of walks. None unless asked for, or where trees or documents are too large for them.
     """
 
     ranks: RankTables
@@ -96,9 +142,12 @@ class RankWalkLayout:
     group_items: npt.NDArray[np.int64]
     node_offsets: npt.NDArray[np.int64]
     tests: np.ndarray
+    paths: RankPaths | None
 
 
-def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK) -> RankWalkLayout:
+def build_rankwalk(
+    forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK, with_paths: bool = False
+) -> RankWalkLayout:
     """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `most_entries` are at most `MAX_ENTRIES`.
 
     ``tree_block`` trees, a multiple of `WALKS`, make a block.
@@ -115,15 +164,18 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
     root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
     start = np.empty(n_trees, np.int64)
     start[order] = starts[:-1]
+    paths = empty_paths(forest, tree_block) if with_paths and forest.n_leaves <= PATH_PLACES else None
     entries, items, tests, label = rank_items(
-        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start
+        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start, tree_block, paths
     )
+    if len(entries) > PATH_ENTRIES + 1:
+        paths = None
     return RankWalkLayout(
         ranks=ranks,
         position=label,
         threshold32=round_down(ranks.threshold),
         entries=entries.view(RANK_ENTRY)[:, 0],
-        items=items,
+        items=items[:0] if paths else items,
         block_offsets=np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32),
         tree=tree,
         root=root,
@@ -131,6 +183,7 @@ def build_rankwalk(forest: Forest, ranks: RankTables, tree_block: int = TREE_BLO
         group_items=starts[np.minimum(np.arange(n_groups + 1) * WALKS, n_trees)],
         node_offsets=forest.node_offsets,
         tests=tests.view(RANK_TEST),
+        paths=RankPaths(**paths | {"tests": paths["tests"].view(PATH_TESTS)[:, 0]}) if paths else None,
     )
 
 

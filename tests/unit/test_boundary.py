@@ -22,6 +22,7 @@ STATED = {
     "Item<double>": (walk, "ITEM64"),
     "RankEntry": (rankwalk, "RANK_ENTRY"),
     "RankTest": (rankwalk, "RANK_TEST"),
+    "PathTests": (rankwalk, "PATH_TESTS"),
     "CategoryTable": (category_tables, "CATEGORY_TABLE"),
     "Segment": (bitslice, "SEGMENT"),
     "Treelet": (programs, "TREELET"),
@@ -67,7 +68,12 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kSigned": rankwalk.SIGNED,
         "kWalking": rankwalk.WALKING,
         "kWalkingNarrow": rankwalk.WALKING_NARROW,
+        "kFollowing": rankwalk.FOLLOWING,
+        "kMostRankLanes": rankwalk.MOST_LANES,
         "kRegistersTogether": rankwalk.REGISTERS_TOGETHER,
+        "kPathPlaces": rankwalk.PATH_PLACES,
+        "kPathEntries": rankwalk.PATH_ENTRIES,
+        "kLabelShift": rankwalk.LABEL_SHIFT,
         "kNarrowestWord": programs.NARROWEST_WORD,
         "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),
     } == scorer.CONSTANTS
@@ -76,7 +82,9 @@ def test_numbers_are_the_same_in_both_languages() -> None:
 @pytest.mark.parametrize("change", ["a name", "a kind", "the order", "the size"])
 @pytest.mark.parametrize("struct", STATED)
 def test_a_changed_struct_is_refused(struct: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = {"Item": "walk", "Rank": "rankwalk"}.get(struct[:4], "bitslice")
+    engine = {"Item": "walk", "Rank": "rankwalk", "Path": "rankwalk"}.get(struct[:4], "bitslice")
+    if struct == "PathTests" and not cpu_fallback.instruction_set().has_paths:
+        pytest.skip("no document follows paths here")
     monkeypatch.setenv("GPUQS_MACHINE_CODE", "0" if struct in ("Treelet", "Run") else "1")
     if struct == "TreeNode" and not cpu_fallback.compiles_programs():
         pytest.skip("no tree program becomes machine code here")

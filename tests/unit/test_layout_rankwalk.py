@@ -14,8 +14,12 @@ from gpuqs.layout.ranks import build_ranks
 from gpuqs.layout.rankwalk import (
     DISTANCE_SHIFT,
     ENTRY_THRESHOLDS,
+    LABEL_SHIFT,
     MAX_ENTRIES,
     MAX_LEAVES,
+    MOST_LANES,
+    PATH_ENTRIES,
+    PATH_PLACES,
     POSITION_SHIFT,
     REGISTERS_TOGETHER,
     SIGNED,
@@ -64,8 +68,29 @@ def asked(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
     return at
 
 
+def followed(layout: RankWalkLayout, tree: int, code: list[int]) -> tuple[int, int]:
+    """The label at the end of a document's last path, and how often it changes paths."""
+    paths = layout.paths
+    assert paths is not None
+    word = int(paths.word[tree])
+    entry, position = paths.tests[word]
+    asked = [code[int(e) + 1] > int(p) if p < ENTRY_THRESHOLDS else False for e, p in zip(entry, position, strict=True)]
+    leaves = [bool(int(paths.turned[word]) >> place & 1) != right for place, right in enumerate(asked)]
+    assert not leaves[-1], "the last place is no node's"
+    path, n_changes = int(paths.heavy[tree]), 0
+    while True:
+        place = path % (1 << LABEL_SHIFT)
+        while not leaves[place] and not int(paths.ends[word]) >> place & 1:
+            place += 1
+        if not leaves[place]:
+            return path >> LABEL_SHIFT, n_changes
+        path, n_changes = int(paths.light[word, place]), n_changes + 1
+
+
 def check(forest: Forest, documents: np.ndarray) -> None:
     layout = build_rankwalk(forest, build_ranks(forest))
+    in_paths = build_rankwalk(forest, build_ranks(forest), with_paths=True)
+    assert (in_paths.paths is None) == (forest.n_leaves > PATH_PLACES or len(layout.entries) > PATH_ENTRIES + 1)
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
@@ -78,10 +103,18 @@ def check(forest: Forest, documents: np.ndarray) -> None:
             assert position == layout.position[exit_leaf_by_walk(forest, tree, document)]
             assert n_steps <= layout.steps[walk // WALKS]
             assert asked(layout, tree, code) == position
+            if in_paths.paths:
+                label, n_changes = followed(in_paths, tree, code)
+                assert label == position
+                assert n_changes <= in_paths.paths.most[tree // TREE_BLOCK] < PATH_PLACES.bit_length()
 
 
 @pytest.mark.parametrize(
-    ("shape", "leaves"), [("random", 30), ("chain", MAX_LEAVES), ("complete", MAX_LEAVES), ("random", 1)]
+    ("shape", "leaves"),
+    [
+        *(("random", leaves) for leaves in (1, 2, 30, PATH_PLACES)),
+        *((shape, leaves) for shape in ("chain", "complete") for leaves in (PATH_PLACES, PATH_PLACES + 1, MAX_LEAVES)),
+    ],
 )
 @pytest.mark.parametrize("n_features", [1, 8])
 def test_walks_end_at_the_exit_leaf(shape: str, leaves: int, n_features: int) -> None:
@@ -97,6 +130,26 @@ def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
     assert len(np.unique(layout.entries["first"])) > 2
     assert not np.any(layout.entries["first"] % ENTRY_THRESHOLDS)
     check(forest, probing_documents(rng, forest, 40, np.float64))
+
+
+def test_small_trees_share_words() -> None:
+    forest = random_forest(np.random.default_rng(5), n_trees=40, max_leaves=12)
+    layout = build_rankwalk(forest, build_ranks(forest), with_paths=True)
+    assert layout.paths is not None
+    nodes = np.diff(forest.node_offsets)
+    word = layout.paths.word
+    assert word[0] == 0 and set(np.diff(word)) == {0, 1} and word[-1] + 1 == len(layout.paths.tests)
+    of_word = np.bincount(word, nodes)
+    assert of_word.max() < PATH_PLACES
+    assert all(of_word[w] + nodes[np.argmax(word == w + 1)] >= PATH_PLACES for w in range(word[-1]))
+
+
+def test_documents_of_more_bytes_than_tests_can_name_follow_no_paths() -> None:
+    rng = np.random.default_rng(6)
+    for n_features in (60, PATH_ENTRIES + 30):
+        forest = random_forest(rng, n_trees=400, max_leaves=8, n_features=n_features)
+        layout = build_rankwalk(forest, build_ranks(forest), with_paths=True)
+        assert (layout.paths is None) == (len(layout.entries) > PATH_ENTRIES + 1) == (n_features > PATH_ENTRIES)
 
 
 def test_every_tree_stands_in_one_group_of_about_its_depth() -> None:
@@ -129,11 +182,17 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
         random_forest(rng, n_trees=41, max_leaves=MAX_LEAVES, n_features=2, n_thresholds=700),
         random_forest(rng, n_trees=9, max_leaves=MAX_LEAVES, shape="chain"),
         random_forest(rng, n_trees=30, max_leaves=9, categorical=0.4, n_outputs=3),
+        random_forest(rng, n_trees=50, max_leaves=PATH_PLACES),
+        random_forest(rng, n_trees=25, max_leaves=PATH_PLACES, shape="complete", n_features=3, n_thresholds=900),
+        random_forest(rng, n_trees=7, max_leaves=PATH_PLACES, shape="chain"),
+        random_forest(rng, n_trees=400, max_leaves=8, n_features=60),
         random_forest(rng, n_trees=5, max_leaves=1),
     ]
-    lanes = cpu_fallback.instruction_set().widest_word // 8
+    entries = build_rankwalk(shapes[-2], build_ranks(shapes[-2])).entries
+    assert 192 < len(entries) <= PATH_ENTRIES, "bytes of four registers"
+    lanes = min(cpu_fallback.instruction_set().widest_word // 8, MOST_LANES)
     together = lanes * REGISTERS_TOGETHER
-    least = [WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1]
+    least = [1, 2, WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1]  # FOLLOWING is the latter
     sizes = [*least, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, together, together + 3, 2 * together + 1]
     for forest in shapes:
         model, X = gpuqs.from_model(forest), probing_documents(rng, forest, 3 * together, dtype)

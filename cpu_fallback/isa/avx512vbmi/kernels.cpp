@@ -1,0 +1,8 @@
+// avx512 where the processor has VBMI, too, which looks bytes up in whole registers: Ice Lake and later, Zen 4 and later.
+#include "generic/kernel_table.inl"
+
+namespace gpuqs {
+
+extern const Kernels kernels_avx512vbmi = kernel_table<Word16, Word32, Word64>("avx512", Encoding::evex);
+
+}  // namespace gpuqs
