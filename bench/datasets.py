@@ -50,7 +50,7 @@ class Shape:
 
 MSN = Shape("MSN", 136, "Fold1/train.txt", "Fold1/test.txt")
 YAHOO = Shape("Yahoo", 700, "set1.train.txt", "set1.test.txt")
-ISTELLA = Shape("Istella", 220, "*stella*/train.txt", "*stella*/test.txt")
+ISTELLA = Shape("Istella", 220, "*stella*/**/train.txt", "*stella*/**/test.txt")
 SHAPES = {shape.name: shape for shape in (MSN, YAHOO, ISTELLA)}
 
 

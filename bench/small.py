@@ -131,7 +131,7 @@ def measure(
     """Percentiles of the microseconds of each contender's calls, and how many calls that were."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     spent = dict.fromkeys(calls, 0.0)
-    others = [np.zeros(OTHER_BYTES, np.uint8) for _ in range(n_threads)] if cold else None
+    others = [np.zeros(OTHER_BYTES // 8) for _ in range(n_threads)] if cold else None
     row, order = n_threads * (1 if cold else ROW), list(calls)
     gc.disable()  # it would stop whoever comes when it is due
     for at in range(0, len(batches), row):

@@ -58,7 +58,9 @@ class Explanation:
 
     def __str__(self) -> str:
         how = "predicted" if ENGINES[self.engine].device != HOST.kind else "predicted for one thread"
-        how = how if self.tuned is None else f"by its plan: {self.tuned.best.label}"
+        if self.tuned is not None:
+            kept = self.tuned.chosen == self.tuned.default  # then the default for this very size scores it
+            how = "its plan keeps what is predicted" if kept else f"by its plan: {self.tuned.best.label}"
         lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "

@@ -135,7 +135,9 @@ def whole(value: Any, name: str, least: int | None = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be a whole number, not {value!r}") from None
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}, not {number}")
     return number

@@ -56,9 +56,13 @@ def candidates(
         return (dict(zip(names, chosen, strict=True)) for chosen in product(*values))
 
     for built in values_of([p for p in BUILT if p in system.parameters], 1):
-        program = Program(system, job.forest, job.X.dtype, missing=False, **built)
+        program, seen = Program(system, job.forest, job.X.dtype, missing=False, **built), list[dict[str, int]]()
         for passed in values_of([p for p in ("d", "s") if p in system.parameters], built.get("tau", 1)):
-            yield built | passed, partial(program.score, job.X, **passed)
+            if "d" in passed and "v" in built:  # whole vectors of documents
+                passed["d"] = max(passed["d"] // built["v"], 1) * built["v"]
+            if passed not in seen:
+                seen.append(passed)
+                yield built | passed, partial(program.score, job.X, **passed)
 
 
 def tune(

@@ -92,9 +92,9 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
         counts = dict(zip(asked, counts_of(forest, X, list(asked.values())), strict=True))
         for row, point, name in entered:
             values = counts.get(name, {}) | visits.get(row.label, {})
-            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1])
+            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1], asked.get(name))
         if visits:
-            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "")
+            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "", None)
     return cells
 
 
@@ -107,12 +107,21 @@ def contender(system: str, parameters: Given) -> dict[str, Any]:
     return {"system": system, "given": given, "documents": TOGETHER.get(system, FEW)}
 
 
-def fill(cells: Cells, counted: Counted, label: str, point: Point, values: Mapping[str, float], reason: str) -> None:
+def fill(
+    cells: Cells,
+    counted: Counted,
+    label: str,
+    point: Point,
+    values: Mapping[str, float],
+    reason: str,
+    contender: dict[str, Any] | None,
+) -> None:
     """Put a row's counts into the panels of the counters."""
+    given = contender["given"] if contender else {}
     for counter in counted.counters:
         panel = f"{counter}, {point.panel}" if counted.by_panel else counter
         if counter in values:
-            put(cells, panel, label, point.x, Cell(values[counter]))
+            put(cells, panel, label, point.x, Cell(values[counter], given))
         elif reason:
             put(cells, panel, label, point.x, Cell(reason=reason))
 
@@ -159,7 +168,16 @@ def under_callgrind(job: Path) -> list[dict[str, float]]:
 def simulated_caches() -> list[tuple[str, int, int]]:
     """Option, size and ways of callgrind's caches: this machine's, the last cut to a power of two."""
     first, _, last = hierarchy().sizes
-    return [("I1", 32 << 10, 8), ("D1", first, 8), ("LL", 1 << (last.bit_length() - 1), 16)]
+    return [("I1", 32 << 10, 8), ("D1", first, ways_of(first)), ("LL", 1 << (last.bit_length() - 1), 16)]
+
+
+def ways_of(size: int) -> int:
+    """Eight, or the least above with which a cache has a power of two of sets, as callgrind wants: twelve of 48 KiB."""
+    lines = size // 64
+    ways = lines // (lines & -lines)
+    while ways < 8:
+        ways *= 2
+    return ways
 
 
 def read_callgrind(text: str) -> dict[str, float]:

@@ -44,6 +44,10 @@ def markdown(report: dict[str, Any]) -> str:
     lines += [f"Models are trained on, and score, {report['data']}.", ""]
     if report["quick"]:
         lines += ["**A quick run: small models and batches; its numbers say nothing beside the paper's.**", ""]
+    if report["unit"]:
+        more = ", the more the better" if report["more_is_better"] else ""
+        apart = "; what was counted, as its heading says" if report["counted"] else ""
+        lines += [f"Numbers are {report['unit']}{more}{apart}.", ""]
     if report["base"]:
         lines += [f"In brackets: how many times as fast as {report['base']}; of counts, how many times as few.", ""]
     for panel in in_order(here, paper["values"]):

@@ -18,7 +18,7 @@ template <> const float* thresholds_of<float>(const RankWalkLayout& layout) { re
 template <> const double* thresholds_of<double>(const RankWalkLayout& layout) { return layout.threshold64; }
 
 // Registers compare many thresholds at once: up to so many are counted faster than searched.
-constexpr int64_t kCounted = 128;
+constexpr int64_t kCounted = 64;
 
 template <class Value> int count_below(const Value* threshold, int64_t n, Value x) {
     const Value* from = threshold;

@@ -33,9 +33,9 @@ _ARITHMETIC = 40.0
 _LOOKED_AT, _COLUMN = 0.3, 8.0
 #: Accesses to a scorer for each to a vector: paper 004, section 5.1, for QuickScorer's blocks and for trees.
 _ETA_OF_BLOCKS, _ETA_OF_TREES = 4.0, 1.0
-#: Engines predicted to take so many times as long as the best are not looked at; beside the default only those within
-#: the second factor are tried with parameters of their own.
-_HOPELESS, _WORTH_TUNING = 6.0, 2.5
+#: Beside the default only engines predicted to take at most so many times as long as the best are tried with parameters
+#: of their own.
+_WORTH_TUNING = 2.5
 
 
 #: Points of one engine that are tried at most, and of all: the cheapest by prediction.
@@ -111,8 +111,6 @@ def candidates(
     found = {(default.engine, default.params, default.n_threads): default}
     threads = sorted({1, most_threads, max(most_threads // 2, 1), default.n_threads})
     for name, alone in costs.items():
-        if alone > _HOPELESS * best and name != default.engine:
-            continue
         variants: dict[tuple[tuple[str, int], ...], float] = {(): 1.0}
         if alone <= _WORTH_TUNING * best or name == default.engine:
             variants |= dict(_variants(name, forest, n_documents, memory))

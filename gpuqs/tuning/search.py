@@ -22,6 +22,8 @@ CLEARLY = 0.98
 #: Parameters are tried of engines that take with their own at most so many times as long as the best; after the
 #: first readings only those within the second factor of the best go on, so many at most.
 _WORTH_TUNING, _SCREENED, _FINALISTS = 1.6, 1.3, 4
+#: What is predicted to take so many times as long as the best that was measured is not looked at.
+_HOPELESS = 6.0
 #: Shares of a size's time after which no further candidate is screened, and no further round of all begins.
 _SCREENING, _TURNS = 0.6, 0.85
 #: Rounds, and turns of a duel, after which more would tell nothing new.
@@ -111,8 +113,11 @@ class Search:
         for candidate in sorted(listed, key=lambda c: c.params != ()):
             if _way(candidate) in times or not self._affordable(candidate, began + _SCREENING * share):
                 continue
+            best_yet = min(map(min, times.values()))
+            if candidate.predicted is not None and candidate.predicted > _HOPELESS * best_yet * 1e6:
+                continue
             as_it_is = times.get((candidate.engine, (), candidate.n_threads))
-            if candidate.params and as_it_is and as_it_is[0] > _WORTH_TUNING * min(map(min, times.values())):
+            if candidate.params and as_it_is and as_it_is[0] > _WORTH_TUNING * best_yet:
                 continue
             times[_way(candidate)] = [self._first(candidate, batches)]
         ways = {_way(c): c for c in listed}

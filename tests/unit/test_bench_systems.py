@@ -24,6 +24,7 @@ from baselines.orderings import ORDERINGS, Ordering  # noqa: E402
 from baselines.program import Program  # noqa: E402
 from baselines.registry import SYSTEMS  # noqa: E402
 from baselines.report import markdown, nanoseconds_a_node, systems_page  # noqa: E402
+from baselines.tuned import Job, candidates  # noqa: E402
 from made_up import chained  # noqa: E402
 
 from gpuqs.forest import Forest  # noqa: E402
@@ -148,3 +149,11 @@ def test_orderings_tell_what_figures_say() -> None:
 def test_orderings_are_those_of_the_papers(faster: str, slower: str, least: float | None, most: float) -> None:
     (found,) = (o for o in ORDERINGS if (o.faster, o.slower) == (faster, slower))
     assert (found.least, found.most) == (least, most)
+
+
+def test_blocks_of_documents_are_whole_vectors_and_each_is_tried_once() -> None:
+    forest = random_forest(np.random.default_rng(8), n_trees=9)
+    job = Job("", forest, np.zeros((40, forest.n_features), np.float32))
+    tried = [given for given, _ in candidates(SYSTEMS["Block-VPRED"], job)]
+    assert all(given["d"] % given["v"] == 0 for given in tried)
+    assert len({tuple(given.items()) for given in tried}) == len(tried)

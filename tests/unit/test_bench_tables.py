@@ -227,14 +227,23 @@ def test_counts_are_read_as_the_tools_write_them() -> None:
     assert counting.read_perf(told) == {"instructions": 4000 / counting.REPEATS}
 
 
+@pytest.mark.parametrize(("kib", "ways"), [(32, 8), (48, 12), (64, 8), (80, 10), (192, 12)])
+def test_simulated_caches_have_a_power_of_two_of_sets(kib: int, ways: int) -> None:
+    assert counting.ways_of(kib << 10) == ways
+    sets = (kib << 10) // (64 * ways)
+    assert sets & (sets - 1) == 0
+
+
 def test_a_count_that_is_there_needs_no_reason() -> None:
     cells: timing.Cells = {}
     point = plan.Point("a panel", 1_000, plan.Spec("MSN", 1_000, 8), 10)
     counted = plan.Counted(("instructions", "visited nodes"), (point,), ())
-    counting.fill(cells, counted, "IF-THEN-ELSE", point, {"visited nodes": 3.5}, "too large to compile")
+    counting.fill(cells, counted, "IF-THEN-ELSE", point, {"visited nodes": 3.5}, "too large to compile", None)
+    counting.fill(cells, counted, "VPRED", point, {"instructions": 9.0}, "", {"system": "VPRED", "given": {"v": 16}})
     told = {panel: rows["IF-THEN-ELSE"]["1000"] for panel, rows in cells.items()}
     assert (told["instructions"].value, told["instructions"].reason) == (None, "too large to compile")
     assert (told["visited nodes"].value, told["visited nodes"].reason) == (3.5, "")
+    assert cells["instructions"]["VPRED"]["1000"] == timing.Cell(9.0, {"v": 16})
 
 
 def test_reversing_a_chain_of_false_tests_leaves_none() -> None:
@@ -297,6 +306,9 @@ def test_a_page_has_both_numbers_and_both_ratios(report: dict[str, Any]) -> None
     assert "- vQS (AVX2): isa = avx2 (MSN, Λ = 64 at 1,000)" in text
     assert "- Model: a model; depth 12.35" in text
     assert "Models are trained on, and score, made-up." in text
+    assert "Numbers are us a document; what was counted, as its heading says." in text
+    told = page.markdown(report | {"unit": "queries a second", "more_is_better": True, "counted": []})
+    assert "Numbers are queries a second, the more the better." in told
     assert "quick" not in text and "quick run" in page.markdown(report | {"quick": True})
 
 
@@ -348,6 +360,14 @@ def test_real_files_take_the_place_of_made_up_documents(tmp_path: Path) -> None:
         datasets.training(datasets.YAHOO, 0, tmp_path)
 
 
+@pytest.mark.parametrize("below", ["", "full"])
+def test_istella_lies_as_it_was_packed_or_right_below(tmp_path: Path, below: str) -> None:
+    folder = tmp_path / "istella-letor" / below
+    folder.mkdir(parents=True)
+    (folder / "test.txt").write_text("0 qid:1 1:0.5 220:2\n1 qid:1 1:0.25\n")
+    assert datasets.documents(datasets.ISTELLA, 2, tmp_path)[:, [0, 219]].tolist() == [[0.5, 2], [0.25, 0]]
+
+
 def real_msn(folder: Path, last: str) -> Path:
     (folder / "Fold1").mkdir(parents=True)
     for name in ("train.txt", "test.txt"):
@@ -395,7 +415,7 @@ def test_pages_name_real_documents_and_keep_apart(script: ModuleType) -> None:
     [
         (lambda folder: folder / "nowhere", "001-1", "nowhere: no such folder"),
         (lambda folder: real_msn(folder, "1"), "001-1", "no set1.train.txt, which Yahoo needs"),
-        (lambda folder: real_msn(folder, "1"), "002-V", r"no \*stella\*/train.txt, which Istella needs"),
+        (lambda folder: real_msn(folder, "1"), "002-V", r"no \*stella\*/\*\*/train.txt, which Istella"),
     ],
 )
 def test_what_real_data_lacks_is_told_in_one_line_before_anything_is_measured(

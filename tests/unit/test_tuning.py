@@ -25,7 +25,7 @@ from gpuqs import cpu_fallback
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
-from gpuqs.explanation import Way
+from gpuqs.explanation import Chooser, Way
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
@@ -33,6 +33,7 @@ from gpuqs.programs import machine
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
 from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, from_json, to_json
+from gpuqs.tuning.search import Search
 
 RNG = np.random.default_rng(0)
 FOREST = random_forest(RNG, n_trees=60, max_leaves=16)
@@ -189,6 +190,7 @@ def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
     assert "it was tuned for 1, 2,000 documents a call" in str(threads.explain(30))
     tuned = Model(FOREST, Plan("0", processor(), *here, (kept,)))
     assert tuned._chooser.way(120, HOST, here) == default._chooser.way(120, HOST, here)
+    assert "its plan keeps what is predicted" in str(tuned.explain(100))
 
 
 def test_a_model_that_was_pickled_before_there_were_plans() -> None:
@@ -431,6 +433,17 @@ def test_older_readers_pass_over_the_plan(tmp_path: Path) -> None:
 
 def test_no_plan_is_no_entry(tmp_path: Path) -> None:
     assert gpuqs.load(saved(None, tmp_path)).plan is None
+
+
+def test_what_is_measured_decides_which_engines_are_hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the best by prediction takes far longer, those predicted to take as long are measured, too."""
+    predicted = {"bitslice": 30.0, "rankwalk": 500.0, "walk": 100_000.0}
+    taken = {"bitslice": 1.1e-3, "rankwalk": 0.7e-3}
+    monkeypatch.setattr(Chooser, "cost", lambda self, name, n: predicted.get(name, 600.0))
+    monkeypatch.setattr(Search, "_reading", lambda self, candidate, *rest: taken.get(candidate.engine, 2e-3))
+    (tuned,) = Model(FOREST).tune(X, 5.0, batch_sizes=[100], n_threads=1).sizes
+    assert (tuned.best.engine, tuned.candidates[tuned.default].engine) == ("rankwalk", "bitslice")
+    assert {c.engine for c in tuned.candidates if c.measured is None and not c.params} == {"walk"}
 
 
 # -- guided candidates -----------------------------------------------------------------------------
