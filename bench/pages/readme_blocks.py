@@ -146,8 +146,8 @@ def calls(results: Results) -> list[str]:
 
     return paragraph(
         f"One call with {listed([str(n) for n in cells])} documents of {model['model'].split(maxsplit=1)[1]}, others "
-        f"each time, takes {of('warm', 'gpuqs')} us on the {report['processor']} (LightGBM: {of('warm', 'LightGBM')}), and "
-        f"{of('cold', 'gpuqs')} from caches that other work has emptied ({of('cold', 'LightGBM')}): medians."
+        f"each time, takes {of('warm', 'gpuqs')} us on the {report['processor']} (LightGBM: {of('warm', 'LightGBM')}), "
+        f"and {of('cold', 'gpuqs')} from caches that other work has emptied ({of('cold', 'LightGBM')}): medians."
     )[:-1]
 
 
