@@ -237,20 +237,21 @@ def draw(report: dict[str, Any], path: Any) -> None:
     figure, axes = plt.subplots(
         len(models), 2, figsize=(11, 4.5 * len(models)), sharex=True, sharey="row", squeeze=False, layout="constrained"
     )
+    names = list(dict.fromkeys(n for model in models for cell in model["cells"] for n in cell["calls"]["warm"]["1"]))
     for row, model in zip(axes, models, strict=True):
-        names = list(dict.fromkeys(name for cell in model["cells"] for name in cell["calls"]["warm"]["1"]))
         for ax, kind in zip(row, ("warm", "cold"), strict=True):
             for name in names:
                 cells = [cell for cell in model["cells"] if name in cell["calls"][kind]["1"]]
                 us = [[cell["calls"][kind]["1"][name][p] for cell in cells] for p in ("median", "p99")]
-                style = "ko-" if name == CONTENDER else "o-"
-                (line,) = ax.plot([cell["documents"] for cell in cells], us[0], style, label=name)
+                color = "k" if name == CONTENDER else f"C{names.index(name)}"
+                ax.plot([cell["documents"] for cell in cells], us[0], "o-", color=color, label=name)
                 high = [np.nan if tail is None else tail for tail in us[1]]
-                ax.fill_between([c["documents"] for c in cells], us[0], high, color=line.get_color(), alpha=0.1)
+                ax.fill_between([c["documents"] for c in cells], us[0], high, color=color, alpha=0.1)
             ax.set(xscale="log", yscale="log", title=f"{model['model']}, {kind}", xlabel="documents a call")
             ax.grid(alpha=0.3)
         row[0].set_ylabel("us a call: median, shaded to the 99th percentile")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    lines = {line.get_label(): line for ax in axes.flat for line in ax.get_lines()}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5)
     figure.suptitle(f"{report['processor']}, one thread")
     figure.savefig(path, dpi=110)
 
