@@ -58,9 +58,8 @@ class Explanation:
 
     def __str__(self) -> str:
         how = "predicted" if ENGINES[self.engine].device != HOST.kind else "predicted for one thread"
-        if self.tuned is not None:
-            kept = self.tuned.chosen == self.tuned.default  # then the default for this very size scores it
-            how = "its plan keeps what is predicted" if kept else f"by its plan: {self.tuned.best.label}"
+        if self.tuned is not None and self.tuned.best.measured is not None:
+            how = f"by its plan: {self.tuned.best.label}"
         lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "
@@ -141,7 +140,7 @@ class Chooser:
         way = self._planned.get(key)
         if way is None:
             tuned = self._tuned(n_documents, device, machine)
-            if tuned is None or tuned.chosen == tuned.default:
+            if tuned is None or tuned.best.measured is None:
                 way = Way(self.fastest(n_documents, device, machine))
             else:
                 near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads

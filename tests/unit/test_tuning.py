@@ -180,7 +180,7 @@ def test_a_size_serves_calls_that_are_near_it_by_ratio() -> None:
 
 
 def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
-    """Threads are those of a call's own size, and a default that was kept is the default of each size."""
+    """Threads are those of a call's own size; a default that was kept is kept for sizes near it, too: it was measured."""
     threads, default = Model(FOREST, plan_of(WALK, BWQS, at=(1, 2_000))), Model(FOREST)
     kept = Tuned(100, 1, 1, (Candidate("walk", (), 1, 1.0, 2.0), Candidate("qs", (), 2, 1.0, 1.0)))
     chooser, here = threads._chooser, machine()
@@ -189,8 +189,8 @@ def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
     assert chooser.way(30, HOST, here) == default._chooser.way(30, HOST, here)
     assert "it was tuned for 1, 2,000 documents a call" in str(threads.explain(30))
     tuned = Model(FOREST, Plan("0", processor(), *here, (kept,)))
-    assert tuned._chooser.way(120, HOST, here) == default._chooser.way(120, HOST, here)
-    assert "its plan keeps what is predicted" in str(tuned.explain(100))
+    assert tuned._chooser.way(120, HOST, here) == Way("qs", (), 2)
+    assert "by its plan: qs, 2 threads" in str(tuned.explain(120))
 
 
 def test_a_model_that_was_pickled_before_there_were_plans() -> None:
