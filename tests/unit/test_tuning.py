@@ -180,7 +180,7 @@ def test_a_size_serves_calls_that_are_near_it_by_ratio() -> None:
 
 
 def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
-    """Threads are those of a call's own size; a default that was kept is kept for sizes near it, too: it was measured."""
+    """Threads are those of a call's own size; a default that was kept serves sizes near it: it was measured."""
     threads, default = Model(FOREST, plan_of(WALK, BWQS, at=(1, 2_000))), Model(FOREST)
     kept = Tuned(100, 1, 1, (Candidate("walk", (), 1, 1.0, 2.0), Candidate("qs", (), 2, 1.0, 1.0)))
     chooser, here = threads._chooser, machine()
