@@ -37,11 +37,14 @@ class Job:
     X: np.ndarray
 
 
-def tried(system: System, job: Job, parameter: str, tau: int) -> list[int]:
-    """The values of one parameter that differ for this forest and batch."""
+def tried(system: System, job: Job, parameter: str, built: Mapping[str, int]) -> list[int]:
+    """The values of one parameter that differ for this forest and batch; d in whole vectors of v documents."""
+    tau, v = built.get("tau", 1), built.get("v", 1)
     values = BLOCKS_TRIED if parameter == "s" and "tau" in system.parameters else TRIED[parameter]
     scorers = -(-job.forest.n_trees // tau) if "tau" in system.parameters else job.forest.n_trees
     most = {"v": 32, "tau": job.forest.n_trees, "d": len(job.X), "s": scorers}[parameter]
+    if parameter == "d":
+        return sorted({max(min(value, most) // v, 1) * v for value in values})
     return sorted({min(value, most) for value in values})
 
 
@@ -51,18 +54,14 @@ def candidates(
     """The system with every choice of its parameters that is tried; those given are not chosen."""
     given = given or {}
 
-    def values_of(names: list[str], tau: int) -> Iterator[dict[str, int]]:
-        values = ([given[p]] if p in given else tried(system, job, p, tau) for p in names)
+    def values_of(names: list[str], built: Mapping[str, int]) -> Iterator[dict[str, int]]:
+        values = ([given[p]] if p in given else tried(system, job, p, built) for p in names)
         return (dict(zip(names, chosen, strict=True)) for chosen in product(*values))
 
-    for built in values_of([p for p in BUILT if p in system.parameters], 1):
-        program, seen = Program(system, job.forest, job.X.dtype, missing=False, **built), list[dict[str, int]]()
-        for passed in values_of([p for p in ("d", "s") if p in system.parameters], built.get("tau", 1)):
-            if "d" in passed and "v" in built:  # whole vectors of documents
-                passed["d"] = max(passed["d"] // built["v"], 1) * built["v"]
-            if passed not in seen:
-                seen.append(passed)
-                yield built | passed, partial(program.score, job.X, **passed)
+    for built in values_of([p for p in BUILT if p in system.parameters], {}):
+        program = Program(system, job.forest, job.X.dtype, missing=False, **built)
+        for passed in values_of([p for p in ("d", "s") if p in system.parameters], built):
+            yield built | passed, partial(program.score, job.X, **passed)
 
 
 def tune(

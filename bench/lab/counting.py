@@ -92,9 +92,10 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
         counts = dict(zip(asked, counts_of(forest, X, list(asked.values())), strict=True))
         for row, point, name in entered:
             values = counts.get(name, {}) | visits.get(row.label, {})
-            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1], asked.get(name))
+            given = asked[name]["given"] if name in asked else {}
+            fill(cells, counted, row.label, point, values, "" if name in asked else name[1:-1], given)
         if visits:
-            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "", None)
+            fill(cells, counted, BY_SAMPLE, points[0], visits[BY_SAMPLE], "", {})
     return cells
 
 
@@ -114,10 +115,9 @@ def fill(
     point: Point,
     values: Mapping[str, float],
     reason: str,
-    contender: dict[str, Any] | None,
+    given: Given,
 ) -> None:
-    """Put a row's counts into the panels of the counters."""
-    given = contender["given"] if contender else {}
+    """Put a row's counts, with the parameters that were given, into the panels of the counters."""
     for counter in counted.counters:
         panel = f"{counter}, {point.panel}" if counted.by_panel else counter
         if counter in values:

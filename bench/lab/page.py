@@ -44,7 +44,7 @@ def markdown(report: dict[str, Any]) -> str:
     lines += [f"Models are trained on, and score, {report['data']}.", ""]
     if report["quick"]:
         lines += ["**A quick run: small models and batches; its numbers say nothing beside the paper's.**", ""]
-    if report["unit"]:
+    if report["unit"] and report["cells"].keys() > set(report["counted"]):
         more = ", the more the better" if report["more_is_better"] else ""
         apart = "; what was counted, as its heading says" if report["counted"] else ""
         lines += [f"Numbers are {report['unit']}{more}{apart}.", ""]

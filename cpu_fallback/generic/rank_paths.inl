@@ -1,4 +1,4 @@
-// rankwalk, one document after another: all tests of some trees at once, then along heavy paths.
+// rankwalk, one or two documents at a time: all tests of some trees at once, then along heavy paths.
 //
 //   codes: as of walks, byte[entry]
 //   for each word: word = bits (byte[entry of place] > position of place) ^ turned

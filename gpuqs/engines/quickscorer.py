@@ -70,8 +70,8 @@ class QuickScorer(_OnQuickScorerLayout):
 
     parameters: ClassVar[tuple[Parameter, ...]] = (_document_block(16),)
     together: ClassVar[int] = 1
-    #: Nanoseconds per node and document, and per column: 14 on an Intel server of 2.6 GHz (100 trees x 31 leaves), some
-    #: seven on a Zen 3.
+    #: Nanoseconds per node and document, and per column: between none, by which a Zen 3 was described, and the 14 of an
+    #: Intel server of 2.6 GHz (100 trees x 31 leaves).
     node: ClassVar[float] = 0.23
     column: ClassVar[float] = 8.0
 
@@ -96,7 +96,8 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(2000), _document_block(256))
     together: ClassVar[int] = TOGETHER
     #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.65 times as
-    #: long at 1,000 trees x 64 leaves, 0.75 at 1,000 x 8. At 20,000 x 64 it is 0.5.
+    #: long at 1,000 trees x 64 leaves, 0.75 at 1,000 x 8. At 20,000 x 64 it is 0.5. The column: between 1.4,
+    #: measured there, and the 4.3 of that Intel server.
     node: ClassVar[float] = 0.145
     column: ClassVar[float] = 3.0
     #: And of a document on its own: per node up to 1.3 times `qs`'s.

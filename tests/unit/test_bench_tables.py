@@ -238,8 +238,8 @@ def test_a_count_that_is_there_needs_no_reason() -> None:
     cells: timing.Cells = {}
     point = plan.Point("a panel", 1_000, plan.Spec("MSN", 1_000, 8), 10)
     counted = plan.Counted(("instructions", "visited nodes"), (point,), ())
-    counting.fill(cells, counted, "IF-THEN-ELSE", point, {"visited nodes": 3.5}, "too large to compile", None)
-    counting.fill(cells, counted, "VPRED", point, {"instructions": 9.0}, "", {"system": "VPRED", "given": {"v": 16}})
+    counting.fill(cells, counted, "IF-THEN-ELSE", point, {"visited nodes": 3.5}, "too large to compile", {})
+    counting.fill(cells, counted, "VPRED", point, {"instructions": 9.0}, "", {"v": 16})
     told = {panel: rows["IF-THEN-ELSE"]["1000"] for panel, rows in cells.items()}
     assert (told["instructions"].value, told["instructions"].reason) == (None, "too large to compile")
     assert (told["visited nodes"].value, told["visited nodes"].reason) == (3.5, "")
