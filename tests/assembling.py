@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,3 +62,14 @@ def disassemble(code: bytes) -> list[str]:
     read = list(DISASSEMBLER.disasm_lite(code, 0))
     assert sum(size for _, size, _, _ in read) == len(code), f"{code.hex()} is no sequence of instructions: {read}"
     return [f"{mnemonic} {operands}".strip() for _, _, mnemonic, operands in read]
+
+
+def asked_ahead(code: bytes) -> list[tuple[int, int]]:
+    """Where each prefetch of the code ends, and what it asks for, as offsets in the code."""
+    asked, prefetch = [], re.compile(r"byte ptr \[rip \+ (\w+)\]")
+    for at, size, mnemonic, operands in DISASSEMBLER.disasm_lite(code, 0):
+        if mnemonic.startswith("prefetch"):
+            match = prefetch.fullmatch(operands)
+            assert match and mnemonic == "prefetcht1", f"{mnemonic} {operands}"
+            asked.append((at + size, at + size + int(match[1], 0)))
+    return asked

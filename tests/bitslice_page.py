@@ -249,7 +249,7 @@ def tree_code() -> dict[tuple[str, int], bytes]:
 def machine_code(encoding: str, word_bytes: int) -> str:
     instructions = disassemble(tree_code()[encoding, word_bytes])
     begin, end = instructions.index("mov r15, rcx") + 1, instructions.index("mov rdi, rbp")
-    return "\n".join(instructions[begin:end])
+    return "\n".join(one for one in instructions[begin:end] if not one.startswith("prefetch"))
 
 
 def code_avx2() -> str:

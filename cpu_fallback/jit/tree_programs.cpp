@@ -79,6 +79,7 @@ private:
     // Returns the register of node j's S. S_first without a register is all ones, S_end all zeros. An S that no child needs
     // any more is dropped.
     int combine(int j, int first, int end) {
+        to_.ask_ahead();
         const TreeNode& node = nodes_[j];
         const Operand word = predicate(node.predicate);
         int s = kNone;
@@ -192,6 +193,7 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int
         for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
             int n_planes = static_cast<int>(layout.level_offsets[t + 1] - layout.level_offsets[t]);
             for (int k = 0; k < n_planes; k++) {
+                assembler.ask_ahead();
                 assembler.load(0, {Base::predicates, layout.levels[layout.level_offsets[t] + k]});
                 assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
             }

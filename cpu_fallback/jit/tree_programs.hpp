@@ -4,6 +4,7 @@
 //       for each node, parents first:
 //           S_j = S_end | (S_first & predicate)      one instruction; S in registers
 //           plane[k] ^= S_j, k the zeros at the end of j
+//           prefetch of code some trees further, a line for each line
 //       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
 //
 // Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after

@@ -60,6 +60,10 @@ std::vector<uint8_t> write_operation(const std::string& operation, Encoding enco
     } else if (operation == "call_with_leaves") {
         const int function = number();
         to.call_with_leaves(function, read<int64_t>(in));
+    } else if (operation == "ask_ahead") {
+        // After so many calls, which are longer than a cache line together.
+        for (int n_calls = number(); n_calls > 0; n_calls--) to.call_with_leaves(0, 64);
+        to.ask_ahead();
     } else {
         throw std::runtime_error("no operation " + operation);
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembling import WIDTHS, assemble, build_assembler, disassemble, trees_line
+from assembling import WIDTHS, asked_ahead, assemble, build_assembler, disassemble, trees_line
 from forests import random_forest
 
 from gpuqs.forest import NAN_LEFT, Forest
@@ -40,7 +40,7 @@ def lay_out(forest: Forest) -> BitsliceLayout:
 class Processor:
     """Carries out tree programs' instructions on words of one bit a document; notes the planes at each call."""
 
-    ORDINARY = re.compile(r"endbr64|int3|(push|pop) r\w+|mov r\w+, r\w+|add r14, \w+")
+    ORDINARY = re.compile(r"endbr64|prefetcht1 .*|int3|(push|pop) r\w+|mov r\w+, r\w+|add r14, \w+")
 
     def __init__(self, word_bytes: int, predicates: list[int]) -> None:
         self.word_bytes, self.predicates = word_bytes, predicates
@@ -149,3 +149,16 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str) -> None:
             gray = leaves[t] if layout.oblivious[t] else leaves[t] ^ (leaves[t] >> 1)
             found = [sum((plane >> d & 1) << k for k, plane in enumerate(planes)) for d in range(N_DOCUMENTS)]
             np.testing.assert_array_equal(found, gray)
+
+
+@pytest.mark.parametrize("shape", ["random", "oblivious"])
+def test_programs_ask_for_each_line_of_code_ahead(assembler: Path, shape: str) -> None:
+    """Once each, in order, 8 KiB before they run; of what is written between two nodes (a call) no more waits."""
+    layout = lay_out(random_forest(np.random.default_rng(5), **(FORESTS[shape] | {"n_trees": 200})))
+    for code in assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS)):
+        assert isinstance(code, bytes)
+        assert len(code) > 2 * 8192
+        ends, targets = zip(*asked_ahead(code), strict=True)
+        assert targets == tuple(range(8192, 8192 + 64 * len(targets), 64))
+        assert targets[-1] + 256 > len(code) + 8192
+        assert all(8192 - 256 < target - end <= 8192 for end, target in zip(ends, targets, strict=True))
