@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "driver/scorer.hpp"
+#include "driver/threads.hpp"
 #include "generic/kernels.hpp"
 #include "jit/machine_code.hpp"
 
@@ -228,10 +229,16 @@ public:
     }
     // Threads that come at once each make code, and the first one's is kept. There is no lock: a fork could leave it taken in
     // the child.
-    void make_ready(int stride) const override {
+    void make_ready(int stride, int n_threads) const override {
         const int w = width(stride);
         if (!layout_.nodes || code_[w].load(std::memory_order_acquire)) return;
-        auto made = std::make_unique<const MachineCode>(layout_, kernels_, w);
+        const int64_t n = layout_.n_blocks, n_parts = std::min<int64_t>(n_threads, n);
+        std::vector<TreePrograms> parts(n_parts);
+        share_out(n_parts, n_threads, [&](int, int64_t p) {
+            parts[p] = write_programs(layout_, kernels_.encoding, stride / 8, static_cast<int>(n * p / n_parts),
+                                      static_cast<int>(n * (p + 1) / n_parts));
+        });
+        auto made = std::make_unique<const MachineCode>(layout_, kernels_, w, parts);
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }

@@ -147,7 +147,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
               int n_threads, bool started) {
     const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride, size = static_cast<int>(blocks.size);
-    engine.make_ready(stride);
+    engine.make_ready(stride, n_threads);
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
@@ -185,7 +185,7 @@ template <class Leaf>
 void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
     const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride;
-    engine.make_ready(stride);
+    engine.make_ready(stride, n_threads);
     const uint16_t* order = engine.order(stride);
     const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
     for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {

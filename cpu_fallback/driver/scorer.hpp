@@ -39,8 +39,8 @@ public:
     virtual void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const = 0;
     // order[d] is the place of document d in what find writes; null: its place is d.
     virtual const uint16_t* order(int stride) const = 0;
-    // One thread calls this before any calls load or find with a stride.
-    virtual void make_ready(int) const {}
+    // One thread calls this before any calls load or find with a stride; it may ask so many to help.
+    virtual void make_ready(int, int) const {}
     // Whether a superblock begins with this tree block. Within a superblock, find needs what its call for the tree block
     // before left in scratch.
     virtual bool begins_superblock(int) const { return true; }

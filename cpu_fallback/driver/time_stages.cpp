@@ -26,8 +26,8 @@ public:
     bool begins_superblock(int block) const override { return engine_.begins_superblock(block); }
     int blocks_together() const override { return engine_.blocks_together(); }
     // Code is made once a model, not once a call: before the first stage.
-    void make_ready(int stride) const override {
-        engine_.make_ready(stride);
+    void make_ready(int stride, int n_threads) const override {
+        engine_.make_ready(stride, n_threads);
         since_ = Clock::now();
     }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {

@@ -98,7 +98,7 @@ public:
     // Begins a function of (words of predicates, words of planes, leaves, functions) with System V's calling convention;
     // returns its offset in the code.
     size_t begin_function() {
-        while (code_.size() % kLine) byte(0xcc);
+        fill_line();
         const size_t start = code_.size();
         bytes({0xf3, 0x0f, 0x1e, 0xfa});                          // endbr64
         bytes({0x53, 0x55, 0x41, 0x56, 0x41, 0x57, 0x50});        // push rbx, rbp, r14, r15, rax (to align the stack)
@@ -107,6 +107,10 @@ public:
         return start;
     }
     void end_function() { bytes({0x58, 0x41, 0x5f, 0x41, 0x5e, 0x5d, 0x5b, 0xc3}); }  // pop rax ... rbx; ret
+    // So that other code may follow; traps.
+    void fill_line() {
+        while (code_.size() % kLine) byte(0xcc);
+    }
     // functions[number](planes, leaves); leaves += leaf_bytes
     void call_with_leaves(int number, int64_t leaf_bytes) {
         require(number >= 0 && number <= INT8_MAX / 8, "the call's displacement does not hold function", number);

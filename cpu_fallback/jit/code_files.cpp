@@ -30,10 +30,9 @@ void append(const char* variable, const std::string& path, const void* data, siz
 
 std::string perf_lines(const CompiledPrograms& compiled) {
     std::string lines;
-    const TreePrograms& programs = *compiled.programs;
-    for (size_t block = 0; block < programs.starts.size(); block++) {
-        const size_t start = programs.starts[block];
-        const size_t end = block + 1 < programs.starts.size() ? programs.starts[block + 1] : programs.code.size();
+    const std::vector<size_t>& starts = *compiled.starts;
+    for (size_t block = 0; block < starts.size(); block++) {
+        const size_t start = starts[block], end = block + 1 < starts.size() ? starts[block + 1] : compiled.bytes;
         lines += hexadecimal(reinterpret_cast<uintptr_t>(compiled.address + start)) + " " + hexadecimal(end - start) + " gpuqs_trees_" +
                  std::to_string(compiled.block_offsets[block]) + "_to_" + std::to_string(compiled.block_offsets[block + 1] - 1) + "_" +
                  compiled.isa + "_" + std::to_string(compiled.documents) + "\n";
@@ -50,7 +49,7 @@ void show_code(const CompiledPrograms& compiled) {
                                  "-" + hexadecimal(reinterpret_cast<uintptr_t>(compiled.address)) + ".bin";
         const std::string path = std::string(folder) + "/" + name;
         unlink(path.c_str());  // of a program that lay there before
-        append("GPUQS_DUMP_CODE", path, compiled.programs->code.data(), compiled.programs->code.size());
+        append("GPUQS_DUMP_CODE", path, compiled.address, compiled.bytes);
     }
     const char* const map = std::getenv("GPUQS_PERF_MAP");
     if (map && *map && *map != '0') {

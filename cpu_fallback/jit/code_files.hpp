@@ -1,8 +1,8 @@
 // Machine code for people's tools: files to disassemble, and names for `perf`.
 #pragma once
+#include <cstddef>
 #include <cstdint>
-
-#include "jit/tree_programs.hpp"
+#include <vector>
 
 namespace gpuqs {
 
@@ -10,8 +10,9 @@ struct CompiledPrograms {
     const char* isa;
     int documents;  // in a word
     const int32_t* block_offsets;
-    const TreePrograms* programs;
-    const uint8_t* address;  // where the code runs
+    const std::vector<size_t>* starts;  // of each tree block, in the code
+    const uint8_t* address;             // where it runs
+    size_t bytes;
 };
 
 // GPUQS_DUMP_CODE=folder: the bytes, in folder/gpuqs-PID-ISA-DOCUMENTS-ADDRESS.bin.

@@ -1,7 +1,7 @@
 #include "jit/executable.hpp"
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <new>
 
 #if defined(GPUQS_X86) && (defined(__linux__) || defined(__APPLE__))
@@ -13,12 +13,15 @@ namespace gpuqs {
 
 #ifdef GPUQS_EXECUTABLE
 
-Executable::Executable(const CodeBytes& code) : bytes_(code.size() + 1) {
+Executable::Executable(const std::vector<const CodeBytes*>& parts) : bytes_(1) {
+    for (const CodeBytes* part : parts) bytes_ += part->size();
     void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     pages_ = static_cast<uint8_t*>(pages);
     ask_for_large_pages(pages, bytes_);
-    if (code.size()) std::memcpy(pages_, code.data(), code.size());
+    uint8_t* to = pages_;
+    for (const CodeBytes* part : parts)
+        if (part->size()) to = std::copy(part->begin(), part->end(), to);
     if (mprotect(pages_, bytes_, PROT_READ | PROT_EXEC) != 0) {
         munmap(pages_, bytes_);
         throw std::bad_alloc();
@@ -31,7 +34,7 @@ bool Executable::allowed() {
     static std::atomic<int> known{-1};  // not `static const bool`: if a fork came while it is made, the child would wait for ever
     if (known < 0) {
         try {
-            const Executable nothing{CodeBytes()};
+            const Executable nothing({});
             known = 1;
         } catch (const std::bad_alloc&) {
             known = 0;
@@ -42,7 +45,7 @@ bool Executable::allowed() {
 
 #else
 
-Executable::Executable(const CodeBytes&) { throw std::bad_alloc(); }
+Executable::Executable(const std::vector<const CodeBytes*>&) { throw std::bad_alloc(); }
 Executable::~Executable() {}
 bool Executable::allowed() { return false; }
 

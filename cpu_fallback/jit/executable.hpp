@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "jit/code_bytes.hpp"
 
@@ -9,7 +10,8 @@ namespace gpuqs {
 
 class Executable {
 public:
-    explicit Executable(const CodeBytes& code);  // throws std::bad_alloc where the system gives no such pages
+    // One part after another; throws std::bad_alloc where the system gives no such pages.
+    explicit Executable(const std::vector<const CodeBytes*>& parts);
     ~Executable();
     Executable(const Executable&) = delete;
     Executable& operator=(const Executable&) = delete;

@@ -1,21 +1,22 @@
 #include "jit/machine_code.hpp"
 
-#include <utility>
-
 #include "jit/code_files.hpp"
-#include "jit/tree_programs.hpp"
 
 namespace gpuqs {
 
 bool compiles_programs(const Kernels& kernels) { return kernels.encoding != Encoding::none && Executable::allowed(); }
 
-MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width)
+MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts)
     : spread_(kernels.widths[width].spread[layout.leaf_bytes - 1]) {
-    const int word_bytes = kernels.widths[width].word_bytes;
-    TreePrograms programs = write_programs(layout, kernels.encoding, word_bytes);
-    code_ = std::make_unique<Executable>(programs.code);
-    show_code({kernels.isa, 8 * word_bytes, layout.block_offsets, &programs, code_->at(0)});
-    starts_ = std::move(programs.starts);
+    std::vector<const CodeBytes*> codes;
+    size_t bytes = 0;
+    for (const TreePrograms& part : parts) {
+        codes.push_back(&part.code);
+        for (const size_t start : part.starts) starts_.push_back(bytes + start);
+        bytes += part.code.size();
+    }
+    code_ = std::make_unique<Executable>(codes);
+    show_code({kernels.isa, 8 * kernels.widths[width].word_bytes, layout.block_offsets, &starts_, code_->at(0), bytes});
 }
 
 void MachineCode::run(int block, const void* words, void* planes, void* leaf) const {

@@ -5,6 +5,7 @@
 
 #include "generic/kernels.hpp"
 #include "jit/executable.hpp"
+#include "jit/tree_programs.hpp"
 
 namespace gpuqs {
 
@@ -13,8 +14,8 @@ bool compiles_programs(const Kernels& kernels);
 
 class MachineCode {
 public:
-    // For words of one of the instruction set's widths.
-    MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width);
+    // Of all tree blocks, in parts, for words of one of the instruction set's widths.
+    MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts);
 
     // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words.
     void run(int block, const void* words, void* planes, void* leaf) const;

@@ -183,12 +183,14 @@ private:
 
 }  // namespace
 
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes) {
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes, int first, int end) {
     TreePrograms programs;
     Assembler assembler(encoding, word_bytes);
     TreeWriter writer(assembler, encoding);
-    if (layout.nodes) assembler.reserve(kBytesOfNode * (layout.node_offsets[layout.n_trees] + layout.n_trees));
-    for (int block = 0; block < layout.n_blocks; block++) {
+    const int first_tree = layout.block_offsets[first], end_tree = layout.block_offsets[end];
+    if (layout.nodes)
+        assembler.reserve(kBytesOfNode * (layout.node_offsets[end_tree] - layout.node_offsets[first_tree] + end_tree - first_tree));
+    for (int block = first; block < end; block++) {
         programs.starts.push_back(assembler.begin_function());
         for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
             int n_planes = static_cast<int>(layout.level_offsets[t + 1] - layout.level_offsets[t]);
@@ -202,6 +204,7 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int
         }
         assembler.end_function();
     }
+    assembler.fill_line();
     programs.code = assembler.take_code();
     return programs;
 }

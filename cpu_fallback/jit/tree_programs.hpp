@@ -21,10 +21,11 @@
 namespace gpuqs {
 
 struct TreePrograms {
-    CodeBytes code;
+    CodeBytes code;              // whole cache lines
     std::vector<size_t> starts;  // of each tree block's function (words of predicates, words of planes, leaves, spread functions)
 };
 
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes);
+// Of tree blocks [first, end).
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes, int first, int end);
 
 }  // namespace gpuqs

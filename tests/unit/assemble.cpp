@@ -103,7 +103,7 @@ std::vector<uint8_t> write_trees(Encoding encoding, int word_bytes, std::istream
     layout.tree_leaves = tree_leaves.data();
     layout.node_offsets = node_offsets.data();
     layout.nodes = nodes.data();
-    const CodeBytes code = write_programs(layout, encoding, word_bytes).code;
+    const CodeBytes code = write_programs(layout, encoding, word_bytes, 0, 1).code;
     return {code.begin(), code.end()};
 }
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from assembling import disassemble
-from forests import random_forest
+from forests import probing_documents, random_forest
 
-from gpuqs import cpu_fallback
+from gpuqs import Model, cpu_fallback
 from gpuqs.cpu_fallback.scorer import compiles
 from gpuqs.engines.bitslice import Bitslice
 from gpuqs.forest import Forest
@@ -79,6 +79,19 @@ def test_nodes_stand_where_their_leaves_meet() -> None:
             assert nodes[0]["right"] == 0
         else:
             check(0, int(nodes[0]["right"]))
+
+
+@pytest.mark.parametrize("isa", COMPILING)
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 50])
+def test_threads_share_the_writing_of_code_out(isa: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also more threads than tree blocks; each model is new, for code is made once."""
+    monkeypatch.setenv("GPUQS_ISA", isa)
+    rng = np.random.default_rng(3)
+    model = Model(random_forest(rng, n_trees=400, max_leaves=30))
+    X = probing_documents(rng, model.forest, 700)
+    np.testing.assert_array_equal(
+        model.predict(X, "raw", engine="bitslice", n_threads=n_threads), model.predict(X, "raw", engine="reference")
+    )
 
 
 IN_A_PROCESS_THAT_MAY_NOT_WRITE_CODE = """
