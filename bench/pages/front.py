@@ -17,6 +17,7 @@ BENCHES = {
     "engines": ("engines.py --large", "every engine on every instruction set, and each stage of `bitslice`"),
     "libraries": ("libraries.py --large", "other libraries (`pip install '.[peers]'`) by documents a call and threads"),
     "small": ("small.py", "calls with few documents, warm and cold"),
+    "forests": ("forests.py", "the libraries' default forests, of 10 to 1,000 trees, on rows of 28 to 700 features"),
     "growth": ("growth.py", "time against trees, leaves, batch and features"),
     "sparse": ("sparse.py", "sparse input"),
     "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
@@ -148,6 +149,24 @@ def small(report: Report, processor: str) -> list[str]:
     return [*lines, *picture("small", processor, "Microseconds a call by documents")]
 
 
+def forests(report: Report, processor: str) -> list[str]:
+    rows = []
+    for cell in report["results"]:
+        of_library, *ours = cell["us_per_document"].values()
+        of_cell = [cell["library"], str(cell["features"]), f"{cell['trees']:,}", figure(of_library)]
+        rows.append([*of_cell, *map(figure, ours), times(of_library / ours[0])])
+    names = [name for name in report["results"][0]["us_per_document"] if name.startswith("gpuqs")]
+    return [
+        "### Default forests",
+        "",
+        f"{report['versions']}. Load as the run began: {report['load']}. One thread, {report['rows']:,} float32 rows a "
+        "call, microseconds a document; each library scores a model of its own.",
+        "",
+        *table(["library", "features", "trees", "its time", *names, "library : gpuqs"], rows),
+        *picture("forests", processor, "Times as fast as the libraries, by trees"),
+    ]
+
+
 def growth(report: Report, processor: str) -> list[str]:
     return ["### Growth", *picture("growth", processor, "Time per document and tree")]
 
@@ -224,6 +243,7 @@ SECTIONS: dict[str, Callable[[Report, str], list[str]]] = {
     "engines": engines,
     "libraries": libraries,
     "small": small,
+    "forests": forests,
     "growth": growth,
     "sparse": sparse,
     "loading": loading,
