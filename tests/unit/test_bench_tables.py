@@ -195,7 +195,7 @@ def test_cases_fill_half_of_the_level_that_they_name(monkeypatch: pytest.MonkeyP
     machine = Hierarchy((32 << 10, 512 << 10, 32 << 20), (4.0, 10.0, 50.0))
     monkeypatch.setattr(blocking, "hierarchy", lambda: machine)
     point = plan.Point("", 0, plan.Spec("MSN", 5_000, 64), 4_000)
-    document, tree = 136 * 4, 127 * 24
+    document, tree = 136 * 4, 127 * 32
     assert len(blocking.CASES) == len(set(blocking.CASES)) == 28
     assert set(SURVIVING) <= set(blocking.CASES)
     assert blocking.choices("DSD2", point, (1.0,)) == ({"d": (256 << 10) // document},)
