@@ -55,8 +55,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
     timed = set(cells)
     if table.counted:
         cells |= counting.count(table.counted, scale, data)
-        tool = counting.tool() or "nothing that is installed"
-        notes.append(f"Counted by {tool}, a document and tree. {counting.HOW.get(tool, '')}".strip())
+        notes += counting.notes(table.counted)
     return {
         "name": table.name,
         "title": table.title,
@@ -65,6 +64,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
         "more_is_better": table.unit is QUERIES,
         "counted": sorted(cells.keys() - timed),
         "x_name": table.x_name,
+        "documents": documents(table, scale),
         "quick": scale.quick,
         "processor": processor(),
         "versions": versions(),
@@ -78,6 +78,14 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
         },
         "paper": paper_of(table.name),
     }
+
+
+def documents(table: Table, scale: Scale) -> dict[str, dict[str, int]]:
+    """Documents that were scored in a call, by panel and x of what was timed."""
+    found: dict[str, dict[str, int]] = {}
+    for point in scale.reduced(table.points):
+        found.setdefault(point.panel, {})[str(point.x)] = point.documents
+    return found
 
 
 def shapes_of(table: Table) -> list[Shape]:

@@ -17,15 +17,17 @@ from gpuqs.forest import Forest
 
 Call = Callable[[], np.ndarray]
 #: A choice of parameters, and the system with it.
-Choice = tuple[dict[str, int], Call]
+Choice = tuple[dict[str, int], partial[np.ndarray]]
 #: What is tried for each parameter, trees and documents; larger ones than the forest or batch are cut.
 TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512, 100_000), "s": (1, 4, 32, 256)}
 #: And for s where scorers are merged trees.
 BLOCKS_TRIED = (1, 4)
-#: Documents that parameters are tuned on, fewer of large models: pairs of a document and a tree, too, are bounded.
-TUNED_ON, TUNED_PAIRS = 1_000, 2_500_000
-#: So many choices, the fastest of a first call, are timed by turns.
+#: Pairs of a document and a tree that say which choices are tried first on all documents, in whole vectors of them.
+FIRST_PAIRS, WHOLE = 2_500_000, max(TRIED["v"])
+#: So many choices at least are tried on all documents; so many, the fastest of them, are timed by turns at most.
 NEAR = 6
+#: Calls of each that turns take at least: one to warm up, and three rounds.
+CALLS = 4
 #: Parameters that a program is built with; it is called with the others.
 BUILT = ("v", "tau")
 
@@ -48,9 +50,7 @@ def tried(system: System, job: Job, parameter: str, built: Mapping[str, int]) ->
     return sorted({min(value, most) for value in values})
 
 
-def candidates(
-    system: System, job: Job, given: Mapping[str, int] | None = None
-) -> Iterator[tuple[dict[str, int], Call]]:
+def candidates(system: System, job: Job, given: Mapping[str, int] | None = None) -> Iterator[Choice]:
     """The system with every choice of its parameters that is tried; those given are not chosen."""
     given = given or {}
 
@@ -67,20 +67,29 @@ def candidates(
 def tune(
     system: System, job: Job, budget: float, given: Mapping[str, int] | None = None
 ) -> tuple[dict[str, int], Call]:
-    """The parameters with which the system scored some of the documents fastest, and the system so, on all of them.
+    """The parameters with which the system scored all documents fastest, and the system so.
 
-    Every choice is timed once; those that come near the fastest are then timed by turns.
+    Fewer documents would not do: the best block of them may be the whole batch. Every choice is timed once on a few,
+    then once on all, the promising ones first, until `budget` seconds are spent; those near the fastest are then timed
+    by turns, as many as that time allows.
     """
-    n = min(TUNED_ON, max(TUNED_PAIRS // job.forest.n_trees, 1))
-    few = Job(job.name, job.forest, job.X[:n])
-    tried_out = list(candidates(system, few, given))
-    best = 0
-    if len(tried_out) > 1:
-        once = [seconds(call) for _, call in tried_out]
-        near = sorted(range(len(once)), key=once.__getitem__)[:NEAR]
-        timings = by_turns({str(at): tried_out[at][1] for at in near}, 3, budget)
-        best = min(near, key=lambda at: timings[str(at)].minimum)
-    return next(candidates(system, job, tried_out[best][0]))
+    choices = list(candidates(system, job, given))
+    if len(choices) == 1:
+        return choices[0]
+    few = job.X[: max(FIRST_PAIRS // job.forest.n_trees // WHOLE, 1) * WHOLE]
+    if len(few) < len(job.X):
+        choices = sorted(choices, key=lambda choice: seconds(partial(choice[1].func, few, **choice[1].keywords)))
+    once: dict[int, float] = {}
+    for at, (_, call) in enumerate(choices):
+        if at >= NEAR and sum(once.values()) > budget:
+            break
+        once[at] = seconds(call)
+    near = sorted(once, key=once.__getitem__)
+    near = near[: min(NEAR, max(1, int(budget / CALLS / once[near[0]])))]
+    if len(near) > 1:
+        timings = by_turns({str(at): choices[at][1] for at in near}, CALLS - 1, budget)
+        near.sort(key=lambda at: timings[str(at)].minimum)
+    return choices[near[0]]
 
 
 def seconds(call: Call) -> float:

@@ -65,7 +65,8 @@ def _lines(report: dict[str, Any], here: Values, there: Values, panels: list[str
         ax.tick_params(axis="y", which="both", labelsize=8)
         ax.set_title(panel, fontsize=10)
         ax.set_xlabel(report["x_name"], fontsize=9)
-        ax.set_ylabel("a document and tree" if panel in report["counted"] else report["unit"], fontsize=9)
+        counted = "%" if "%" in panel else "a document and tree"
+        ax.set_ylabel(counted if panel in report["counted"] else report["unit"], fontsize=9)
         ax.grid(alpha=0.3)
     handles = [Line2D([], [], color=colours[label], marker="o", label=label) for label in labels if label in drawn]
     handles.append(Line2D([], [], color="grey", linestyle="--", marker="x", label="the paper's"))

@@ -99,6 +99,14 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
     return cells
 
 
+def notes(counted: Counted) -> list[str]:
+    """What a page says of how was counted, and of how many documents."""
+    shares = ", but shares in percent" if any("%" in counter for counter in counted.counters) else ""
+    more = ", ".join(f"{n} by {system}" for system, n in TOGETHER.items())
+    how = f"Counted by {tool() or 'nothing that is installed'}, a document and tree{shares}. {HOW.get(tool(), '')}"
+    return [how.strip(), f"Counted on {FEW} documents, or as many as an engine takes together: {more}."]
+
+
 def contender(system: str, parameters: Given) -> dict[str, Any]:
     """What the counted process needs to know of one."""
     given = {p: value for p, value in parameters.items() if p not in ("system", "delta")}

@@ -42,6 +42,8 @@ def markdown(report: dict[str, Any]) -> str:
     lines += [f"Paper {report['name'][:3]}, {paper['paper']}: {paper['processor']}.", ""]
     lines += [f"Here: {report['processor']}; {report['versions']}. {report['load']}.", ""]
     lines += [f"Models are trained on, and score, {report['data']}.", ""]
+    if told := scored(report):
+        lines += [told, ""]
     if report["quick"]:
         lines += ["**A quick run: small models and batches; its numbers say nothing beside the paper's.**", ""]
     if report["unit"] and report["cells"].keys() > set(report["counted"]):
@@ -58,6 +60,27 @@ def markdown(report: dict[str, Any]) -> str:
     lines += [f"- {told}" for told in parameters(report["cells"])]
     lines += [f"- The paper's parameters: {told}" for told in _paper_parameters(paper["parameters"])]
     return "\n".join(lines) + "\n"
+
+
+def scored(report: dict[str, Any]) -> str:
+    """How many documents a call scored; nothing where that is the axis, or is not known."""
+    if report["x_name"] == "documents":
+        return ""
+    places: dict[int, list[str]] = {}
+    by_x: dict[str, set[int]] = {}
+    for row in report.get("documents", {}).values():
+        for x, n in row.items():
+            by_x.setdefault(x, set()).add(n)
+    alike = all(len(of) == 1 for of in by_x.values())  # in all panels
+    for panel, row in report.get("documents", {}).items():
+        for x, n in row.items():
+            places.setdefault(n, []).append(x_label(x) if alike else f"{panel} at {x_label(x)}")
+    if len(places) <= 1:
+        return "".join(f"A call scored {n:,} documents." for n in places)
+    if alike:
+        where = (f"{n:,} at {', '.join(in_order(of))}" for n, of in places.items())
+        return f"Documents that a call scored, by {report['x_name']}: {'; '.join(where)}."
+    return f"Documents that a call scored: {'; '.join(f'{n:,} ({_some(of)})' for n, of in places.items())}."
 
 
 def model_line(model: dict[str, Any]) -> str:

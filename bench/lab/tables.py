@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from lab.blocking import CASES, choices, order_of
+from lab.blocking import CASES, PREDICTED, choices, order_of
 from lab.plan import NANOSECONDS, QUERIES, Counted, Given, Point, Row, Spec, Table
 
 SHAPES = ("MSN", "Yahoo", "Istella")
@@ -139,9 +139,9 @@ TABLES = (
           x_name="trees, documents or d", notes=("Batches end at 5,000: DOT takes a quarter of a minute for them.",)),
     Table("004-4", "The range cases of the blocking orders", ensembles(SIX, "ns a document and tree", 5_000, 500),
           (Row("DS", ("DS",)), *(Row(name, (order_of(name),), partial(choices, name)) for name in CASES),
-           *ours("bwqs", "bitslice", "auto")), "DS", NANOSECONDS, x_name="ensemble", notes=(LARGE_LEAVES,)),
+           *ours("bwqs", "bitslice", "auto")), "DS", NANOSECONDS, x_name="ensemble", notes=(LARGE_LEAVES, PREDICTED)),
     Table("004-5", "Guided sampling beside an exhaustive search", ensembles(SIX, "selection", 4_000, 1_000),
-          (), "", x_name="ensemble", selects=True, notes=(LARGE_LEAVES,)),
+          (), "", x_name="ensemble", selects=True, notes=(LARGE_LEAVES, PREDICTED)),
     Table("004-6", "Blocked trees, and blocked QuickScorer",
           ensembles(SIX[:3] + SIX[4:], "ns a document and tree", 5_000, 2_000),
           (Row("tree scorers", BLOCKED), Row("QuickScorer blocks", MERGED), *ours("bwqs", "bitslice", "auto")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def draw_libraries(report: Report) -> Any:
     colours = {label: plt.get_cmap("tab20")(number % 20) for number, label in enumerate(theirs)}
     for ax, (model, n_threads, cells) in zip(axes.flat, shown, strict=False):
         for label in labels:
-            points = [(c["documents"], c["us_per_document"][label]) for c in cells if label in c["us_per_document"]]
+            points = points_of(cells, label)
             if points:
                 style = {"marker": "o", "linewidth": 2.5 if is_ours(label) else 1.2, "color": colours.get(label, "k")}
                 ax.plot(*zip(*points, strict=True), label=label, linestyle=LINES.get(label, "-"), **style)
@@ -88,6 +89,13 @@ def draw_libraries(report: Report) -> Any:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=8)
     figure.suptitle(report["processor"])
     return figure
+
+
+def points_of(cells: list[dict[str, Any]], label: str) -> list[tuple[int, float]]:
+    """A curve's points; NaN, which breaks the line, where the scores were others and no time is told."""
+    times = [(cell["documents"], cell["us_per_document"].get(label)) for cell in cells]
+    kept = [(n, us) for (n, us), cell in zip(times, cells, strict=True) if us is not None or label in cell["differ"]]
+    return [(n, math.nan if us is None else us) for n, us in kept] if any(us for _, us in kept) else []
 
 
 def draw_engines(report: Report) -> Any:

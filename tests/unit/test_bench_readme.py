@@ -20,7 +20,7 @@ if str(BENCH) not in sys.path:
 from pages.figures import speeds  # noqa: E402
 from pages.front import BENCHES, page  # noqa: E402
 from pages.markers import Block, blocks_in, outside, rendered  # noqa: E402
-from pages.plots import digest, drawn_from, to_draw  # noqa: E402
+from pages.plots import digest, drawn_from, points_of, to_draw  # noqa: E402
 from pages.readme_blocks import BLOCKS  # noqa: E402
 from pages.results import HEADLINE, Results, is_ours  # noqa: E402
 
@@ -41,6 +41,18 @@ def test_the_page_of_benches_is_what_the_results_say() -> None:
 @pytest.mark.parametrize(("kind", "processor"), to_draw(RESULTS))
 def test_plots_are_drawn_from_the_results(kind: str, processor: str) -> None:
     assert drawn_from(BENCH / "results" / f"{kind}-{processor}.png") == digest(RESULTS.reports[kind, processor]), AGAIN
+
+
+def test_a_line_breaks_where_scores_were_others() -> None:
+    times: list[dict[str, float]] = [{"A": 3.0, "B": 1.0}, {"B": 1.0}, {"A": 2.0}]
+    differ: list[dict[str, float]] = [{}, {"A": 0.1}, {}]
+    cells = [
+        {"documents": n, "us_per_document": us, "differ": apart}
+        for n, us, apart in zip((1, 10, 100), times, differ, strict=True)
+    ]
+    assert str(points_of(cells, "A")) == "[(1, 3.0), (10, nan), (100, 2.0)]"
+    assert points_of(cells, "B") == [(1, 1.0), (10, 1.0)]  # it took no more
+    assert points_of(cells[1:2], "A") == points_of(cells, "C") == []
 
 
 def test_readme_tells_no_speed_outside_its_blocks() -> None:

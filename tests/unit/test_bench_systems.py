@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ if str(BENCH) not in sys.path:
     sys.path.append(str(BENCH))
 
 import systems  # noqa: E402
-from baselines import compiler  # noqa: E402
+from baselines import compiler, tuned  # noqa: E402
 from baselines.check import cases  # noqa: E402
 from baselines.counts import visited_nodes  # noqa: E402
 from baselines.oblivious_forest import oblivious_like  # noqa: E402
@@ -157,3 +158,19 @@ def test_blocks_of_documents_are_whole_vectors_and_each_is_tried_once() -> None:
     tried = [given for given, _ in candidates(SYSTEMS["Block-VPRED"], job)]
     assert all(given["d"] % given["v"] == 0 for given in tried)
     assert len({tuple(given.items()) for given in tried}) == len(tried)
+
+
+def test_blocks_are_tuned_on_all_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though on the few that are called first the whole batch is no block at all, and the slowest choice."""
+
+    class Slept:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def score(self, X: np.ndarray, d: int) -> None:
+            time.sleep(0.001 if (d == 1_000) == (len(X) == 1_000) else 0.01)
+
+    forest = random_forest(np.random.default_rng(9), n_trees=9)
+    monkeypatch.setattr(tuned, "Program", Slept)
+    monkeypatch.setattr(tuned, "FIRST_PAIRS", 9 * 100)
+    job = Job("", forest, np.zeros((1_000, forest.n_features), np.float32))
+    assert tuned.tune(SYSTEMS["DSD"], job, 0.1)[0] == {"d": 1_000}

@@ -195,7 +195,7 @@ def test_cases_fill_half_of_the_level_that_they_name(monkeypatch: pytest.MonkeyP
     machine = Hierarchy((32 << 10, 512 << 10, 32 << 20), (4.0, 10.0, 50.0))
     monkeypatch.setattr(blocking, "hierarchy", lambda: machine)
     point = plan.Point("", 0, plan.Spec("MSN", 5_000, 64), 4_000)
-    document, tree = 136 * 4, 127 * 24
+    document, tree = 136 * 4, 127 * 32
     assert len(blocking.CASES) == len(set(blocking.CASES)) == 28
     assert set(SURVIVING) <= set(blocking.CASES)
     assert blocking.choices("DSD2", point, (1.0,)) == ({"d": (256 << 10) // document},)
@@ -309,7 +309,19 @@ def test_a_page_has_both_numbers_and_both_ratios(report: dict[str, Any]) -> None
     assert "Numbers are us a document; what was counted, as its heading says." in text
     told = page.markdown(report | {"unit": "queries a second", "more_is_better": True, "counted": []})
     assert "Numbers are queries a second, the more the better." in told
+    assert "a call scored" not in text.lower()  # pages of old reports, which do not know
     assert "quick" not in text and "quick run" in page.markdown(report | {"quick": True})
+
+
+def test_a_page_says_how_many_documents_were_scored(report: dict[str, Any]) -> None:
+    def told(**documents: dict[str, int]) -> str:
+        return page.scored(report | {"documents": documents})
+
+    assert told(a={"1": 500}, b={"1": 500, "2": 500}) == "A call scored 500 documents."
+    by_trees = told(a={"1000": 2_000, "5000": 500}, b={"5000": 500, "9": 500})
+    assert by_trees == "Documents that a call scored, by trees: 2,000 at 1,000; 500 at 5,000, 9."
+    assert told(a={"1": 10}, b={"1": 500}) == "Documents that a call scored: 10 (a at 1); 500 (b at 1)."
+    assert page.scored(report | {"documents": {"a": {"7": 7}}, "x_name": "documents"}) == told() == ""
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ public:
 
     long scorers() const { return static_cast<long>(trees_.trees.size()); }
 
-    void add(const Batch<Value, Sum>& batch, long document, long tree) { add_predicated<1>(trees_, batch, document, tree); }
+    void add(const Batch<Value, Sum>& batch, long document, long tree) { add_predicated(trees_, batch, document, tree, Together<1>()); }
 
 private:
     PredicatedTrees<Value, Sum> trees_;

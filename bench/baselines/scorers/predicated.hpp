@@ -1,10 +1,12 @@
 // The predicated traversal that PRED and VPRED share, and its trees (paper 002, section 2; of Asadi et al.).
-// A node has 16 bytes (2,040 a tree of 64 leaves, paper 002, section 6): a feature, a threshold and the places of its two
-// children; nodes and leaves lie depth-first, all trees in one array. A leaf's children are the leaf itself, so a walk that
-// comes early stays there; its threshold's place holds its number for the look-up of its value.
+// A node has 16 bytes (2,040 a tree of 64 leaves, paper 002, section 6), or 24 where documents are float64: a feature, a
+// threshold and the places of its two children; nodes and leaves lie depth-first, all trees in one array. A leaf's children
+// are the leaf itself, so a walk that comes early stays there; its threshold's place holds its number for the look-up of its
+// value.
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "forest.hpp"
 
@@ -63,18 +65,21 @@ private:
     }
 };
 
-// Walk down `depth` levels with V documents; at[v] is where document v stands. The steps of up to 16 levels are unrolled and
-// entered where the depth says, as the authors' code has a function for each depth; deeper trees go round again.
-template <int V, class Value>
-[[gnu::noinline]] void walk(const PredicatedNode<Value>* nodes, const Value* x, long n_columns, int depth, int32_t* out) {
-    int32_t at[V] = {};
-    const auto step = [&]() __attribute__((always_inline)) {
-#pragma GCC unroll 16
-        for (int v = 0; v < V; ++v) {
-            const PredicatedNode<Value>& node = nodes[at[v]];
-            at[v] = node.child[is_false(x[v * n_columns + node.feature], node.threshold)];
-        }
+// The numbers of V documents that walk together.
+template <int V>
+using Together = std::make_integer_sequence<int, V>;
+
+// Walk down `depth` levels with as many documents as `v` has numbers; at[v] is where document v stands. The steps of up to 16
+// levels are unrolled and entered where the depth says, as the authors' code has a function for each depth; deeper trees go
+// round again. Documents are no loop: compilers keep a branch a document in one, or unroll a copy of it for one column.
+template <class Value, int... v>
+[[gnu::noinline]] void walk(const PredicatedNode<Value>* nodes, const Value* x, long n_columns, int depth, int32_t* out,
+                            std::integer_sequence<int, v...>) {
+    int32_t at[sizeof...(v)] = {};
+    const auto move = [&](int32_t from, const Value* row) __attribute__((always_inline)) {
+        return nodes[from].child[is_false(row[nodes[from].feature], nodes[from].threshold)];
     };
+    const auto step = [&]() __attribute__((always_inline)) { ((at[v] = move(at[v], x + v * n_columns)), ...); };
     for (; depth > 0; depth -= 16) switch (depth) {
             default: step(); [[fallthrough]];
             case 15: step(); [[fallthrough]];
@@ -93,17 +98,18 @@ template <int V, class Value>
             case 2: step(); [[fallthrough]];
             case 1: step();
         }
-    for (int v = 0; v < V; ++v) out[v] = at[v];
+    ((out[v] = at[v]), ...);
 }
 
-template <int V, class Value, class Sum>
-void add_predicated(const PredicatedTrees<Value, Sum>& trees, const Batch<Value, Sum>& batch, long document, long tree) {
+template <class Value, class Sum, int... v>
+void add_predicated(const PredicatedTrees<Value, Sum>& trees, const Batch<Value, Sum>& batch, long document, long tree,
+                    std::integer_sequence<int, v...> documents) {
     const auto& t = trees.trees[tree];
     const PredicatedNode<Value>* nodes = trees.nodes.data() + t.nodes;
     const Sum* values = trees.values.data() + t.leaves;
-    int32_t at[V];
-    walk<V>(nodes, batch.row(document), batch.n_columns, t.depth, at);
-    for (int v = 0; v < V; ++v) batch.sums[document + v] += values[static_cast<int32_t>(nodes[at[v]].threshold)];
+    int32_t at[sizeof...(v)];
+    walk(nodes, batch.row(document), batch.n_columns, t.depth, at, documents);
+    ((batch.sums[document + v] += values[static_cast<int32_t>(nodes[at[v]].threshold)]), ...);
 }
 
 }  // namespace baselines

@@ -4,8 +4,10 @@
 //         result[tree of the threshold] &= its bitvector
 //     for each tree of the block, in order
 //         score += value of the leaf that is the leftmost one of result[tree]
-// A block has six arrays, as paper 004 counts them: results, thresholds, offsets (one a feature), tree ids, bitvectors of 8,
-// 16, 32 or 64 bits, the fewest that hold a tree's leaves, and leaves. Trees with more leaves take several words of 64 bits.
+// A block has the six arrays of paper 004: results, thresholds, offsets (one a feature), tree ids, bitvectors of 8, 16, 32
+// or 64 bits, the fewest that hold a tree's leaves, and leaves. Trees with more leaves take several words of 64 bits. Unlike
+// there, where d documents have tau results each and a leaf 4 bytes, one set of tau results serves every block and document
+// in turn, and leaves have the type of the sums: 8 bytes where those are float64.
 #pragma once
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 //         node = x[node.feature] <= node.threshold ? node.left : node.right
 //     score += node.value
 // A tree's nodes and leaves lie in one packed array, depth-first, 32 bytes each (so 64 bytes a leaf, as in paper 004,
-// Table 3): two pointers, a number of 8 bytes, a feature and a threshold. The authors' code keeps a node's
-// number there and a leaf's value in the threshold's place; here the 8 bytes hold the value in the type of the sums.
+// Table 3; 40 where documents are float64): two pointers, a number of 8 bytes, a feature and a threshold. The authors' code
+// keeps a node's number there and a leaf's value in the threshold's place; here the 8 bytes hold the value as a float64.
 #pragma once
 
 #include "forest.hpp"
@@ -54,6 +54,7 @@ private:
         int32_t feature;
         Value threshold;
     };
+    static_assert(sizeof(Value) > 4 || sizeof(Node) == 32, "lab/blocking.py predicts with this size");
 
     std::vector<Node> nodes_;
     std::vector<const Node*> roots_;

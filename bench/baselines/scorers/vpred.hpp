@@ -23,9 +23,9 @@ public:
     void add(const Batch<Value, Sum>& batch, long group, long tree) {
         const long first = group * V;
         if (first + V <= batch.n) {
-            add_predicated<V>(trees_, batch, first, tree);
+            add_predicated(trees_, batch, first, tree, Together<V>());
         } else {
-            for (long document = first; document < batch.n; ++document) add_predicated<1>(trees_, batch, document, tree);
+            for (long document = first; document < batch.n; ++document) add_predicated(trees_, batch, document, tree, Together<1>());
         }
     }
 
