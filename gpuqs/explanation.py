@@ -136,7 +136,7 @@ class Chooser:
         `gpuqs.programs.machine` gives it."""
         if self.plan is None or device is not HOST:
             return Way(self.fastest(n_documents, device, machine))
-        key = (n_documents, machine)
+        key = (n_documents, machine, cpu_fallback.costs_age())
         way = self._planned.get(key)
         if way is None:
             tuned = self._tuned(n_documents, device, machine)
@@ -174,7 +174,7 @@ class Chooser:
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""
         n_documents = min(n_documents, MOST_ASKED[device.kind])
-        key = (n_documents, device.kind, machine)
+        key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)
         if name is None:
             costs = {name: self.cost(name, n_documents) for name in self.able(device)}
