@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuqs import cpu_fallback
@@ -12,8 +12,10 @@ from gpuqs.engines import ENGINES, engines_on
 from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
-from gpuqs.tuning.plan import NEAR, Plan, Tuned, table
+from gpuqs.tuning.nearby import best_near
+from gpuqs.tuning.plan import MANY, NEAR, Candidate, Plan, Tuned, table, unusable
 
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
@@ -32,11 +34,12 @@ class Choice:
 @dataclass(frozen=True)
 class Way:
     """How documents are scored: by which engine, with which parameters (`gpuqs.engines.parameters.changed`), and by
-    how many threads (None: as many as the call is worth)."""
+    how many threads (None: as many as the call is worth). ``planned``: the model's plan says so."""
 
     engine: str
     params: tuple[tuple[str, int], ...] = ()
     n_threads: int | None = None
+    planned: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Explanation:
 
     Printing it gives a table. ``choices`` has one row per engine; ``reason`` is set where an engine
     cannot run the model, and ``microseconds`` where it can and may be chosen. ``isa`` is the instruction
-    set, or the device, that runs the engine. ``tuned`` is the part of the model's plan that is used: what each of its
+    set, or the device, that runs the engine. ``planned`` is the engine with its parameters and threads where the
+    model's plan says so, and ``tuned`` the part of the plan that tells of so many documents: what each of its
     candidates was predicted, and measured, to cost; ``note`` says why a plan that the model has is not used.
     """
 
@@ -55,11 +59,12 @@ class Explanation:
     choices: tuple[Choice, ...]
     tuned: Tuned | None = None
     note: str | None = None
+    planned: str | None = None
 
     def __str__(self) -> str:
         how = "predicted" if ENGINES[self.engine].device != HOST.kind else "predicted for one thread"
-        if self.tuned is not None and self.tuned.best.measured is not None:
-            how = f"by its plan: {self.tuned.best.label}"
+        if self.planned is not None:
+            how = f"by its plan: {self.planned}"
         lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "
@@ -136,18 +141,35 @@ class Chooser:
         `gpuqs.programs.machine` gives it."""
         if self.plan is None or device is not HOST:
             return Way(self.fastest(n_documents, device, machine))
-        key = (n_documents, machine)
+        key = (n_documents, machine, cpu_fallback.costs_age())
         way = self._planned.get(key)
         if way is None:
             tuned = self._tuned(n_documents, device, machine)
-            if tuned is None or tuned.best.measured is None:
-                way = Way(self.fastest(n_documents, device, machine))
-            else:
-                near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
-                way = Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None)
+            way = (tuned and self._by(tuned, n_documents, machine)) or Way(self.fastest(n_documents, device, machine))
             if n_documents <= MOST_ASKED[device.kind]:
                 self._planned[key] = way
         return way
+
+    def _by(self, tuned: Tuned, n_documents: int, machine: tuple[str, bool]) -> Way | None:
+        """The way to score so many documents by a size that was tuned; None: as without a plan."""
+        if tuned.best.measured is None:
+            return None
+        if n_documents == tuned.n_documents or min(n_documents, tuned.n_documents) >= MANY:
+            near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
+            return Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None, planned=True)
+
+        def growth(candidate: Candidate) -> float | None:
+            threads = candidate.n_threads
+            if threads > cpu_fallback.default_threads() or unusable(candidate, self._reasons) is not None:
+                return None
+            here, there = (self._warm(candidate.engine, -(-n // threads)) for n in (n_documents, tuned.n_documents))
+            if here is None or there is None or (here - there) * (n_documents - tuned.n_documents) < 0:
+                return None  # more documents taken otherwise, and in less time: that step may lie elsewhere
+            return here / there
+
+        default = self.fastest(n_documents, HOST, machine)
+        best = best_near(tuned, n_documents, growth, default, threads_of_call(self._forest, n_documents))
+        return None if best is None else Way(best.engine, best.params, best.n_threads, planned=True)
 
     def _tuned(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
         if self.plan is None or device is not HOST or self._why_unused(self.plan, machine) is not None:
@@ -165,16 +187,23 @@ class Chooser:
         The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
         what is cold is a small part.
         """
+        warm = self._warm(name, n_documents)
+        if warm is None or ENGINES[name].device != HOST.kind:
+            return warm
+        return warm + ENGINES[name].cold(self._forest) / 2
+
+    def _warm(self, name: str, n_documents: int) -> float | None:
+        """`cost` where all calls are warm, as those are that `Model.tune` measures."""
         cost = ENGINES[name].cost(self._forest, n_documents)
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
         here = cpu_fallback.isa(), cpu_fallback.compiles_programs()
-        return CALL + (cost - CALL) * factor(name, here) + ENGINES[name].cold(self._forest) / 2
+        return CALL + (cost - CALL) * factor(name, here)
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""
         n_documents = min(n_documents, MOST_ASKED[device.kind])
-        key = (n_documents, device.kind, machine)
+        key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)
         if name is None:
             costs = {name: self.cost(name, n_documents) for name in self.able(device)}
@@ -198,5 +227,8 @@ class Chooser:
         if self.plan is not None and device is HOST and tuned is None:
             sizes = ", ".join(f"{size.n_documents:,}" for size in self.plan.sizes)
             note = self._why_unused(self.plan, machine) or f"it was tuned for {sizes} documents a call"
-        engine = self.way(n_documents, device, machine).engine
-        return Explanation(engine, n_documents, where, choices, tuned, note)
+        way, planned = self.way(n_documents, device, machine), None
+        if way.planned:
+            threads = threads_of_call(self._forest, n_documents, None, way.n_threads)
+            planned = Candidate(way.engine, way.params, threads).label
+        return Explanation(way.engine, n_documents, where, choices, tuned, note, planned)

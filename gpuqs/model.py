@@ -26,13 +26,12 @@ from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import check_out, place
 from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
+from gpuqs.threads import THREAD_WORK, threads_of_call
 from gpuqs.tuning.plan import Plan
 
 #: Defaults of `Model.predict`, of which Python keeps one object each.
 VALUE, RAW, AUTO, EXACT, NONE_BEFORE = "value", "raw", "auto", "exact", 0
 ONE_THREAD = 1
-#: Less work than this is done sooner by one thread than by several.
-THREAD_WORK = 500_000
 
 
 class Model:
@@ -275,7 +274,7 @@ class Model:
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
-        n_threads = self._threads(n_threads, documents.n, way.n_threads)
+        n_threads = threads_of_call(self.forest, documents.n, n_threads, way.n_threads)
         fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:
@@ -360,7 +359,7 @@ class Model:
             seconds for a size of batches, its default is kept.
         batch_sizes : sequence of int, optional
             How many documents calls will bring; by default 1, 10, 100, 1,000 and all of ``X`` that is used. A size
-            serves calls with 1.5 times as many, or as few; one of 1,000 or more serves all that are larger.
+            also tells of calls with 1.5 times as many, or as few; one of 1,000 or more serves all that are larger.
         n_threads : int, optional
             Most threads that the plan may use, as for `predict`.
         progress : callable, optional
@@ -382,8 +381,7 @@ class Model:
 
         if self.device is not HOST:
             raise InputError("plans are for the CPU; use model.to('cpu').tune(X)")
-        threads_of = partial(self._threads, None)
-        plan = tune(self._programs, self._chooser, X, budget_s, batch_sizes, n_threads, threads_of, progress)
+        plan = tune(self._programs, self._chooser, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
             self.__dict__["_few"] = self._make_few()  # the short way keeps programs of its own
@@ -418,7 +416,7 @@ class Model:
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
-        threads = self._threads(n_threads, documents.n)
+        threads = threads_of_call(self.forest, documents.n, n_threads)
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
         return EncodedDocuments(self, cpu_fallback.isa(), coded)
 
@@ -501,13 +499,6 @@ class Model:
             return programs.get(way.engine, "exact", None, on=here, params=way.params)
 
         return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
-
-    def _threads(self, n_threads: int | None, n_documents: int, planned: int | None = None) -> int:
-        if n_threads is None and planned is not None:
-            return min(planned, cpu_fallback.default_threads())
-        if n_threads is None and n_documents * self.forest.n_trees < THREAD_WORK:
-            return 1
-        return cpu_fallback.effective_threads(n_threads)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

@@ -18,6 +18,7 @@ from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser
 from gpuqs.keywords import whole
 from gpuqs.programs import Programs, machine
+from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
 from gpuqs.tuning.machine import processor, version
 from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan
@@ -39,13 +40,9 @@ def tune(
     budget_s: float,
     batch_sizes: Sequence[int] | None,
     n_threads: int | None,
-    threads_of: Callable[[int], int],
     progress: Callable[[int, int | None], object] | None,
 ) -> Plan:
-    """A plan for the model of these programs; parameters are those of `Model.tune`.
-
-    ``threads_of``: threads of a call with so many documents, where nobody says how many.
-    """
+    """A plan for the model of these programs; parameters are those of `Model.tune`."""
     clock = Clock(_budget(budget_s))
     if isinstance(X, EncodedDocuments) or is_on_device(X):
         raise InputError("tune takes documents of the host that are not encoded, as every engine can score them")
@@ -60,9 +57,8 @@ def tune(
 
     def default(n_documents: int) -> Candidate:
         here = machine()
-        return Candidate(
-            chooser.fastest(n_documents, HOST, here), (), min(threads_of(n_documents), most_threads)
-        )
+        threads = min(threads_of_call(programs.forest, n_documents), most_threads)
+        return Candidate(chooser.fastest(n_documents, HOST, here), (), threads)
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,

@@ -134,6 +134,20 @@ def compiles(str isa):
     return (allowed == NULL or allowed[0] != b"0") and compiles_programs(find_kernels(isa.encode())[0])
 
 
+cdef Py_ssize_t age_of_costs = 0
+
+
+def costs_age():
+    """How often the costs by which engines are chosen have changed in this process: choices made before are void."""
+    return age_of_costs
+
+
+def costs_changed():
+    """Say that they have."""
+    global age_of_costs
+    age_of_costs += 1
+
+
 def most_threads():
     """Most threads that work at a call, and at all calls together but for their callers'."""
     return gpuqs_most_threads()
@@ -313,11 +327,13 @@ cdef class FewDocuments:
     cdef Py_ssize_t n_features
     cdef list programs  # by the number of documents; None: not asked for yet
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
+    cdef Py_ssize_t costs_age  # then, too
 
     def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most):
         self.program_of, self.n_features = program_of, n_features
         self.programs = [None] * (most + 1)
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
+        self.costs_age = age_of_costs
 
     def score(self, X):
         """Sums [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
@@ -333,7 +349,8 @@ cdef class FewDocuments:
         if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
                 or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
             return None
-        if not (is_still("GPUQS_ISA", self.isa) and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
+        if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
+                and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
             self.__init__(self.program_of, self.n_features, len(self.programs) - 1)
         program = self.programs[n]
         if program is None:

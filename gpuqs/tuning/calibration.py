@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpuqs import cpu_fallback
 from gpuqs.devices.kernel_cache import folder
 from gpuqs.engines import ENGINES, Program
 from gpuqs.engines.base import CALL
@@ -93,6 +94,7 @@ def keep(machine: tuple[str, bool], path: Path | None) -> dict[str, float]:
             with replacing(path) as file:
                 file.write(json.dumps(measured).encode())
             _known[machine] = measured
+            cpu_fallback.costs_changed()
         return measured
     return {}
 

@@ -15,7 +15,7 @@ from gpuqs.tuning.machine import processor
 MOST_SIZES, MOST_CANDIDATES, MOST_PARAMS, MOST_TEXT, MOST_NUMBER = 64, 64, 16, 200, 1 << 40
 #: A size that was tuned tells of calls with at most so many times as many documents, or as few.
 NEAR = 1.5
-#: And of any larger call where it has so many.
+#: And of any larger call where it has so many, for as many blocks take as long each.
 MANY = 1000
 
 
@@ -93,10 +93,10 @@ class Plan:
     sizes: tuple[Tuned, ...]
 
     def for_batch(self, n_documents: int) -> Tuned | None:
-        """The size by which so many documents are scored; None: they are scored as without a plan.
+        """The size that tells how so many documents are scored; None: they are scored as without a plan.
 
         It is the nearest, where that is at most `NEAR` times as many or as few; more documents than all sizes go by the
-        largest, if that is `MANY`: as many blocks take as long each.
+        largest, if that is `MANY`.
         """
         n_documents, largest = max(n_documents, 1), self.sizes[-1]
         if n_documents > largest.n_documents >= MANY:
@@ -125,15 +125,9 @@ class Plan:
             made = f"{self.isa}, {'machine code' if self.compiled else 'programs interpreted'}"
             return f"it was made for {made}"
         for tuned in self.sizes:
-            engine, params = tuned.best.engine, dict(tuned.best.params)
-            if engine not in ENGINES or ENGINES[engine].device != "cpu":
-                return f"it names engine {engine!r}, which is not here{LEFT_OUT.get(engine, '')}"
-            if reasons.get(engine) is not None:
-                return f"it names engine {engine!r}, which cannot run this model: {reasons[engine]}"
-            try:
-                changed(engine, ENGINES[engine].parameters, params)
-            except (ValueError, TypeError) as error:
-                return str(error)
+            reason = unusable(tuned.best, reasons)
+            if reason is not None:
+                return reason
         return None
 
     def __str__(self) -> str:
@@ -142,6 +136,20 @@ class Plan:
         return "\n".join([head, *(table(tuned, measured_alone=True) for tuned in self.sizes)])
 
     __repr__ = __str__
+
+
+def unusable(candidate: Candidate, reasons: Mapping[str, str | None]) -> str | None:
+    """Why a plan's candidate cannot be used here, else None; ``reasons``: see `Plan.why_not`."""
+    engine = candidate.engine
+    if engine not in ENGINES or ENGINES[engine].device != "cpu":
+        return f"it names engine {engine!r}, which is not here{LEFT_OUT.get(engine, '')}"
+    if reasons.get(engine) is not None:
+        return f"it names engine {engine!r}, which cannot run this model: {reasons[engine]}"
+    try:
+        changed(engine, ENGINES[engine].parameters, dict(candidate.params))
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return None
 
 
 def table(tuned: Tuned, measured_alone: bool = False) -> str:

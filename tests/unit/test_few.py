@@ -16,7 +16,8 @@ import gpuqs
 from gpuqs import cpu_fallback, few
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
-from gpuqs.model import THREAD_WORK, Model
+from gpuqs.model import Model
+from gpuqs.threads import THREAD_WORK
 
 FORESTS: dict[str, dict[str, Any]] = {
     "float64 sums": {},

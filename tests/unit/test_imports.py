@@ -21,7 +21,7 @@ LEVELS = [
     {"files"},
     {"schema", "forest_arrays"},
     {"forest"},
-    {"layout", "formats", "links", "ranking", "arrays"},
+    {"layout", "formats", "links", "ranking", "arrays", "threads"},
     {"devices", "outputs", "readers"},
     {"engines", "keywords", "told_categories"},
     {"tuning"},

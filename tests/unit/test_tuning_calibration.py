@@ -123,6 +123,22 @@ def test_factors_scale_what_is_not_the_same_for_all(monkeypatch: pytest.MonkeyPa
     assert Model(FOREST).engine_for(40) == "vqs"
 
 
+def test_choices_made_before_a_calibration_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the model's calls, those on the short way too, whichever model had it taken."""
+    model, X, asked = Model(FOREST), np.zeros((40, FOREST.n_features), np.float32), []
+    get = type(model._programs).get
+    monkeypatch.setattr(type(model._programs), "get", lambda *a, **k: asked.append(a[1]) or get(*a, **k))
+    before = model.engine_for(40)
+    model.predict(X)
+    assert asked == [before] and model.engine_for(40) == before
+    made_up(monkeypatch, **{name: 0.4 if name == "vqs" else MOST for name in HERE})
+    Model(FOREST).warm_up(40)
+    asked.clear()
+    model.predict(X)
+    cheapest = min((c for c in model.explain(40).choices if c.microseconds), key=lambda c: c.microseconds or 0.0)
+    assert asked == [model.engine_for(40)] == [cheapest.engine] != [before]
+
+
 def test_another_machine_measures_for_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = made_up(monkeypatch, walk=2.0)
     isa, compiled = machine()
