@@ -1,7 +1,7 @@
 """Forests as the libraries grow them by default, on rows of 28 to 700 features: beside LightGBM and XGBoost.
 
-    python bench/forests.py            # a quarter of an hour with its training; figures go to bench/results/
-    python bench/forests.py --quick    # a smoke run, nothing written
+    python bench/default_forests.py            # a quarter of an hour with its training; figures go to bench/results/
+    python bench/default_forests.py --quick    # a smoke run, nothing written
 
 Both libraries train with their defaults (31 leaves, depth 6) on made-up rows, and score their own models of the first
 10, 100 and 1,000 trees, 10,000 float32 rows a call, on one thread; contenders take turns. gpuqs also scores with
