@@ -137,11 +137,15 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
     }
 }
 
+// Of so many columns later, where each lies by itself, the values are asked for.
+constexpr int kColumnsAhead = 2;
+
 // Ranks of documents on the numeric columns.
 template <class Reading>
 void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
     const int64_t of_row = lines_of_row(documents, ranks.columns);
     const int size = rank_block(n, of_row * 64), n_columns = ranks.columns.n;
+    const bool by_columns = documents.row_stride == (documents.is_double ? sizeof(double) : sizeof(float));
     for (int d = 0; d < n; d += size) {
         const int rows = n - d < size ? n - d : size;
         BlockColumns<Reading> block(documents, ranks.columns, first + d, rows, size);
@@ -151,6 +155,8 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
         const int64_t of_column = (size * of_row + n_columns - 1) / (n_columns > 0 ? n_columns : 1);
         for (int c = 0; c < n_columns; c++) {
             prefetch_rows(documents, of_row, end, of_column, ahead);
+            if (by_columns && c + kColumnsAhead < n_columns)
+                prefetch_column(documents, first + d, rows, ranks.columns.feature[c + kColumnsAhead]);
             const float* x = block.column(c);
             const float* levels = ranks.levels + ranks.level_offsets[c];
             uint8_t* to = planes + ranks.plane_offsets[c] * plane_bytes + d / 8;

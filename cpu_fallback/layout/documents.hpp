@@ -37,4 +37,13 @@ static inline void prefetch_rows(const Documents& documents, int64_t of_row, int
     }
 }
 
+// Prefetches a column of rows [first, first + n), where columns lie one after another.
+static inline void prefetch_column(const Documents& documents, int64_t first, int64_t n, int64_t column) {
+    const char* at = static_cast<const char*>(documents.data) + first * documents.row_stride + column * documents.column_stride;
+    for (const char* const end = at + n * documents.row_stride; at < end; at += 64) {
+        __builtin_prefetch(at);
+        asm volatile("");
+    }
+}
+
 }  // namespace gpuqs
