@@ -17,7 +17,7 @@ BENCHES = {
     "engines": ("engines.py --large", "every engine on every instruction set, and each stage of `bitslice`"),
     "libraries": ("libraries.py --large", "other libraries (`pip install '.[peers]'`) by documents a call and threads"),
     "small": ("small.py", "calls with few documents, warm and cold"),
-    "forests": ("default_forests.py", "the libraries' default forests, 10 to 1,000 trees on rows of 28 to 700 features"),
+    "forests": ("default_forests.py", "the libraries' default forests, on rows of 28 to 700 features"),
     "growth": ("growth.py", "time against trees, leaves, batch and features"),
     "sparse": ("sparse.py", "sparse input"),
     "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
