@@ -345,6 +345,7 @@ cdef class FewDocuments:
         cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
         cdef cnp.npy_intp[2] shape
         cdef void* to
+        cdef list programs
         cdef int kind = cnp.PyArray_TYPE(x)
         if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
                 or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
@@ -352,9 +353,10 @@ cdef class FewDocuments:
         if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
                 and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
             self.__init__(self.program_of, self.n_features, len(self.programs) - 1)
-        program = self.programs[n]
+        programs = self.programs  # while a program is asked for, another call may begin a list anew: this one is void then
+        program = programs[n]
         if program is None:
-            program = self.programs[n] = self.program_of(n)
+            program = programs[n] = self.program_of(n)
             if program is None:
                 return None
         scorer, values = program

@@ -6,8 +6,10 @@ This module imports without CuPy; `cuda_device` is where a missing package, driv
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,9 @@ def _parse(device: int | str | None) -> int | None:
 
 def _import_cupy() -> Any:
     try:
+        # Where it is missing, each `import` would hold a lock: a child that is forked meanwhile would wait for ever.
+        if "cupy" not in sys.modules and find_spec("cupy") is None:
+            raise ModuleNotFoundError("No module named 'cupy'")
         import cupy
     except ImportError as error:
         raise DeviceError(

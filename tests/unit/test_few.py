@@ -195,3 +195,27 @@ def test_a_model_is_freed_at_once(link: str) -> None:
         assert [ref() for ref in freed] == [None, None]
     finally:
         gc.enable()
+
+
+def test_a_program_that_costs_overtook_is_not_kept() -> None:
+    """While a program is asked for, a calibration ends and another call goes by it: that call's program stays."""
+    models = [Model(made()) for _ in range(2)]
+    models[1] = Model(random_forest(np.random.default_rng(6), n_features=models[0].n_features))
+    X = probing_documents(np.random.default_rng(7), models[0].forest, 3)
+    bound = [few._bound(lambda n, m=model: m._programs.get("walk", "exact", None), 3) for model in models]
+    asked: list[int] = []
+
+    def program_of(n: int) -> Any:
+        asked.append(n)
+        if len(asked) > 1:
+            return bound[1]
+        cpu_fallback.costs_changed()
+        scorer.score(X)
+        return bound[0]
+
+    scorer = cpu_fallback.FewDocuments(program_of, X.shape[1], 8)
+    raw = [model.predict(X, "raw", engine="walk") for model in models]
+    assert not np.array_equal(*raw)
+    np.testing.assert_array_equal(scorer.score(X), raw[0])
+    np.testing.assert_array_equal(scorer.score(X), raw[1])
+    assert asked == [3, 3]

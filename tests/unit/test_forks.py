@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
+from forests import random_forest
+
+import gpuqs
 
 SCENES = Path(__file__).parents[1] / "fork_scenes.py"
 
@@ -31,3 +37,20 @@ def test_children_score(scene: str) -> None:
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(SCENES), scene, str(CHILDREN[scene])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "finished\n", "")
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed: once it is imported there is no lock")
+def test_explaining_without_cupy_takes_no_lock_that_a_child_would_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is missing is looked for each time; `import` would do so under a lock of its own."""
+    held: list[bool] = []
+
+    class Watcher:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            if name == "cupy":
+                held.append(name in importlib._bootstrap._module_locks)  # type: ignore[attr-defined]
+
+    model = gpuqs.Model(random_forest(np.random.default_rng(1)))
+    monkeypatch.setattr(sys, "meta_path", [Watcher, *sys.meta_path])
+    model.explain(10)
+    assert held and not any(held)
