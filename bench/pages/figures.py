@@ -13,7 +13,9 @@ def figure(value: float) -> str:
         return f"{value:,.0f}"
     if value >= 100:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
 def times(ratio: float) -> str:

@@ -155,6 +155,27 @@ def figure_of_call(us: float) -> str:
     return f"{us:,.0f}"
 
 
+def default_forests(results: Results) -> list[str]:
+    """Forests of the size that the libraries grow by default."""
+    report = headline(results, "forests")
+    cells = {(c["features"], c["library"]): c["us_per_document"] for c in report["results"] if c["trees"] == 100}
+    libraries = list(dict.fromkeys(library for _, library in cells))
+
+    def cell(n_features: int, library: str) -> str:
+        us = cells[n_features, library]
+        return f"{figure(us[library])} : {figure(us['gpuqs'])} ({times(us[library] / us['gpuqs'])})"
+
+    rows = [[str(n), *(cell(n, library) for library in libraries)] for n in dict.fromkeys(n for n, _ in cells)]
+    return [
+        *paragraph(
+            f"Forests of 100 trees grown with the libraries' defaults, {report['rows']:,} float32 rows a call on the "
+            f"{report['processor']}, one thread: microseconds a document of each library on its own model, of gpuqs on "
+            "the same, and in parentheses how many times as fast that is."
+        ),
+        *table(["features", *(f"{library} : gpuqs" for library in libraries)], rows),
+    ]
+
+
 def growth(results: Results) -> list[str]:
     report = results.reports["growth", "amd-epyc-zen-3"]
     text = (
@@ -178,5 +199,6 @@ def sparse(results: Results) -> list[str]:
 
 
 BLOCKS: dict[str, Block] = {
-    block.__name__.replace("_", "-"): block for block in (engines, peers, by_batch, calls, growth, sparse)
+    block.__name__.replace("_", "-"): block
+    for block in (engines, peers, by_batch, calls, default_forests, growth, sparse)
 } | {"gpus": gpu_figures.measured}
