@@ -61,6 +61,12 @@ def systems_page(report: dict[str, Any]) -> str:
         "that send them elsewhere. The systems in `bench/` hold neither sets of categories nor several outputs.",
         "All add a document's trees up in their order, in the forest's type: scores have the bits of `reference`.",
         "",
+        "Where an ordering of the papers does not hold, counts say why. Blocks of documents (SDSD) keep near what SOT reads",
+        "again for each tree; a batch that fits a cache is near anyhow (2,000 documents of 136 float32 take 1.1 MB). The",
+        "orders walk with a branch a node, of which some five a tree are mispredicted, VPRED with none; QuickScorer is behind",
+        "VPRED where balanced trees leave it twice as many false nodes as walks have steps:",
+        "[the counts](results/tables/amd-epyc-zen-3/002-V.md).",
+        "",
     ]
     head = ["system", "paper", "file", "built", "forests", "rows", "differ", *(r["model"] for r in report["results"])]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
