@@ -12,7 +12,6 @@ library's, bit for bit.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Callable
@@ -26,7 +25,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import xgboost
-from interleave import by_turns, processor, progress, results_at
+from interleave import by_turns, keep, processor, progress
 from models import CACHE
 
 import gpuqs
@@ -136,8 +135,7 @@ def main() -> None:
                 told = "  ".join(f"{name} {time:.3f}" for name, time in us.items())
                 print(f"{n_trees:>5} trees, {n_features:>3} features: us a document: {told}", flush=True)
     if not args.quick:
-        stem = results_at("forests")
-        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        stem = keep("forests", report)
         draw(report, stem.with_suffix(".png"))
 
 

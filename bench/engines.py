@@ -10,7 +10,6 @@ Scores are checked for bit equality before anything is timed. Figures go to benc
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import xgboost
-from interleave import Timing, by_turns, clock, processor, results_at
+from interleave import Timing, by_turns, clock, keep, processor
 from models import documents, enlarged, lambdamart, xgboost_ranker
 
 import gpuqs
@@ -210,8 +209,7 @@ def main() -> None:
     }
     print("\n" + markdown(report))
     if not args.quick:
-        stem = results_at("engines")
-        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        stem = keep("engines", report)
         stem.with_suffix(".md").write_text(markdown(report))
 
 

@@ -11,7 +11,6 @@ same forest, written as its text. Contenders that would take minutes get fewer d
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from interleave import by_turns, processor, progress, results_at
+from interleave import by_turns, keep, processor, progress
 from made_up import lambdamart_like, lightgbm_text
 from matplotlib import pyplot as plt
 
@@ -113,8 +112,7 @@ def main() -> None:
         for value, row in report["curves"][name].items():
             print(f"  {value:>7}  " + "  ".join(f"{engine} {ns:8.3f}" for engine, ns in row.items()))
     if not args.quick:
-        stem = results_at("growth")
-        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        stem = keep("growth", report)
         draw(report, stem.with_suffix(".png"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -98,10 +99,12 @@ def processor_key() -> str:
     return re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
 
 
-def results_at(kind: str) -> Path:
-    """Where a bench keeps what it measured on this processor, without a suffix."""
+def keep(kind: str, report: Mapping[str, Any]) -> Path:
+    """Write what a bench measured on this processor; returns where it lies, without its suffix."""
     RESULTS.mkdir(exist_ok=True)
-    return RESULTS / f"{kind}-{processor_key()}"
+    stem = RESULTS / f"{kind}-{processor_key()}"
+    stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    return stem
 
 
 def clock() -> float:

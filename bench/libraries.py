@@ -14,7 +14,6 @@ long is left out, and the figures say why.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from energy import NoEnergy, Zone, microjoules, packages
-from interleave import by_turns, processor, results_at
+from interleave import by_turns, keep, processor
 from peers.base import OfThreads, Source, Way
 from peers.registry import PEERS
 from sources import sources
@@ -297,7 +296,7 @@ def main() -> None:
             report["results"].append(measure(make(), args.peers, effort, zones))
             print(table(report["results"][-1]), flush=True)
     if not args.quick and args.peers == list(PEERS):
-        results_at("libraries").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        keep("libraries", report)
 
 
 if __name__ == "__main__":

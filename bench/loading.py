@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interleave import processor, results_at
+from interleave import keep, processor
 from model_files import FILES
 
 import gpuqs
@@ -166,7 +166,7 @@ def main() -> None:
         "import_numpy_seconds": seconds("import numpy") - bare,
     }
     print(json.dumps(report, indent=1))
-    results_at("loading").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    keep("loading", report)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import math
 import os
 import platform
@@ -30,7 +29,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from interleave import processor, progress, results_at
+from interleave import keep, processor, progress
 from libraries import TOLERANCE, as_scores, build
 from models import documents, lambdamart
 from pages.small_calls import CONTENDER, percentile_name, small_calls
@@ -284,8 +283,7 @@ def main() -> None:
         report["models"] = [measure_model(50, 64, (1, 10), 0.02)]
         return
     report["models"] = [measure_model(*size, SIZES, 1.0) for size in ((1_000, 64), (100, 31))]
-    stem = results_at("small")
-    stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    stem = keep("small", report)
     lines = [line for model in report["models"] for line in (*small_calls(model), "")]
     stem.with_suffix(".md").write_text(f"# Small calls: {report['processor']}\n\n" + "\n".join(lines))
     draw(report, stem.with_suffix(".png"))

@@ -9,7 +9,6 @@ Scores are checked before anything is timed: bit for bit.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import lightgbm
 import numpy as np
 import scipy.sparse
 import xgboost
-from interleave import by_turns, processor, results_at
+from interleave import by_turns, keep, processor
 from models import documents, lambdamart, xgboost_ranker
 
 import gpuqs
@@ -43,8 +42,8 @@ print(before, peak())
 
 def thinned(X: np.ndarray, density: float) -> Any:
     """CSR of a share of the entries."""
-    keep = np.random.default_rng(0).random(X.shape) < density
-    return scipy.sparse.csr_matrix(np.where(keep, X, 0).astype(np.float32))
+    stored = np.random.default_rng(0).random(X.shape) < density
+    return scipy.sparse.csr_matrix(np.where(stored, X, 0).astype(np.float32))
 
 
 def measure(
@@ -163,8 +162,7 @@ def main() -> None:
         "wide": measure_wide(n_rows, 100_000 if args.quick else 1_000_000, args.rounds),
     }
     if not args.quick:
-        stem = results_at("sparse")
-        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        stem = keep("sparse", report)
         stem.with_suffix(".md").write_text(as_markdown(report))
 
 

@@ -12,7 +12,6 @@ One thread. The first run compiles the systems (bench/baselines/), and the two t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -34,7 +33,7 @@ from baselines.registry import ENGINES_OF_PAPERS, SYSTEMS
 from baselines.report import markdown, systems_page
 from baselines.tuned import Call, Job, tune
 from datasets import MSN
-from interleave import by_turns, processor, progress, results_at
+from interleave import by_turns, keep, processor, progress
 from made_up import chained, lambdamart_like
 from models import documents, oblivious, ranker
 
@@ -145,8 +144,7 @@ def main() -> None:
     }
     print("\n" + markdown(report))
     if not args.quick:
-        stem = results_at("systems")
-        stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        stem = keep("systems", report)
         stem.with_suffix(".md").write_text(markdown(report))
         PAGE.write_text(systems_page(report))
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from baselines.oblivious_forest import oblivious_like
-from interleave import by_turns, processor, progress, results_at
+from interleave import by_turns, keep, processor, progress
 from made_up import lambdamart_like
 from models import documents
 
@@ -188,8 +187,7 @@ def main() -> None:
     }
     print(markdown(report))
     if not args.quick:
-        results_at("tuning").with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-        results_at("tuning").with_suffix(".md").write_text(markdown(report))
+        keep("tuning", report).with_suffix(".md").write_text(markdown(report))
 
 
 if __name__ == "__main__":
