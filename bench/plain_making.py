@@ -1,8 +1,10 @@
-"""What `gpuqs.cpu_fallback.making` does for engines on GPUs, in NumPy: for checkouts whose CPU part cannot be built."""
+"""What `gpuqs.cpu_fallback` does for engines on GPUs beside scoring, in NumPy: where the CPU part cannot be built."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from zlib import crc32  # noqa: F401
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +12,16 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 
-def check_trees(forest: Any) -> tuple[dict[str, int], Ints]:
+def read_file(descriptor: int, start: int, to: memoryview) -> int:
+    """Fill memory from a file; how many bytes there were."""
+    return os.preadv(descriptor, [to], start)
+
+
+def check_trees(forest: Any) -> tuple[dict[str, int], npt.NDArray[np.int32]]:
     """The first node or leaf with each fault, and each node's depth."""
     nodes_of = np.diff(forest.node_offsets)
     tree = np.repeat(np.arange(len(nodes_of)), nodes_of)
-    depth = np.zeros(len(tree), np.int64)
+    depth = np.zeros(len(tree), np.int32)
     outside = {
         name: (child >= nodes_of[tree]) | (child < -(nodes_of[tree] + 1)) | (child == 0)
         for name, child in (("left", forest.left), ("right", forest.right))
@@ -35,7 +42,7 @@ def check_trees(forest: Any) -> tuple[dict[str, int], Ints]:
     if found := _first({"node": seen_nodes != 1, "leaf": of_several & (seen_leaves != 1)}):
         return found, depth
     # Pointer doubling: after k rounds `jump` is the 2^k-th ancestor, `depth` the steps taken.
-    depth, jump = (parent >= 0).astype(np.int64), parent
+    depth, jump = (parent >= 0).astype(np.int32), parent
     while (jump >= 0).any() and depth.max() <= 2 * len(tree):
         live = np.flatnonzero(jump >= 0)
         depth[live] += depth[jump[live]]
@@ -58,6 +65,24 @@ def distinct(
     number = np.empty(len(keys), np.int32)
     number[order] = np.cumsum(new) - 1
     return order[new], number
+
+
+def counts(numbers: npt.NDArray[np.int32], n: int) -> Ints:
+    """How many of the numbers are each of ``range(n)``."""
+    return np.bincount(numbers, minlength=n)
+
+
+def flagged(
+    numbers: npt.NDArray[np.int32], flags: npt.NDArray[np.uint8], bit: int, n: int
+) -> npt.NDArray[np.bool_]:
+    """Which of ``range(n)`` are at some place where the flags have the bit."""
+    return np.bincount(numbers[(flags & bit) != 0], minlength=n) > 0
+
+
+def stored_positions(leaf_offsets: Ints) -> npt.NDArray[np.int32]:
+    """The position of each leaf in its tree, as leaves are stored."""
+    starts = np.repeat(leaf_offsets[:-1], np.diff(leaf_offsets))
+    return (np.arange(leaf_offsets[-1]) - starts).astype(np.int32)
 
 
 def number_leaves(forest: Any) -> list[npt.NDArray[np.int32]]:
@@ -111,8 +136,9 @@ def number_predicates(
     return np.array(ends[1:], np.int64), np.concatenate([*found, np.zeros(0, np.int64)]), sizes, number
 
 
-def gray_places(leaf_offsets: Ints, oblivious: npt.NDArray[np.bool_], start: Ints) -> Ints:
-    """Where each leaf's values stand: leaf e of tree t at ``start[t] + (e ^ e >> 1)``, of an oblivious one at e."""
-    of_tree = np.repeat(np.arange(len(start)), np.diff(leaf_offsets))
-    leaf = np.arange(leaf_offsets[-1]) - leaf_offsets[of_tree]
-    return start[of_tree] + np.where(oblivious[of_tree], leaf, leaf ^ leaf >> 1)
+def put_in_gray_code(
+    leaf_offsets: Ints, oblivious: npt.NDArray[np.bool_], start: Ints, given: np.ndarray, ordered: np.ndarray
+) -> None:
+    """Put leaf e of tree t at ``start[t] + (e ^ e >> 1)``, of an oblivious one at ``start[t] + e``."""
+    of_tree, leaf = np.repeat(np.arange(len(oblivious)), np.diff(leaf_offsets)), stored_positions(leaf_offsets)
+    ordered[start[of_tree] + np.where(oblivious[of_tree], leaf, leaf ^ leaf >> 1)] = given

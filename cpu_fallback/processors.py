@@ -11,6 +11,8 @@ from pathlib import Path
 
 from gpuqs.cpu_fallback.scorer import most_threads
 
+#: Most threads of a model that is read or laid out.
+MOST_LOADING = 8
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -60,6 +62,11 @@ def default_threads() -> int:
     """
     allowed = _allowed_threads()
     return min(allowed, _limit.n or allowed)
+
+
+def loading_threads() -> int:
+    """Threads that read a model and lay it out: they wait for memory, and more of them are no sooner done."""
+    return min(default_threads(), MOST_LOADING)
 
 
 def _allowed_threads() -> int:

@@ -17,7 +17,7 @@ QuickScorer: Any
 RankWalk: Any
 Values: Any
 Walk: Any
-checksum: Any
+file_bytes: Any
 making: Any
 sparse: Any
 svmlight: Any

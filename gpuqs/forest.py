@@ -170,12 +170,14 @@ class Forest:
     objective: str = ""
 
     def __post_init__(self) -> None:
+        numbered = len(self.leaf_id) > 0
         for name, array in checked(vars(self), self.n_outputs).items():
             object.__setattr__(self, name, array)
         self._check_fields()
         faults = self._check_nodes()
         self._check_topology(faults)
-        self._check_leaf_ids()
+        if numbered:
+            self._check_leaf_ids()
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -228,9 +230,9 @@ class Forest:
         return np.repeat(np.arange(self.n_trees, dtype=np.int64), np.diff(self.node_offsets))
 
     @property
-    def depth(self) -> npt.NDArray[np.int64]:
-        """Depth of each node, int64 [N]; roots have depth 0."""
-        depth: npt.NDArray[np.int64] = vars(self)["_depth"]  # kept by `_check_topology`
+    def depth(self) -> npt.NDArray[np.int32]:
+        """Depth of each node, int32 [N]; roots have depth 0."""
+        depth: npt.NDArray[np.int32] = vars(self)["_depth"]  # kept by `_check_topology`
         return depth
 
     @lazy
@@ -243,10 +245,15 @@ class Forest:
         return deepest
 
     @lazy
+    def distinct_features(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The first node of each feature that is tested, the features ascending; which of them each node tests."""
+        first, of_node = making.distinct(self.feature)
+        return first, of_node
+
+    @lazy
     def tested(self) -> npt.NDArray[np.int64]:
         """Features that some node tests, ascending; feature 0 where none does."""
-        first, _ = making.distinct(self.feature)
-        tested = self.feature[first].astype(np.int64)
+        tested = self.feature[self.distinct_features[0]].astype(np.int64)
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 
     @lazy
@@ -336,15 +343,19 @@ class Forest:
         for name in ("left", "right"):
             if name in faults:
                 self._refuse_node(faults[name], "child is outside its tree (or is its root)", name)
-        bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
-        self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
-        self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
-        self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
+        # The ends of a range tell whether all lies within, and are found without an array of what is bad.
+        if self.feature.min(initial=0) < 0 or self.feature.max(initial=-1) >= self.n_features:
+            bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
+            self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
+        if np.isnan(self.threshold.max(initial=0.0)):
+            self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
+        if self.routing.max(initial=0) > ALL_ROUTING:
+            self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
         self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         with np.errstate(over="ignore", invalid="ignore"):
-            finite = np.isfinite(self.weighted_leaves())
-        if not finite.all():
-            bad_leaf = np.flatnonzero(~finite.all(axis=1))
+            leaves = self.weighted_leaves()
+        if not np.isfinite([leaves.min(initial=0.0), leaves.max(initial=0.0)]).all():
+            bad_leaf = np.flatnonzero(~np.isfinite(leaves).all(axis=1))
             tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
             leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
             problem = f"leaf {leaf}: value is not finite, or not so in {self.sum_dtype} times the tree's weight"
@@ -365,7 +376,8 @@ class Forest:
             raise ModelFormatError(f"leaf {leaf} has no parent or several", tree=tree, field="left/right")
         if "cycle" in faults:
             self._refuse_node(faults["cycle"], "nodes form a cycle", "left/right")
-        self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
+        if self.depth.max(initial=0) > MAX_DEPTH:
+            self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
 
     def _check_leaf_ids(self) -> None:
         """Numbers tell the leaves of a tree apart, and none is negative."""

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import making
+
 
 class ForestArray(NamedTuple):
     """One of a Forest's arrays.
@@ -38,11 +40,8 @@ class ForestArray(NamedTuple):
 
 def _leaf_positions(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int32]:
     """The position of each leaf in its tree, as leaves are stored."""
-    offsets = arrays["leaf_offsets"]
-    kind = np.int32 if offsets[-1] <= np.iinfo(np.int32).max else np.int64
-    positions: np.ndarray = np.arange(offsets[-1], dtype=kind)
-    positions -= np.repeat(offsets[:-1].astype(kind), np.diff(offsets))
-    return positions.astype(np.int32, copy=False)
+    positions: npt.NDArray[np.int32] = making.stored_positions(arrays["leaf_offsets"])
+    return positions
 
 
 def _tree_for_each_output(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int64]:
@@ -104,6 +103,11 @@ def _unshared(array: np.ndarray) -> np.ndarray:
     return array.copy() if whole is not array and whole.flags.writeable else array
 
 
+def _filled(n: int, value: int, dtype: str) -> np.ndarray:
+    """`numpy.full`; but memory for zeros is not written: the system hands large arrays out so."""
+    return np.full(n, value, dtype) if value else np.zeros(n, dtype)
+
+
 def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
     """All arrays of a Forest, in C order, those that were left out filled in.
 
@@ -117,9 +121,10 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
     arrays = {name: _unshared(np.ascontiguousarray(given[name])) for name in ARRAYS}
     axes, n_items = _axes(arrays, n_outputs), lengths(arrays, n_outputs)
     for name, of in ARRAYS.items():
-        if len(arrays[name]) == 0 and of.default is not None:
+        left_out = len(arrays[name]) == 0
+        if left_out and of.default is not None:
             make = of.default
-            arrays[name] = make(arrays) if callable(make) else np.full(n_items[name], make, of.dtype)
+            arrays[name] = make(arrays) if callable(make) else _filled(n_items[name], make, of.dtype)
         array = arrays[name]
         if array.dtype != of.dtype:
             raise TypeError(f"Forest.{name} must be {of.dtype}, not {array.dtype}")
@@ -129,7 +134,8 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
             raise ValueError(f"Forest.{name} has length {len(array)}, not {n_items[name]}")
         if of.offsets_into is not None:
             total = axes[of.offsets_into]
-            if len(array) == 0 or array[0] != 0 or array[-1] != total or (array[1:] < array[:-1]).any():
+            falls = not left_out and bool((array[1:] < array[:-1]).any())
+            if len(array) == 0 or array[0] != 0 or array[-1] != total or falls:
                 raise ValueError(f"Forest.{name} must rise from 0 to {total}")
     return arrays
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import select
 from typing import Any, Final
@@ -38,6 +39,19 @@ class Input(io.FileIO):
         if self.seekable():
             return super().readall()
         return b"".join(iter(lambda: self.read(_STEP), b""))
+
+    def read_pages(self) -> memoryview:
+        """What is left of a file that can be sought, in memory that nobody else has, read by several threads."""
+        from gpuqs.cpu_fallback.file_bytes import read_file  # imported where models are read: commands start sooner
+
+        start = self.tell()
+        left = os.fstat(self.fileno()).st_size - start
+        if left < _STEP:
+            return memoryview(self.readall())
+        pages = memoryview(mmap.mmap(-1, left, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        self.seek(start + read_file(self.fileno(), start, pages))
+        grown = self.readall()  # by who writes it
+        return memoryview(bytes(pages) + grown) if grown else pages[: self.tell() - start].toreadonly()
 
     def read(self, size: int | None = -1) -> bytes:
         return io.RawIOBase.read(self, -1 if size is None else size)  # calls those two; `FileIO.read` calls the system

@@ -3,12 +3,12 @@
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
-from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 import numpy as np
 
 from gpuqs import cache_lines
+from gpuqs.cpu_fallback.processors import loading_threads
 
 
 cdef extern from "making/trees.hpp" namespace "gpuqs" nogil:
@@ -22,11 +22,19 @@ cdef extern from "making/trees.hpp" namespace "gpuqs" nogil:
     cdef cppclass TreeFaults:
         int64_t left, right, node, leaf, cycle
 
-    TreeFaults c_check_trees "gpuqs::check_trees"(const Trees&, int64_t* depth) except +
-    void c_number_leaves "gpuqs::number_leaves"(const Trees&, int32_t* first, int32_t* middle, int32_t* end, int32_t* position) except +
-    void c_put_in_order "gpuqs::put_in_order"(
-        int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes, void* ordered)
+    TreeFaults c_check_trees "gpuqs::check_trees"(const Trees&, int32_t* depth, int n_threads) except +
+    void c_store_positions "gpuqs::store_positions"(int64_t n_trees, const int64_t* leaf_offsets, int32_t* position)
+    void c_number_leaves "gpuqs::number_leaves"(
+        const Trees&, int32_t* first, int32_t* middle, int32_t* end, int32_t* position, int n_threads) except +
     void c_pair_up "gpuqs::pair_up"(const Trees&, int64_t* place, int64_t* distance) except +
+
+cdef extern from "making/leaf_order.hpp" namespace "gpuqs" nogil:
+    void c_put_in_order "gpuqs::put_in_order"(
+        int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes, void* ordered,
+        int n_threads) except +
+    void c_put_in_gray_code "gpuqs::put_in_gray_code"(
+        int64_t n_trees, const int64_t* leaf_offsets, const uint8_t* oblivious, const int64_t* start, const void* items,
+        int64_t bytes, void* ordered, int n_threads) except +
 
 cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     cdef cppclass Superblocks:
@@ -35,6 +43,9 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     vector[int64_t] c_distinct "gpuqs::distinct"(const double* keys, const int32_t* groups, int64_t n, int32_t* number) except +
     vector[int64_t] c_distinct "gpuqs::distinct"(const int32_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
     vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
+    vector[int64_t] c_counts "gpuqs::counts"(const int32_t* numbers, int64_t n, int64_t range) except +
+    vector[uint8_t] c_flagged "gpuqs::flagged"(
+        const int32_t* numbers, const uint8_t* flags, uint8_t bit, int64_t n, int64_t range) except +
     cbool c_are_ranks "gpuqs::are_ranks"(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct,
                                          const int64_t* offsets, int64_t n_distinct, const int32_t* rank) except +
     Superblocks c_number_predicates "gpuqs::number_predicates"(
@@ -42,9 +53,8 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
         int64_t most_nodes, int32_t* number) except +
 
 cdef extern from "making/node_programs.hpp" namespace "gpuqs" nogil:
-    void c_node_programs "gpuqs::node_programs"(const Trees&, const int32_t* middle, const int32_t* predicate, void* nodes) except +
-    void c_gray_places "gpuqs::gray_places"(
-        int64_t n_trees, const int64_t* leaf_offsets, const uint8_t* oblivious, const int64_t* start, int64_t* place)
+    void c_node_programs "gpuqs::node_programs"(
+        const Trees&, const int32_t* middle, const int32_t* predicate, void* nodes, int n_threads) except +
 
 cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     cdef cppclass RankEntry:
@@ -60,8 +70,6 @@ cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
 
     cdef struct RankTest:
         pass
-
-    vector[RankEntry] c_rank_items "gpuqs::rank_items"(const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label, PathMaker* paths) except +
 
 cdef extern from "making/rank_paths.hpp" namespace "gpuqs" nogil:
     cdef int kPathPlaces
@@ -79,10 +87,12 @@ cdef extern from "making/rank_paths.hpp" namespace "gpuqs" nogil:
         uint8_t* most
         int64_t tree_block
 
-    cdef cppclass PathMaker:
-        PathMaker(const PathArrays&) except +
-
     int64_t c_path_words "gpuqs::path_words"(const Trees&, int32_t* word)
+
+cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
+    vector[RankEntry] c_rank_items "gpuqs::rank_items"(
+        const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label,
+        const PathArrays* paths, int n_threads) except +
 
 ctypedef fused key_t:
     double
@@ -114,6 +124,11 @@ cdef Trees trees_of(forest) except *:
     return trees
 
 
+cdef int threads_for(int64_t n_leaves) except -1:
+    """Threads that go through trees: one is as fast through few."""
+    return loading_threads() if n_leaves > 1 << 18 else 1
+
+
 cdef array_of(const vector[int64_t]& values):
     cdef int64_t[::1] to
     array = np.empty(values.size(), np.int64)
@@ -124,7 +139,7 @@ cdef array_of(const vector[int64_t]& values):
 
 
 def check_trees(forest):
-    """What is wrong with a Forest's children, and each node's depth (int64 [N], for sound trees).
+    """What is wrong with a Forest's children, and each node's depth (int32 [N], for sound trees).
 
     Offsets have been checked, and that trees have a leaf more than nodes. The first node or leaf is given of each fault, in
     the order in which they are looked for: "left" and "right" (a child that is outside its tree), "node" and "leaf" (has no
@@ -132,12 +147,21 @@ def check_trees(forest):
     """
     cdef Trees trees = trees_of(forest)
     cdef TreeFaults faults
-    depth = np.empty(len(forest.left), np.int64)
-    cdef int64_t* to = writable(depth)
+    depth = np.empty(len(forest.left), np.int32)
+    cdef int32_t* to = writable32(depth)
+    cdef int n_threads = threads_for(trees.leaf_offsets[trees.n_trees])
     with nogil:
-        faults = c_check_trees(trees, to)
+        faults = c_check_trees(trees, to, n_threads)
     found = {"left": faults.left, "right": faults.right, "node": faults.node, "leaf": faults.leaf, "cycle": faults.cycle}
     return {fault: at for fault, at in found.items() if at >= 0}, depth
+
+
+def stored_positions(const int64_t[::1] leaf_offsets):
+    """The position of each leaf in its tree, int32 [L], as leaves are stored; offsets have been checked."""
+    cdef int64_t n_trees = len(leaf_offsets) - 1
+    position = np.empty(leaf_offsets[n_trees], np.int32)
+    c_store_positions(n_trees, &leaf_offsets[0], writable32(position))
+    return position
 
 
 def number_leaves(forest):
@@ -148,8 +172,9 @@ def number_leaves(forest):
     cdef int32_t* middle = writable32(arrays[1])
     cdef int32_t* end = writable32(arrays[2])
     cdef int32_t* position = writable32(arrays[3])
+    cdef int n_threads = threads_for(trees.leaf_offsets[trees.n_trees])
     with nogil:
-        c_number_leaves(trees, first, middle, end, position)
+        c_number_leaves(trees, first, middle, end, position, n_threads)
     return arrays
 
 
@@ -160,9 +185,24 @@ def put_in_order(const int64_t[::1] leaf_offsets, const int32_t[::1] position, i
     cdef int64_t n_trees = len(leaf_offsets) - 1, n = len(position)
     if len(to) != len(given) or leaf_offsets[n_trees] != n or (n and len(given) % n):
         raise ValueError("not an item for each leaf")
+    cdef int n_threads = threads_for(n)
     if len(given):
         with nogil:
-            c_put_in_order(n_trees, &leaf_offsets[0], &position[0], &given[0], len(given) // n, &to[0])
+            c_put_in_order(n_trees, &leaf_offsets[0], &position[0], &given[0], len(given) // n, &to[0], n_threads)
+
+
+def put_in_gray_code(const int64_t[::1] leaf_offsets, oblivious, const int64_t[::1] start, items, ordered):
+    """Put each leaf's item, or row of items, where `gpuqs.layout.bitslice.gray_values` says; tree t's places begin at ``start[t]``.
+
+    Both arrays are in C order, of one dtype and as many items a row. ``start`` ends with the length of ``ordered``.
+    """
+    cdef const uint8_t[::1] given = items.reshape(-1).view(np.uint8), in_binary = oblivious.view(np.uint8)
+    cdef uint8_t[::1] to = ordered.reshape(-1).view(np.uint8)
+    cdef int64_t n_trees = len(leaf_offsets) - 1, n = leaf_offsets[n_trees]
+    cdef int n_threads = threads_for(n)
+    if len(given):
+        with nogil:
+            c_put_in_gray_code(n_trees, &leaf_offsets[0], &in_binary[0], &start[0], &given[0], len(given) // n, &to[0], n_threads)
 
 
 def pair_up(forest):
@@ -197,6 +237,32 @@ def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
     return array_of(first), number
 
 
+def counts(const int32_t[::1] numbers, int64_t n):
+    """How many of the numbers, which are in [0, ``n``), are each of these, int64 [n]: `numpy.bincount` without a copy."""
+    cdef vector[int64_t] found
+    cdef const int32_t* of = address32(numbers)
+    cdef int64_t n_numbers = len(numbers)
+    with nogil:
+        found = c_counts(of, n_numbers, n)
+    return array_of(found)
+
+
+def flagged(const int32_t[::1] numbers, const uint8_t[::1] flags, uint8_t bit, int64_t n):
+    """Which of the numbers, which are in [0, ``n``), are at some place where ``flags`` have the bit, bool [n]."""
+    cdef vector[uint8_t] found
+    cdef const int32_t* of = address32(numbers)
+    cdef int64_t n_numbers = len(numbers)
+    if len(flags) != n_numbers:
+        raise ValueError("not a flag for each")
+    if n_numbers:
+        with nogil:
+            found = c_flagged(of, &flags[0], bit, n_numbers, n)
+    met = np.zeros(n, bool)
+    for i in range(<Py_ssize_t>found.size()):
+        met[i] = found[i] != 0
+    return met
+
+
 def number_predicates(const int32_t[::1] predicate, int64_t n_predicates, const int64_t[::1] first_node, int64_t most_predicates,
                       int64_t most_nodes):
     """Superblocks' ends, their distinct predicates and the numbers of these, and each node's predicate within its superblock.
@@ -221,19 +287,9 @@ def node_programs(forest, const int32_t[::1] middle, const int32_t[::1] predicat
     cdef void* to = &entries[0] if len(entries) else NULL
     cdef const int32_t* middles = address32(middle)
     cdef const int32_t* predicates = address32(predicate)
+    cdef int n_threads = threads_for(trees.leaf_offsets[trees.n_trees])
     with nogil:
-        c_node_programs(trees, middles, predicates, to)
-
-
-def gray_places(const int64_t[::1] leaf_offsets, oblivious, const int64_t[::1] start):
-    """Where `gpuqs.layout.bitslice.gray_values` puts each leaf, int64 [L]; tree t's places begin at ``start[t]``."""
-    cdef const uint8_t[::1] in_binary = oblivious.view(np.uint8)
-    cdef int64_t n_trees = len(leaf_offsets) - 1
-    place = np.empty(leaf_offsets[n_trees], np.int64)
-    cdef int64_t* to = writable(place)
-    if n_trees:
-        c_gray_places(n_trees, &leaf_offsets[0], &in_binary[0], &start[0], to)
-    return place
+        c_node_programs(trees, middles, predicates, to, n_threads)
 
 
 def empty_paths(forest, int64_t tree_block):
@@ -277,9 +333,12 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     documents have more bytes than a path's tests can name.
     """
     cdef Trees trees = trees_of(forest)
-    cdef unique_ptr[PathMaker] maker
+    cdef PathArrays of_paths
+    cdef const PathArrays* paths_to = NULL
     if paths is not None:
-        maker.reset(new PathMaker(path_arrays(paths, tree_block)))
+        of_paths = path_arrays(paths, tree_block)
+        paths_to = &of_paths
+    cdef int n_threads = threads_for(trees.leaf_offsets[trees.n_trees])
     cdef const uint8_t[::1] routing = forest.routing
     cdef RankedNodes nodes
     cdef vector[RankEntry] found
@@ -296,7 +355,7 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     label = np.empty(len(forest.leaf_value), np.int32)
     cdef int32_t* label_to = writable32(label)
     with nogil:
-        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to, maker.get())
+        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to, paths_to, n_threads)
     entries = np.empty((found.size(), 3), np.int32)
     cdef int32_t[:, ::1] filled = entries
     for e in range(<Py_ssize_t>found.size()):

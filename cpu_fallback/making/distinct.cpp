@@ -116,6 +116,21 @@ template std::vector<int64_t> distinct(const double*, const int32_t*, int64_t, i
 template std::vector<int64_t> distinct(const int32_t*, const int32_t*, int64_t, int32_t*);
 template std::vector<int64_t> distinct(const int64_t*, const int32_t*, int64_t, int32_t*);
 
+std::vector<int64_t> counts(const int32_t* numbers, int64_t n, int64_t range) {
+    // Two in a row are mostly alike or soon met again: a counter that was just written is slow to read.
+    std::vector<int64_t> even(range), odd(range);
+    for (int64_t i = 0; i + 1 < n; i += 2) even[numbers[i]]++, odd[numbers[i + 1]]++;
+    if (n % 2) even[numbers[n - 1]]++;
+    for (int64_t number = 0; number < range; number++) even[number] += odd[number];
+    return even;
+}
+
+std::vector<uint8_t> flagged(const int32_t* numbers, const uint8_t* flags, uint8_t bit, int64_t n, int64_t range) {
+    std::vector<uint8_t> met(range);
+    for (int64_t i = 0; i < n; i++) met[numbers[i]] |= flags[i] & bit;
+    return met;
+}
+
 bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,
                int64_t n_distinct, const int32_t* rank) {
     if (offsets[0] != 0 || offsets[n_groups] != n_distinct) return false;

@@ -10,6 +10,12 @@ namespace gpuqs {
 // different, and ascend by group first.
 template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int32_t* number);
 
+// How many of the numbers [n], which are in [0, range), are each of these.
+std::vector<int64_t> counts(const int32_t* numbers, int64_t n, int64_t range);
+
+// Which of those numbers are at some place where flags [n] have the bit.
+std::vector<uint8_t> flagged(const int32_t* numbers, const uint8_t* flags, uint8_t bit, int64_t n, int64_t range);
+
 // Whether distinct[offsets[g] + rank[i]] is keys[i], for g = groups[i] in [0, n_groups), each group's distinct keys ascend, and
 // all of them are met: so whether they are what `distinct` finds. offsets [n_groups + 1], distinct and rank may be anything.
 bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,

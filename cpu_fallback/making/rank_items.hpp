@@ -23,6 +23,6 @@ struct RankedNodes {
 // Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], tests [nodes] and the label of each leaf;
 // returns the entries, ascending. Makes paths instead of items, unless there are none to make or more than kPathEntries entries are asked.
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
-                                  int32_t* label, PathMaker* paths);
+                                  int32_t* label, const PathArrays* paths, int n_threads);
 
 }  // namespace gpuqs

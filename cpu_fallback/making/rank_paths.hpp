@@ -19,28 +19,33 @@ struct PathArrays {
     uint64_t* ends;
     uint16_t* light;
     uint16_t* heavy;
-    uint8_t* most;
+    uint8_t* most;  // zeros
     int64_t tree_block;
 };
 
-// Fills the arrays with one tree after another.
+// The first of n_trees trees, from tree t on, that has no word's other trees before it.
+inline int64_t first_of_word(const PathArrays& paths, int64_t n_trees, int64_t t) {
+    while (t > 0 && t < n_trees && paths.word[t] == paths.word[t - 1]) t++;
+    return t;
+}
+
+// Fills the arrays with one tree after another; several may have the trees of different words at once.
 class PathMaker {
 public:
     explicit PathMaker(const PathArrays& to) : to_(to) {}
 
-    // Tree t, whose tests are in preorder.
-    void add(int64_t t, const Tree& tree, const Pairs& pairs, const RankTest* tests);
+    // Tree t: puts its nodes' tests into preorder, and tells each leaf's label.
+    void add(int64_t t, const Tree& tree, const RankTest* of_nodes, RankTest* tests, int32_t* label);
 
 private:
     void open(int64_t word);
 
-    // A node's place, and how often walks have changed paths by then.
-    struct Where { int32_t place, changes; };
-
     const PathArrays to_;
     int64_t word_ = -1;
     int32_t used_ = 0;  // places of the word
-    std::vector<Where> where_;  // of each item
+    ParentsFirst order_;
+    std::vector<int32_t> under_;
+    std::vector<uint32_t> where_;  // each item is
 };
 
 }  // namespace gpuqs

@@ -1,10 +1,11 @@
 #include "making/trees.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "making/one_tree.hpp"
+#include "making/parts.hpp"
 
 namespace gpuqs {
 namespace {
@@ -40,36 +41,76 @@ bool check_parents(const Tree& tree, int64_t first_node, int64_t first_leaf, std
     return false;
 }
 
-}  // namespace
-
-TreeFaults check_trees(const Trees& trees, int64_t* depth) {
-    TreeFaults of_children, of_parents, cycles;
-    ParentsFirst order;
-    std::vector<int32_t> n_parents, of_item;
-    for (int64_t t = 0; t < trees.n_trees; t++) {
-        const Tree tree = tree_of(trees, t);
-        const int64_t node = trees.node_offsets[t];
-        if (tree.n == 0 || !check_children(tree, node, of_children)) continue;
-        if (!check_parents(tree, node, trees.leaf_offsets[t], n_parents, of_parents)) continue;
-        const int64_t count = order.find(tree);
-        of_item.assign(tree.n_items(), -1);
-        of_item[tree.item(0)] = 0;
-        for (int64_t at = 0; at < count; at++) {
-            const int32_t i = order[at], below = of_item[tree.item(i)] + 1;
-            of_item[tree.item(tree.left[i])] = of_item[tree.item(tree.right[i])] = below;
-        }
-        const int32_t* const of_nodes = of_item.data() + tree.item(0);
-        std::copy_n(of_nodes, tree.n, depth + node);
-        if (count < tree.n && cycles.cycle < 0) cycles.cycle = node + (std::find(of_nodes, of_nodes + tree.n, -1) - of_nodes);
+// Nodes' depths where parents come first, as they mostly do, and items have one parent each: whether that is so.
+bool find_depths(const Tree& tree, std::vector<int32_t>& of_item) {
+    of_item.assign(tree.n_items(), -1);
+    of_item[tree.item(0)] = 0;
+    int32_t met = -1;
+    for (int64_t i = 0; i < tree.n; i++) {
+        const int64_t left = tree.item(tree.left[i]), right = tree.item(tree.right[i]);
+        const int32_t below = of_item[tree.item(i)] + 1;
+        met &= of_item[left] & -(below > 0);
+        of_item[left] = below;
+        met &= of_item[right];
+        of_item[right] = below;
     }
-    if (of_children.left >= 0 || of_children.right >= 0) return of_children;
-    return of_parents.node >= 0 || of_parents.leaf >= 0 ? of_parents : cycles;
+    return met == -1;
 }
 
-void number_leaves(const Trees& trees, int32_t* first, int32_t* middle, int32_t* end, int32_t* position) {
+// The faults of the first trees and of those behind them.
+void add_faults(TreeFaults& faults, const TreeFaults& behind) {
+    for (const auto fault : {&TreeFaults::left, &TreeFaults::right, &TreeFaults::node, &TreeFaults::leaf, &TreeFaults::cycle})
+        if (faults.*fault < 0) faults.*fault = behind.*fault;
+}
+
+TreeFaults check_part(const Trees& trees, int64_t first, int64_t last, int32_t* depth) {
+    TreeFaults faults;
+    ParentsFirst order;
+    std::vector<int32_t> n_parents, of_item;
+    for (int64_t t = first; t < last; t++) {
+        const Tree tree = tree_of(trees, t);
+        const int64_t node = trees.node_offsets[t];
+        if (tree.n == 0 || !check_children(tree, node, faults)) continue;
+        const auto of_nodes = [&] { return of_item.begin() + tree.item(0); };
+        if (!find_depths(tree, of_item)) {
+            if (!check_parents(tree, node, trees.leaf_offsets[t], n_parents, faults)) continue;
+            const int64_t count = order.find(tree);
+            of_item.assign(tree.n_items(), -1);
+            of_item[tree.item(0)] = 0;
+            for (int64_t at = 0; at < count; at++) {
+                const int32_t i = order[at], below = of_item[tree.item(i)] + 1;
+                of_item[tree.item(tree.left[i])] = of_item[tree.item(tree.right[i])] = below;
+            }
+            if (count < tree.n && faults.cycle < 0) faults.cycle = node + (std::find(of_nodes(), of_nodes() + tree.n, -1) - of_nodes());
+        }
+        std::copy_n(of_nodes(), tree.n, depth + node);
+    }
+    return faults;
+}
+
+}  // namespace
+
+TreeFaults check_trees(const Trees& trees, int32_t* depth, int n_threads) {
+    std::vector<TreeFaults> of_parts(n_parts(n_threads));
+    each_part(trees.n_trees, n_threads,
+              [&](int64_t part, int64_t first, int64_t last) { of_parts[part] = check_part(trees, first, last, depth); });
+    TreeFaults faults;
+    for (const TreeFaults& of_part : of_parts) add_faults(faults, of_part);
+    // What is asked of children comes before what is asked of parents, and that before cycles.
+    if (faults.left >= 0 || faults.right >= 0) faults.node = faults.leaf = faults.cycle = -1;
+    if (faults.node >= 0 || faults.leaf >= 0) faults.cycle = -1;
+    return faults;
+}
+
+void store_positions(int64_t n_trees, const int64_t* leaf_offsets, int32_t* position) {
+    for (int64_t t = 0; t < n_trees; t++) std::iota(position + leaf_offsets[t], position + leaf_offsets[t + 1], 0);
+}
+
+static void number_part(const Trees& trees, int64_t first_tree, int64_t last_tree, int32_t* first, int32_t* middle, int32_t* end,
+                        int32_t* position) {
     ParentsFirst order;
     std::vector<int32_t> under, before;  // leaves under each item, and left of it
-    for (int64_t t = 0; t < trees.n_trees; t++) {
+    for (int64_t t = first_tree; t < last_tree; t++) {
         const Tree tree = tree_of(trees, t);
         const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
         order.find(tree);
@@ -87,23 +128,9 @@ void number_leaves(const Trees& trees, int32_t* first, int32_t* middle, int32_t*
     }
 }
 
-template <class Move> static void each_leaf(int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, Move move) {
-    for (int64_t t = 0; t < n_trees; t++)
-        for (int64_t l = leaf_offsets[t]; l < leaf_offsets[t + 1]; l++) move(leaf_offsets[t] + position[l], l);
-}
-
-void put_in_order(int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes,
-                  void* ordered) {
-    const auto by = [&](auto kind) {
-        using Kind = decltype(kind);
-        each_leaf(n_trees, leaf_offsets, position,
-                  [=](int64_t to, int64_t from) { static_cast<Kind*>(ordered)[to] = static_cast<const Kind*>(items)[from]; });
-    };
-    if (bytes == 8) return by(uint64_t{});
-    if (bytes == 4) return by(uint32_t{});
-    each_leaf(n_trees, leaf_offsets, position, [=](int64_t to, int64_t from) {
-        std::memcpy(static_cast<char*>(ordered) + to * bytes, static_cast<const char*>(items) + from * bytes, bytes);
-    });
+void number_leaves(const Trees& trees, int32_t* first, int32_t* middle, int32_t* end, int32_t* position, int n_threads) {
+    each_part(trees.n_trees, n_threads,
+              [&](int64_t, int64_t from, int64_t to) { number_part(trees, from, to, first, middle, end, position); });
 }
 
 void pair_up(const Trees& trees, int64_t* place, int64_t* distance) {

@@ -22,14 +22,13 @@ struct TreeFaults {
 
 // Finds what is wrong: children first; then, only if all are sound, parents; then, likewise, cycles. Fills depth [nodes] of
 // sound trees; roots have depth 0. Every tree has a leaf more than it has nodes.
-TreeFaults check_trees(const Trees& trees, int64_t* depth);
+TreeFaults check_trees(const Trees& trees, int32_t* depth, int n_threads);
+
+// The position of each leaf in its tree, as leaves are stored.
+void store_positions(int64_t n_trees, const int64_t* leaf_offsets, int32_t* position);
 
 // What gpuqs/layout/leaves.py calls LeafRanges, of sound trees.
-void number_leaves(const Trees& trees, int32_t* first, int32_t* middle, int32_t* end, int32_t* position);
-
-// Puts each leaf's item, of so many bytes, at its position in its tree.
-void put_in_order(int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes,
-                  void* ordered);
+void number_leaves(const Trees& trees, int32_t* first, int32_t* middle, int32_t* end, int32_t* position, int n_threads);
 
 // Each item's place and each node's distance to its left child, of sound trees: a tree's root first, then pairs of siblings
 // in preorder of their parents. place [nodes, then leaves].

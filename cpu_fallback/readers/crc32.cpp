@@ -5,6 +5,8 @@
 //   then: lane 1 += lane 0 * x^128, lane 2 += lane 1 * x^128, lane 3 += lane 2 * x^128
 #include "readers/crc32.hpp"
 
+#include "driver/threads.hpp"
+
 #ifdef GPUQS_X86
 #include <immintrin.h>
 #endif
@@ -49,5 +51,26 @@ int64_t fold_crc32(const uint8_t* data, int64_t n, uint32_t crc, uint8_t* folded
 int64_t fold_crc32(const uint8_t*, int64_t, uint32_t, uint8_t*) { return 0; }
 
 #endif
+
+void fold_parts(const uint8_t* data, const int64_t* ends, int64_t n_parts, uint32_t crc, FoldedPart* parts, int n_threads) {
+    share_out(n_parts, n_threads, [&](int, int64_t p) {
+        const int64_t start = p ? ends[p - 1] : 0;
+        parts[p].done = fold_crc32(data + start, ends[p] - start, p ? ~uint32_t{0} : crc, parts[p].folded);
+    });
+}
+
+// A product modulo the polynomial, bit-reflected: the highest bit is x^0.
+static uint32_t times(uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (; a; a <<= 1, b = b >> 1 ^ (b & 1 ? 0xedb88320 : 0)) product ^= a >> 31 ? b : 0;
+    return product;
+}
+
+uint32_t crc32_of_both(uint32_t first, uint32_t second, int64_t n) {
+    uint32_t moved = first;  // by x^(8 n)
+    for (uint32_t power = 1u << (31 - 8); n; n >>= 1, power = times(power, power))
+        if (n & 1) moved = times(moved, power);
+    return moved ^ second;
+}
 
 }  // namespace gpuqs

@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gpuqs.cpu_fallback.checksum import crc32
+from gpuqs.cpu_fallback.file_bytes import crc32
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.files import replacing
 from gpuqs.forest import Forest

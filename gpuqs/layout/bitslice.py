@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs import cache_lines
-from gpuqs.cpu_fallback.making import gray_places, number_predicates
+from gpuqs.cpu_fallback.making import number_predicates, put_in_gray_code
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
@@ -193,6 +193,8 @@ def oblivious_levels(
     """Predicates of the oblivious trees' levels, the deepest first, and where each tree's start."""
     n_leaves = np.diff(forest.leaf_offsets)
     complete = n_leaves == np.left_shift(1, np.minimum(forest.tree_depth, 62))
+    if not complete[n_leaves > 1].any():
+        return np.zeros(forest.n_trees + 1, np.int64), np.zeros(0, np.uint16)
     nodes = np.flatnonzero(complete[forest.node_tree])
     nodes = nodes[np.lexsort((forest.depth[nodes], forest.node_tree[nodes]))]
     tree, depth, predicate = forest.node_tree[nodes], forest.depth[nodes], predicate[nodes]
@@ -220,10 +222,10 @@ def gray_values(
     size = np.left_shift(1, np.ceil(np.log2(np.maximum(n_leaves, 1))).astype(np.int64))
     size = np.maximum(size, 64)
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    place = gray_places(values.offsets, oblivious, offsets[:-1])
     value = cache_lines.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
     leaf_id = cache_lines.zeros(offsets[-1], np.int32)
-    value[place], leaf_id[place] = values.value, values.leaf_id
+    for given, ordered in ((values.value, value), (values.leaf_id, leaf_id)):
+        put_in_gray_code(values.offsets, oblivious, offsets, given, ordered)
     return replace(values, value=value, leaf_id=leaf_id, offsets=offsets)
 
 

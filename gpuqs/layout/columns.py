@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import distinct
+from gpuqs.cpu_fallback.making import counts, distinct
 from gpuqs.forest import (
     ALL_ROUTING,
     CATEGORICAL,
@@ -70,7 +70,7 @@ class Columns:
     @lazy
     def n_nodes(self) -> npt.NDArray[np.int64]:
         """How many nodes test each column."""
-        return np.bincount(self.of_node, minlength=len(self))
+        return counts(self.of_node, len(self))
 
     @property
     def n_numeric(self) -> int:
@@ -90,6 +90,10 @@ def find_columns(forest: Forest) -> Columns:
 
 
 def _find(forest: Forest) -> Columns:
+    if not (forest.routing & (CATEGORICAL | ZERO_MISSING)).any():  # all read as they are
+        first, of_node = forest.distinct_features
+        as_it_is, no_sets = np.zeros(len(first), np.uint8), np.zeros(len(first) + 1, np.int64)
+        return Columns(forest.feature[first], as_it_is, no_sets, np.zeros(0, np.uint32), of_node, forest.threshold)
     categorical = (forest.routing & CATEGORICAL) != 0
     how = forest.routing & ZERO_MISSING
     key = forest.feature.astype(np.int64)

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.making import distinct
+from gpuqs.cpu_fallback.making import distinct, flagged
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
@@ -99,8 +99,7 @@ def build_ranks(forest: Forest) -> RankTables:
     n_bits = np.array([int(n).bit_length() for n in np.diff(offsets)], np.uint8)
     if n_bits.max(initial=0) > 16:
         raise ValueError(f"a column has more than {MAX_THRESHOLDS} thresholds")
-    marks_missing = np.zeros(len(columns), np.uint8)
-    marks_missing[columns.of_node[(forest.routing & NAN_LEFT) != 0]] = 1
+    marks_missing = flagged(columns.of_node, forest.routing, NAN_LEFT, len(columns)).astype(np.uint8)
     tables, level_offsets, size = [], [], 0
     for c in range(len(columns)):
         table = search_tables(thresholds[offsets[c] : offsets[c + 1]], int(n_bits[c]))

@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pytest
 
+from gpuqs.cpu_fallback import file_bytes
 from gpuqs.files import replacing
 from gpuqs.streams import Input
 
@@ -339,6 +341,43 @@ def test_all_of_an_input_that_is_set_not_to_wait() -> None:
     finally:
         feeder.join()
         os.close(read)
+
+
+def content(n: int) -> bytes:
+    return np.random.default_rng(n).bytes(n)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize("n", [0, 5, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (7 << 20) + 123])
+def test_pages_hold_what_is_left_of_a_file(
+    tmp_path: Path, n: int, n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", str(n_threads))
+    (tmp_path / "file").write_bytes(content(n))
+    for start in (0, min(n, 77), n):
+        with Input(tmp_path / "file") as file:
+            file.seek(start)
+            pages = file.read_pages()
+            assert pages == content(n)[start:] and pages.readonly
+            assert file.tell() == n and file.read() == b""
+
+
+@pytest.mark.parametrize("change", [-(3 << 20), -5, 5, 3 << 20])
+def test_pages_of_a_file_whose_size_changes(tmp_path: Path, change: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, path = 5 << 20, tmp_path / "file"
+    path.write_bytes(content(n)[: n + min(change, 0)])
+    told = os.stat_result((*os.stat(path)[:6], n - max(change, 0), *os.stat(path)[7:10]))
+    monkeypatch.setattr(os, "fstat", lambda _: told)
+    with Input(path) as file:
+        assert file.read_pages() == content(n)[: n + min(change, 0)]
+
+
+def test_what_cannot_be_sought_is_not_read_into_pages() -> None:
+    read, write = os.pipe()
+    with pytest.raises(OSError, match=os.strerror(errno.ESPIPE)):
+        file_bytes.read_file(read, 0, bytearray(9))
+    os.close(read)
+    os.close(write)
 
 
 @pytest.mark.parametrize("ask", ["f.read()", "f.read(1000)", "b''.join(iter(f.readline, b''))", "f.raw.readall()"])

@@ -23,9 +23,10 @@ import plain_making  # noqa: E402
 import gpuqs  # noqa: E402
 from gpuqs.cpu_fallback import making  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
-from gpuqs.layout.bitslice import build_bitslice  # noqa: E402
-from gpuqs.layout.leaves import LeafRanges, number_leaves  # noqa: E402
+from gpuqs.layout.bitslice import build_bitslice, gray_values  # noqa: E402
+from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves  # noqa: E402
 from gpuqs.layout.ranks import build_ranks  # noqa: E402
+from gpuqs.layout.rankwalk import build_rankwalk  # noqa: E402
 from gpuqs.layout.traversal import pair_up  # noqa: E402
 
 
@@ -84,6 +85,82 @@ def test_pairs_of_siblings_lie_in_preorder(drawn: Drawn) -> None:
             assert (place[left], place[right]) == (free, free + 1) and distance[item] == free - place[item]
             waiting += [right, left]
             free += 2
+
+
+@pytest.fixture
+def many() -> Forest:
+    """So many trees, of 1 to 64 leaves, that threads share them out."""
+    rng = np.random.default_rng(8)
+    part = random_forest(rng, n_trees=300, max_leaves=64, n_features=5)
+    sizes = np.diff(part.leaf_offsets)
+    times = 1 + (1 << 18) // len(part.leaf_value)
+    names = ("feature", "threshold", "left", "right", "routing", "leaf_value")
+    return Forest(
+        n_features=5,
+        node_offsets=np.append(0, np.cumsum(np.tile(sizes - 1, times))),
+        leaf_offsets=np.append(0, np.cumsum(np.tile(sizes, times))),
+        **{name: np.concatenate([getattr(part, name)] * times) for name in names},
+    )
+
+
+def all_that_is_made(forest: Forest) -> dict[str, np.ndarray]:
+    """What threads make together, by name."""
+    faults, depth = making.check_trees(forest)
+    assert not faults
+    made = {"depth": depth} | dict(enumerate(making.number_leaves(forest)))
+    ranks = build_ranks(forest)
+    for with_paths in (False, True):
+        layout = build_rankwalk(forest, ranks, 36, with_paths)
+        names = ("position", "items", "tests")
+        made |= {(with_paths, name): getattr(layout, name) for name in names}
+        made |= {name: array for name, array in vars(layout.paths).items()} if layout.paths else {}
+    made["programs"] = build_bitslice(forest, ranks, 1 << 16, 1 << 20, True).programs.nodes
+    values = leaf_values(forest, number_leaves(forest).position, "exact")
+    made["values"] = values.value
+    made["gray"] = gray_values(values, np.diff(forest.leaf_offsets), np.arange(forest.n_trees) % 3 == 0).value
+    return made
+
+
+def test_threads_make_what_one_makes(many: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    alone = all_that_is_made(many)
+    assert len(alone["light"]) and alone["most"].max() > 1
+    for n_threads in (2, 5):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(n_threads))
+        assert making.loading_threads() == n_threads
+        together = all_that_is_made(many)
+        assert together.keys() == alone.keys()
+        for name, array in alone.items():
+            assert array.tobytes() == together[name].tobytes(), name
+
+
+@pytest.mark.parametrize("name", ["left", "right", "node", "leaf", "cycle"])
+def test_threads_find_the_first_fault(many: Forest, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("node_offsets", "leaf_offsets", "left", "right", "leaf_value")
+    arrays = {of: getattr(many, of).copy() for of in names}
+    large = np.flatnonzero(np.diff(many.node_offsets) > 8)
+    for tree in large[[-1, len(large) // 3, len(large) // 2]]:
+        nodes = slice(*many.node_offsets[tree : tree + 2])
+        left, right = arrays["left"][nodes], arrays["right"][nodes]
+        inner, outer = (np.flatnonzero(at) for at in (left > 0, left < 0))
+        match name:
+            case "left" | "right":
+                (left if name == "left" else right)[3] = 1 << 20
+            case "node":
+                left[inner[-1]] = -1
+            case "leaf":
+                left[outer[-1]] = left[outer[0]]
+            case "cycle":  # a node is its own child, and what was below it hangs where it did
+                node = inner[-1]
+                for side in (left, right):
+                    side[side == node] = left[node]
+                left[node] = node
+    found = []
+    for n_threads in ("1", "2", "5"):
+        monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+        found.append(making.check_trees(SimpleNamespace(**arrays))[0])
+    assert name in found[0] and found[1:] == found[:1] * 2
+    assert found[0] == plain_making.check_trees(SimpleNamespace(**arrays))[0]
 
 
 def faults_of(forest: SimpleNamespace) -> dict[str, int]:
@@ -156,12 +233,43 @@ def test_predicates_and_places_are_those_of_compiled_loops(seed: int) -> None:
     first_node = np.append(0, np.cumsum(sizes)).astype(np.int64)
     predicate = rng.integers(0, n_predicates, first_node[-1]).astype(np.int32)
     limits = int(rng.integers(1, 50)), int(rng.integers(1, 100))
-    places = np.append(0, np.cumsum(sizes + 1)), rng.random(len(sizes)) < 0.5, 64 * np.arange(len(sizes))
-    compiled = making.number_predicates(predicate, n_predicates, first_node, *limits), making.gray_places(*places)
+    compiled = making.number_predicates(predicate, n_predicates, first_node, *limits)
     plain = plain_making.number_predicates(predicate, n_predicates, first_node, *limits)
-    for seen, want in zip(plain, compiled[0], strict=True):
+    for seen, want in zip(plain, compiled, strict=True):
         np.testing.assert_array_equal(seen, want)
-    np.testing.assert_array_equal(plain_making.gray_places(*places), compiled[1])
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("int32", 1), ("float64", 1), ("float64", 2), ("int32", 3)])
+@pytest.mark.parametrize("making", [making, plain_making])
+def test_leaves_are_put_in_gray_code(making: ModuleType, dtype: str, width: int) -> None:
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(1, 65, 12)
+    offsets, oblivious = np.append(0, np.cumsum(sizes)), rng.random(len(sizes)) < 0.5
+    start = 64 * np.arange(len(sizes) + 1)
+    given = rng.integers(1, 1 << 30, (offsets[-1], width)).astype(dtype)
+    ordered = np.zeros((start[-1], width), dtype)
+    making.put_in_gray_code(offsets, oblivious, start, given, ordered)
+    for tree, size in enumerate(sizes):
+        for leaf in range(64):
+            there = ordered[start[tree] + (leaf if oblivious[tree] else leaf ^ leaf >> 1)]
+            assert there.tolist() == (given[offsets[tree] + leaf].tolist() if leaf < size else [0] * width)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 31, 1000])
+@pytest.mark.parametrize("making", [making, plain_making])
+def test_numbers_are_counted_and_those_with_a_flag_are_found(making: ModuleType, n: int) -> None:
+    rng = np.random.default_rng(n)
+    numbers, flags = rng.integers(0, 9, n).astype(np.int32), rng.integers(0, 4, n).astype(np.uint8) * 2
+    flags[numbers == 4] &= 2
+    assert making.counts(numbers, 12).tolist() == [int((numbers == number).sum()) for number in range(12)]
+    found = making.flagged(numbers, flags, 4, 12)
+    assert found.tolist() == [bool((flags[numbers == number] & 4).any()) for number in range(12)]
+    assert found.dtype == bool
+
+
+def test_flags_must_be_as_many_as_numbers() -> None:
+    with pytest.raises(ValueError, match="flag"):
+        making.flagged(np.zeros(3, np.int32), np.zeros(2, np.uint8), 1, 1)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 20_000])

@@ -15,7 +15,7 @@ from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 import gpuqs
-from gpuqs.cpu_fallback.checksum import crc32
+from gpuqs.cpu_fallback.file_bytes import crc32
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
 from gpuqs.formats import native
@@ -213,6 +213,15 @@ def test_forests_that_are_not_ranked_or_test_nothing_can_be_saved(tmp_path: Path
         some = np.array([[0.25], [2.0]]) if forest is chain else np.zeros((2, forest.n_features))
         got = gpuqs.load(tmp_path / "m").predict(some, "raw")
         np.testing.assert_array_equal(got, gpuqs.from_model(forest).predict(some, "raw"))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("n", [0, 1, 15, 64, 65, (1 << 20) - 1, 1 << 20, (2 << 20) - 1, 2 << 20, (5 << 20) + 77])
+def test_checksums_by_threads_are_zlibs(n: int, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", str(n_threads))
+    data = np.random.default_rng(n).bytes(n)
+    for before in (0, 1, 0x80000000, 0xFFFFFFFF, 0x12345678):
+        assert crc32(data, before) == zlib.crc32(data, before)
 
 
 @pytest.mark.parametrize("value", [0, 1, 0xFFFFFFFF, 0x12345678])
