@@ -14,8 +14,9 @@ from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
+from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
-from gpuqs.tuning.plan import MANY, NEAR, Candidate, Plan, Tuned, table, unusable
+from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, table, unusable
 
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
@@ -94,14 +95,14 @@ class Chooser:
     reasons : mapping of str to (str or None)
         Every engine's name, with None where it can run the forest, else the reason why not.
     plan : Plan, optional
-        What was tuned, for the host.
+        What was tuned, on the host or on a GPU.
     """
 
     def __init__(self, forest: Forest, reasons: Mapping[str, str | None], plan: Plan | None = None) -> None:
         self._forest, self._reasons, self.plan = forest, reasons, plan
         self._chosen: dict[tuple[Any, ...], str] = {}
         self._planned: dict[tuple[Any, ...], Way] = {}
-        self._unused: dict[tuple[str, bool], str | None] = {}  # why the plan is not used on a machine
+        self._unused: dict[tuple[Any, ...], str | None] = {}  # why the plan is not used on a device
 
     def reasons_on(self, device: Device) -> dict[str, str | None]:
         """Every engine's name, with None where it can run the forest for a model on the device, else why not."""
@@ -137,49 +138,49 @@ class Chooser:
         return able
 
     def way(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way:
-        """By the plan, if there is one for this machine, else by predicted costs; ``machine``: as
+        """By the plan, if there is one for this device, else by predicted costs; ``machine``: as
         `gpuqs.programs.machine` gives it."""
-        if self.plan is None or device is not HOST:
+        if self.plan is None:
             return Way(self.fastest(n_documents, device, machine))
-        key = (n_documents, machine, cpu_fallback.costs_age())
+        key = (n_documents, device.key, machine, cpu_fallback.costs_age())
         way = self._planned.get(key)
         if way is None:
-            tuned = self._tuned(n_documents, device, machine)
-            way = (tuned and self._by(tuned, n_documents, machine)) or Way(self.fastest(n_documents, device, machine))
+            way = self._by(self.plan, n_documents, device, machine)
+            way = way or Way(self.fastest(n_documents, device, machine))
             if n_documents <= MOST_ASKED[device.kind]:
                 self._planned[key] = way
         return way
 
-    def _by(self, tuned: Tuned, n_documents: int, machine: tuple[str, bool]) -> Way | None:
+    def _by(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way | None:
         """The way to score so many documents by a size that was tuned; None: as without a plan."""
-        if tuned.best.measured is None:
+        tuned = self._tuned(plan, n_documents, device, machine)
+        if tuned is None or tuned.best.measured is None:
             return None
-        if n_documents == tuned.n_documents or min(n_documents, tuned.n_documents) >= MANY:
+        if n_documents == tuned.n_documents or min(n_documents, tuned.n_documents) >= plan.many:
             near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
             return Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None, planned=True)
 
         def growth(candidate: Candidate) -> float | None:
             threads = candidate.n_threads
-            if threads > cpu_fallback.default_threads() or unusable(candidate, self._reasons) is not None:
+            if threads > cpu_fallback.default_threads() or unusable(candidate, self._reasons, device.kind) is not None:
                 return None
             here, there = (self._warm(candidate.engine, -(-n // threads)) for n in (n_documents, tuned.n_documents))
             if here is None or there is None or (here - there) * (n_documents - tuned.n_documents) < 0:
                 return None  # more documents taken otherwise, and in less time: that step may lie elsewhere
             return here / there
 
-        default = self.fastest(n_documents, HOST, machine)
+        default = self.fastest(n_documents, device, machine)
         best = best_near(tuned, n_documents, growth, default, threads_of_call(self._forest, n_documents))
         return None if best is None else Way(best.engine, best.params, best.n_threads, planned=True)
 
-    def _tuned(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
-        if self.plan is None or device is not HOST or self._why_unused(self.plan, machine) is not None:
-            return None
-        return self.plan.for_batch(n_documents)
+    def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
+        return None if self._why_unused(plan, device, machine) is not None else plan.for_batch(n_documents)
 
-    def _why_unused(self, plan: Plan, machine: tuple[str, bool]) -> str | None:
-        if machine not in self._unused:
-            self._unused[machine] = plan.why_not(machine, self._reasons)
-        return self._unused[machine]
+    def _why_unused(self, plan: Plan, device: Device, machine: tuple[str, bool]) -> str | None:
+        key = device.key, machine
+        if key not in self._unused:
+            self._unused[key] = plan.why_not(target(device, machine), self._reasons)
+        return self._unused[key]
 
     def cost(self, name: str, n_documents: int) -> float | None:
         """Microseconds that an engine is predicted to take, on the CPU with one thread.
@@ -223,10 +224,12 @@ class Chooser:
             for name, reason in self.reasons_on(device).items()
         )
         where = cpu_fallback.isa() if device is HOST else repr(device)
-        tuned, note = self._tuned(n_documents, device, machine), None
-        if self.plan is not None and device is HOST and tuned is None:
+        tuned = note = None
+        if self.plan is not None:
+            tuned = self._tuned(self.plan, n_documents, device, machine)
+        if self.plan is not None and tuned is None:
             sizes = ", ".join(f"{size.n_documents:,}" for size in self.plan.sizes)
-            note = self._why_unused(self.plan, machine) or f"it was tuned for {sizes} documents a call"
+            note = self._why_unused(self.plan, device, machine) or f"it was tuned for {sizes} documents a call"
         way, planned = self.way(n_documents, device, machine), None
         if way.planned:
             threads = threads_of_call(self._forest, n_documents, None, way.n_threads)

@@ -11,7 +11,6 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
-from gpuqs.arrays.on_devices import from_device
 from gpuqs.chunks import rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
@@ -23,7 +22,7 @@ from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
-from gpuqs.placement import check_out, place
+from gpuqs.placement import check_out, documents_of, place
 from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
 from gpuqs.threads import THREAD_WORK, threads_of_call
@@ -347,21 +346,23 @@ class Model:
         Engines, their blocks of trees and documents, and numbers of threads are tried in the order of what a cost
         model predicts (docs/tuning.md); none changes a score, which is checked on ``X``. What scores the model without
         a plan stays, unless another way is clearly faster. The plan serves calls with ``engine="auto"``, which
-        it gives engine and parameters, and with ``n_threads=None``, on the host. It belongs to this machine; `save`
-        keeps it.
+        it gives engine and parameters, and with ``n_threads=None``, on the model's device: ``to("cuda").tune(X)``
+        compares the engines of that GPU. It belongs to this processor or GPU; `save` keeps it.
 
         Parameters
         ----------
         X : array-like [D, n_features]
-            Documents of the host as for `predict`, at best such as will be scored; up to 10,000 are used.
+            Documents as for `predict`, at best such as will be scored, where they will lie; up to 10,000 are used, on a
+            GPU up to 1,048,576 (and 256 MiB).
         budget_s : float
             Seconds that it may take. What was begun is ended, as the making of a large model's program; with too few
             seconds for a size of batches, its default is kept.
         batch_sizes : sequence of int, optional
-            How many documents calls will bring; by default 1, 10, 100, 1,000 and all of ``X`` that is used. A size
-            also tells of calls with 1.5 times as many, or as few; one of 1,000 or more serves all that are larger.
+            How many documents calls will bring; by default 1, 10, 100, 1,000 (on a GPU 10,000 and 100,000, too) and all
+            of ``X`` that is used. A size also tells of calls with 1.5 times as many, or as few; one of 1,000 or more (on
+            a GPU 1,048,576) serves all that are larger.
         n_threads : int, optional
-            Most threads that the plan may use, as for `predict`.
+            Most threads that the plan may use, as for `predict`: a GPU's engines use none.
         progress : callable, optional
             Called with how many milliseconds have passed, and of how many.
 
@@ -373,15 +374,16 @@ class Model:
         Raises
         ------
         InputError
-            ``X`` holds no documents, fewer than a size asks for, or lies on a GPU; or the model does.
+            ``X`` holds no documents, fewer than a size asks for, or lies on a GPU that is not the model's.
         ValueError
             ``budget_s`` is negative or no number.
+        DeviceError
+            The current CUDA stream is being captured.
         """
         from gpuqs.tune import tune
 
-        if self.device is not HOST:
-            raise InputError("plans are for the CPU; use model.to('cpu').tune(X)")
-        plan = tune(self._programs, self._chooser, X, budget_s, batch_sizes, n_threads, progress)
+        with self.device.active():
+            plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
             self.__dict__["_few"] = self._make_few()  # the short way keeps programs of its own
@@ -476,10 +478,7 @@ class Model:
             if engine not in ("auto", BITSLICE):
                 raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
             return Documents(len(X), lambda start, stop: X.coded), HOST
-        adopted = None if device is HOST else device.adopt(X)
-        if adopted is None:
-            return as_documents(X, self.forest), HOST
-        return from_device(adopted, self.forest), device
+        return documents_of(X, self.forest, device)
 
     @lazy
     def _few(self) -> FewDocuments | None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuqs.arrays import Documents, as_documents
+from gpuqs.arrays.on_devices import from_device
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.devices.cuda import device_of
 from gpuqs.devices.foreign import is_on_device
@@ -54,6 +56,20 @@ def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margi
         raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
     if output == "class" and class_labels(forest).dtype.kind not in "biuf":
         raise InputError("the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'")
+
+
+def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Device]:
+    """Documents that are scored on a device, and the device where they lie: that one, or the host.
+
+    Raises
+    ------
+    InputError
+        They are no documents of the forest's, or lie on another device.
+    """
+    adopted = None if device is HOST else device.adopt(X)
+    if adopted is None:
+        return as_documents(X, forest), HOST
+    return from_device(adopted, forest), device
 
 
 def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[Any], X: Any) -> Any:

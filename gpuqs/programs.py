@@ -97,16 +97,20 @@ class Programs:
             for old in parts[:-PARTS_KEPT]:
                 self._made.pop(old, None)
 
-    def trial(self, name: str, params: tuple[tuple[str, int], ...], narrow: bool) -> Program:
-        """A program of the whole forest on the host that is not kept, unless it is one that is there."""
+    def trial(
+        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device = HOST
+    ) -> Program:
+        """A program of the whole forest on a device that is not kept, unless it is one that is there."""
         narrow = narrow and self.forest.narrowed is not self.forest
-        made = self._made.get(_of_whole(name, params, narrow))
-        return made or self._prepare(name, "exact", None, narrow, HOST, params)
+        made = self._made.get(_of_whole(name, params, narrow, device))
+        return made or self._prepare(name, "exact", None, narrow, device, params)
 
-    def keep(self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, program: Program) -> None:
+    def keep(
+        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, program: Program, device: Device = HOST
+    ) -> None:
         """Keep what `trial` gave."""
         narrow = narrow and self.forest.narrowed is not self.forest
-        self._made.setdefault(_of_whole(name, params, narrow), program)
+        self._made.setdefault(_of_whole(name, params, narrow, device), program)
 
     def _prepare(
         self,
@@ -129,6 +133,6 @@ class Programs:
         return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, params=dict(params))
 
 
-def _of_whole(name: str, params: tuple[tuple[str, int], ...], narrow: bool) -> tuple[Any, ...]:
-    """The key of an exact program of the whole forest, here on the host."""
-    return name, "exact", machine(), narrow, params, HOST.key, None
+def _of_whole(name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device) -> tuple[Any, ...]:
+    """The key of an exact program of the whole forest."""
+    return name, "exact", machine(), narrow, params, device.key, None

@@ -1,4 +1,4 @@
-"""What `Model.tune` does: the user's rows, the sizes of batches, and a search among the model's programs."""
+"""What `Model.tune` does: the user's rows, the sizes of batches, a search among the model's programs on a device."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.arrays import as_documents
-from gpuqs.chunks import rows_for_cpu
-from gpuqs.devices import HOST
+from gpuqs.chunks import rows_for_cpu, rows_for_gpu
+from gpuqs.devices import HOST, Device
 from gpuqs.devices.foreign import is_on_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser
 from gpuqs.keywords import whole
+from gpuqs.placement import documents_of
 from gpuqs.programs import Programs, machine
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
-from gpuqs.tuning.machine import processor, version
+from gpuqs.tuning.machine import target, version
 from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan
 from gpuqs.tuning.search import Asked, Clock
 from gpuqs.tuning.search import tune as search
 
-#: Rows that are used where nobody asks for larger batches: those of larger ones are scored at the same speed.
-MOST_ROWS = 10_000
+#: Rows that are used where nobody asks for larger batches, by the kind of device: those of larger ones are scored at
+#: the same speed.
+MOST_ROWS = {"cpu": 10_000, "cuda": 1 << 20}
 #: Batches of such sizes are tuned by default, and of all rows that are used.
-SIZES = (1, 10, 100, 1000)
+SIZES = {"cpu": (1, 10, 100, 1000), "cuda": (1, 10, 100, 1000, 10_000, 100_000)}
 #: Seconds: some thirty years.
 MOST_BUDGET = 10**9
 
@@ -36,29 +37,36 @@ MOST_BUDGET = 10**9
 def tune(
     programs: Programs,
     chooser: Chooser,
+    device: Device,
     X: Any,
     budget_s: float,
     batch_sizes: Sequence[int] | None,
     n_threads: int | None,
     progress: Callable[[int, int | None], object] | None,
 ) -> Plan:
-    """A plan for the model of these programs; parameters are those of `Model.tune`."""
+    """A plan for the model of these programs on a device, the active one; the others are `Model.tune`'s parameters."""
     clock = Clock(_budget(budget_s))
-    if isinstance(X, EncodedDocuments) or is_on_device(X):
-        raise InputError("tune takes documents of the host that are not encoded, as every engine can score them")
-    documents = as_documents(X, programs.forest)
+    device.synchronize()  # what was queued before is not measured; refuses where the stream is captured
+    if isinstance(X, EncodedDocuments):
+        raise InputError("tune takes documents that are not encoded, as every engine can score them")
+    if device is HOST and is_on_device(X):
+        raise InputError("X lies on a GPU, the model does not: use model.to('cuda').tune(X), or give rows of the host")
+    documents, _ = documents_of(X, programs.forest, device)
     if documents.n == 0:
         raise InputError("X holds no documents; give some of those that will be scored")
-    most = min(documents.n, MOST_ROWS, rows_for_cpu(documents, programs.forest))
-    sizes = sorted({n for n in SIZES if n < most} | {most}) if batch_sizes is None else _sizes(batch_sizes, documents.n)
+    rows_at_a_time = (rows_for_cpu if device is HOST else rows_for_gpu)(documents, programs.forest)
+    most = min(documents.n, MOST_ROWS[device.kind], rows_at_a_time)
+    usual = {n for n in SIZES[device.kind] if n < most} | {most}
+    sizes = sorted(usual) if batch_sizes is None else _sizes(batch_sizes, documents.n)
     most_threads = min(cpu_fallback.effective_threads(n_threads), cpu_fallback.default_threads())  # as calls will
-    if clock.budget_s >= 2 * LIMIT:
+    if device is not HOST:
+        most_threads = 1  # engines of GPUs have no use for more
+    elif clock.budget_s >= 2 * LIMIT:
         ensure(machine())
 
     def default(n_documents: int) -> Candidate:
-        here = machine()
         threads = min(threads_of_call(programs.forest, n_documents), most_threads)
-        return Candidate(chooser.fastest(n_documents, HOST, here), (), threads)
+        return Candidate(chooser.fastest(n_documents, device, machine()), (), threads)
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,
@@ -66,15 +74,18 @@ def tune(
         most_threads,
         chooser.cost,
         default,
-        lambda name, params: programs.trial(name, params, documents.narrow),
-        chooser.able(HOST),
+        lambda name, params: programs.trial(name, params, documents.narrow, device),
+        chooser.able(device),
         progress or (lambda done, total: None),
+        device,
     )
-    found, made = search(asked, sizes, clock)
+    try:
+        found, made = search(asked, sizes, clock)
+    finally:
+        device.synchronize()  # after an interrupt, too: X is the caller's again
     for (name, params), program in made.items():
-        programs.keep(name, params, documents.narrow, program)
-    isa, compiled = machine()
-    return Plan(version(), processor(), isa, compiled, found)
+        programs.keep(name, params, documents.narrow, program, device)
+    return Plan(version(), *target(device, machine()), found)
 
 
 def _budget(budget_s: float) -> float:

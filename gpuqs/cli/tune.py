@@ -52,7 +52,7 @@ def tune_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     model = load_model(model_path)
-    rows = _rows(data, model.forest, max((MOST_ROWS, *batches)), **reading)
+    rows = _rows(data, model.forest, max((MOST_ROWS["cpu"], *batches)), **reading)
     with progress("tuning") as advance:
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
     try:

@@ -113,6 +113,12 @@ class Device(Protocol):
     def hand_back(self, array: Any, X: Any) -> Any:
         """An array of this device as an array of the library that ``X`` belongs to, without a copy."""
 
+    def to_host(self, array: Any) -> np.ndarray:
+        """An array of this device on the host, complete when this returns."""
+
+    def synchronize(self) -> None:
+        """Wait for the work that was queued on the current stream."""
+
     def wait(self) -> None:
         """Wait for all work that was queued on the device."""
 
@@ -121,7 +127,7 @@ class GpuDevice(Device, Protocol):
     """One GPU: its memory, its kernels, its streams.
 
     While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
-    `wait`) raises a DeviceError: a call is made once before it is captured.
+    `synchronize`, `wait`) raises a DeviceError: a call is made once before it is captured.
 
     Attributes
     ----------

@@ -222,10 +222,10 @@ class CudaDevice:
     def _is_capturing(self) -> bool:
         return bool(self._cupy.cuda.get_current_stream().is_capturing())
 
-    def _refuse_capture(self, what: str) -> None:
+    def _refuse_capture(self, what: str, mend: str = "make the same call once before the capture") -> None:
         """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
         if self._is_capturing():
-            raise DeviceError(f"{what} cannot be captured in a CUDA graph; make the same call once before the capture")
+            raise DeviceError(f"{what} cannot be captured in a CUDA graph; {mend}")
 
     def retain(self, used: Any) -> None:
         if self._is_capturing():
@@ -282,6 +282,15 @@ class CudaDevice:
         finally:
             with self._lock.held():
                 self._idle += streams
+
+    def to_host(self, array: Any) -> np.ndarray:
+        self._refuse_capture("copying from the device", "end the capture first")
+        copy: np.ndarray = self._cupy.asnumpy(array)  # which waits
+        return copy
+
+    def synchronize(self) -> None:
+        self._refuse_capture("waiting for the device", "end the capture first")
+        self._cupy.cuda.get_current_stream().synchronize()
 
     def wait(self) -> None:
         with self.active():

@@ -42,6 +42,12 @@ class Host:
     def hand_back(self, array: Any, X: Any) -> Any:
         return array
 
+    def to_host(self, array: Any) -> npt.NDArray[Any]:
+        return np.asarray(array)
+
+    def synchronize(self) -> None:
+        return None
+
     def wait(self) -> None:
         return None
 

@@ -49,12 +49,15 @@ class Engine(ABC):
         One line for people.
     parameters : tuple of Parameter
         What may be tuned; no value changes a score.
+    own_sums : bool
+        Its exact sums may have other bits than the others': no plan may choose it.
     """
 
     name: ClassVar[str]
     device: ClassVar[str] = "cpu"
     summary: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    own_sums: ClassVar[bool] = False
 
     @abstractmethod
     def supports(self, forest: Forest) -> str | None:

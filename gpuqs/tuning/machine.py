@@ -1,4 +1,4 @@
-"""What the cost model asks of a machine: its name, its caches, and how much longer each level takes to answer."""
+"""What tuning asks of a machine: its name, its caches, how much longer each level takes to answer; a GPU's name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple, cast
 
 from gpuqs.cpu_fallback import latency
+from gpuqs.devices.base import Device, GpuDevice
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -57,6 +59,36 @@ def processor() -> str:
     name = named[1] if named else platform.processor() or platform.machine()
     model = re.findall(r"^(?:cpu family|model|stepping)\s*:\s*(\d+)$", text, re.M)  # virtual machines hide the name
     return " ".join([name.strip(), *model])[:200] or "unknown processor"
+
+
+class Target(NamedTuple):
+    """What a plan is made on, and used on alone.
+
+    Parameters
+    ----------
+    processor : str
+        Or the GPU.
+    isa : str
+        The instruction set; of a GPU its `Device.kind`.
+    compiled : bool
+        Whether tree programs are machine code.
+    """
+
+    processor: str
+    isa: str
+    compiled: bool
+
+    @property
+    def kind(self) -> str:
+        """The `Device.kind`."""
+        return "cuda" if self.isa == "cuda" else "cpu"
+
+
+def target(device: Device, machine: tuple[str, bool]) -> Target:
+    """A device, as plans name it; ``machine``: as `gpuqs.programs.machine` gives it."""
+    if device.kind == "cpu":
+        return Target(processor(), *machine)
+    return Target(cast(GpuDevice, device).attributes.name[:200], device.kind, True)
 
 
 def version() -> str:

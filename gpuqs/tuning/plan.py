@@ -9,14 +9,15 @@ from typing import Any
 from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.engines.parameters import changed
 from gpuqs.errors import ModelFormatError
-from gpuqs.tuning.machine import processor
+from gpuqs.tuning.machine import Target
 
 #: What a plan of a file may hold at most: more is no plan of ours.
 MOST_SIZES, MOST_CANDIDATES, MOST_PARAMS, MOST_TEXT, MOST_NUMBER = 64, 64, 16, 200, 1 << 40
 #: A size that was tuned tells of calls with at most so many times as many documents, or as few.
 NEAR = 1.5
-#: And of any larger call where it has so many, for as many blocks take as long each.
-MANY = 1000
+#: And of any larger call where it has so many, by the kind of device, for as many blocks take as long each. On a GPU
+#: what a call takes beside its documents may decide up to a million of them.
+MANY = {"cpu": 1000, "cuda": 1 << 20}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class Candidate:
     def label(self) -> str:
         """The way, for people."""
         threads = f"{self.n_threads} thread" + ("" if self.n_threads == 1 else "s")
-        return ", ".join([self.engine, *(f"{name} {value:,}" for name, value in self.params), threads])
+        on_cpu = self.engine not in ENGINES or ENGINES[self.engine].device == "cpu"
+        params = (f"{name} {value:,}" for name, value in self.params)
+        return ", ".join([self.engine, *params, *([threads] if on_cpu else [])])
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Tuned:
 class Plan:
     """What `Model.tune` found: print it for a table.
 
-    It changes how fast a model scores, never a score. It is used on the machine that it was made on alone.
+    It changes how fast a model scores, never a score. It is used alone where it was made: on such a processor, or on
+    such a GPU.
 
     Parameters
     ----------
@@ -81,7 +85,7 @@ class Plan:
         The version that made it.
     processor, isa : str
     compiled : bool
-        Whether tree programs became machine code.
+        As of a `gpuqs.tuning.machine.Target`.
     sizes : tuple of Tuned
         In ascending order of documents.
     """
@@ -92,6 +96,16 @@ class Plan:
     compiled: bool
     sizes: tuple[Tuned, ...]
 
+    @property
+    def target(self) -> Target:
+        """What it was made on."""
+        return Target(self.processor, self.isa, self.compiled)
+
+    @property
+    def many(self) -> int:
+        """The `MANY` of the device."""
+        return MANY[self.target.kind]
+
     def for_batch(self, n_documents: int) -> Tuned | None:
         """The size that tells how so many documents are scored; None: they are scored as without a plan.
 
@@ -99,7 +113,7 @@ class Plan:
         largest, if that is `MANY`.
         """
         n_documents, largest = max(n_documents, 1), self.sizes[-1]
-        if n_documents > largest.n_documents >= MANY:
+        if n_documents > largest.n_documents >= self.many:
             return largest
 
         def ratio(tuned: Tuned) -> float:
@@ -108,41 +122,46 @@ class Plan:
         nearest = min(self.sizes, key=ratio)
         return nearest if ratio(nearest) <= NEAR else None
 
-    def why_not(self, machine: tuple[str, bool], reasons: Mapping[str, str | None]) -> str | None:
+    def why_not(self, here: Target, reasons: Mapping[str, str | None]) -> str | None:
         """None where the plan is to be used, else the reason why not.
 
         Parameters
         ----------
-        machine : (str, bool)
-            As `gpuqs.programs.machine` gives it.
+        here : Target
+            What is to score.
         reasons : mapping of str to (str or None)
             Every engine's name, with None where it can run the forest, else the reason why not.
         """
-        isa, compiled = machine
-        if self.processor != processor():
-            return f"it was made on another machine ({self.processor})"
-        if (self.isa, self.compiled) != (isa, compiled):
+        on_gpu = self.target.kind == "cuda"
+        if self.target.kind != here.kind:
+            made, other = ("a GPU", "the CPU") if on_gpu else ("the CPU", "a GPU")
+            return f"it was made on {made} ({self.processor}), and this is {other}"
+        if self.processor != here.processor:
+            return f"it was made on another {'GPU' if on_gpu else 'machine'} ({self.processor})"
+        if self.target != here:
             made = f"{self.isa}, {'machine code' if self.compiled else 'programs interpreted'}"
             return f"it was made for {made}"
         for tuned in self.sizes:
-            reason = unusable(tuned.best, reasons)
+            reason = unusable(tuned.best, reasons, here.kind)
             if reason is not None:
                 return reason
         return None
 
     def __str__(self) -> str:
-        made = "machine code" if self.compiled else "programs interpreted"
-        head = f"Plan for {self.processor} ({self.isa}, {made})"
+        made = "" if self.target.kind == "cuda" else f", {'machine code' if self.compiled else 'programs interpreted'}"
+        head = f"Plan for {self.processor} ({self.isa}{made})"
         return "\n".join([head, *(table(tuned, measured_alone=True) for tuned in self.sizes)])
 
     __repr__ = __str__
 
 
-def unusable(candidate: Candidate, reasons: Mapping[str, str | None]) -> str | None:
-    """Why a plan's candidate cannot be used here, else None; ``reasons``: see `Plan.why_not`."""
+def unusable(candidate: Candidate, reasons: Mapping[str, str | None], kind: str) -> str | None:
+    """Why a plan's candidate cannot be used on a kind of device, else None; ``reasons``: see `Plan.why_not`."""
     engine = candidate.engine
-    if engine not in ENGINES or ENGINES[engine].device != "cpu":
+    if engine not in ENGINES or ENGINES[engine].device != kind:
         return f"it names engine {engine!r}, which is not here{LEFT_OUT.get(engine, '')}"
+    if ENGINES[engine].own_sums:
+        return f"it names engine {engine!r}, whose exact sums may have other bits"
     if reasons.get(engine) is not None:
         return f"it names engine {engine!r}, which cannot run this model: {reasons[engine]}"
     try:

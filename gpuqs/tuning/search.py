@@ -6,10 +6,12 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpuqs.devices import HOST, Device
 from gpuqs.engines import ENGINES, Program
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
@@ -63,7 +65,7 @@ class Asked:
     ----------
     forest : Forest
     rows : array [R, n_features]
-        Of the user's: batches are cut from them.
+        Of the user's, on the device or on the host: batches are cut from them.
     most_threads : int
     predict : callable
         Microseconds that an engine with its defaults takes for so many documents, or None.
@@ -75,16 +77,19 @@ class Asked:
         Those that can run the forest.
     progress : callable
         Given how many milliseconds have passed, and of how many.
+    device : Device
+        What scores.
     """
 
     forest: Forest
-    rows: np.ndarray
+    rows: Any
     most_threads: int
     predict: Callable[[str, int], float | None]
     default: Callable[[int], Candidate]
     prepare: Callable[[str, tuple[tuple[str, int], ...]], Program]
     engines: list[str]
     progress: Callable[[int, int | None], object]
+    device: Device = HOST
 
 
 class Search:
@@ -99,7 +104,7 @@ class Search:
         """The best way to score batches of so many documents, found till so many seconds of the budget are used."""
         asked, began = self._asked, self._clock.used
         share = max(until - began, 0.0)
-        batches = _Batches(asked.rows, n_documents, asked.forest.n_outputs)
+        batches = _Batches(asked.rows, n_documents, asked.forest.n_outputs, asked.device)
         default = asked.default(n_documents)
         if share == 0.0:
             predicted = replace(default, predicted=asked.predict(default.engine, n_documents))
@@ -156,10 +161,11 @@ class Search:
         return program
 
     def _reading(self, candidate: Candidate, program: Program, batches: _Batches) -> float:
-        """Seconds of a call."""
-        now, calls, began = self._clock.now, 0, self._clock.now()
+        """Seconds of a call, until its scores are there."""
+        score, now, calls = batches.scorer(candidate, program), self._clock.now, 0
+        began = now()
         while True:
-            batches.score(candidate, program)
+            score()
             calls += 1
             taken = now() - began
             if taken >= _READING or calls >= _MOST_BATCHES:
@@ -217,37 +223,50 @@ class Search:
 
 
 class _Batches:
-    """Batches of one size, cut from the rows, and the scores that all ways must give."""
+    """Batches of one size, cut from the rows, and the scores that all ways must give; sums lie where the rows do."""
 
-    def __init__(self, rows: np.ndarray, n_documents: int, n_outputs: int) -> None:
+    def __init__(self, rows: Any, n_documents: int, n_outputs: int, device: Device) -> None:
+        self._device, self._where = device, device if device.holds(rows) else HOST
         last = len(rows) - n_documents
         step = max(last // (_MOST_BATCHES - 1), 1)
         self._batches = [rows[at : at + n_documents] for at in range(0, last + 1, step)][:_MOST_BATCHES]
         self._shape = n_documents, n_outputs
-        self._sums: np.ndarray | None = None
+        self._sums: Any = None
         self._want: bytes | None = None
         self._next = 0
 
-    def score(self, candidate: Candidate, program: Program) -> None:
-        batch = self._batches[self._next % len(self._batches)]
-        self._next += 1
-        ENGINES[candidate.engine].score(program, batch, self._memory(program), candidate.n_threads)
+    def scorer(self, candidate: Candidate, program: Program) -> Callable[[], None]:
+        """What scores the next batch in a way, and waits for the scores."""
+        run, synchronize = self._device.run, self._device.synchronize
+        fill, sums = self._fill(candidate, program), self._memory(program)
+
+        def score() -> None:
+            batch = self._batches[self._next % len(self._batches)]
+            self._next += 1
+            run(fill, batch, sums)
+            synchronize()
+
+        return score
 
     def check(self, candidate: Candidate, program: Program) -> None:
         """Compare a way's scores with those of the first that was measured, the default."""
         sums = self._memory(program)
         sums[...] = 0
-        ENGINES[candidate.engine].score(program, self._batches[0], sums, candidate.n_threads)
+        self._device.run(self._fill(candidate, program), self._batches[0], sums)
+        got = self._where.to_host(sums).tobytes()
         if self._want is None:
-            self._want = sums.tobytes()
-        elif sums.tobytes() != self._want:
+            self._want = got
+        elif got != self._want:
             raise GpuqsError(
                 f"{candidate.label} gives other scores than the default: nothing was tuned; please report it"
             )
 
-    def _memory(self, program: Program) -> np.ndarray:
+    def _fill(self, candidate: Candidate, program: Program) -> Callable[[Any, Any], None]:
+        return partial(ENGINES[candidate.engine].score, program, n_threads=candidate.n_threads)
+
+    def _memory(self, program: Program) -> Any:
         if self._sums is None:
-            self._sums = np.zeros(self._shape, program.values.sum_dtype)
+            self._sums = self._where.empty(self._shape, program.values.sum_dtype)
         return self._sums
 
 

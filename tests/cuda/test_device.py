@@ -49,9 +49,6 @@ class TestedDevice(CudaDevice):
         copy = self._cupy.asarray(np.frombuffer(memory, np.uint8))
         return self._cupy.ndarray(array.shape, array.dtype, copy.data + before, array.strides)
 
-    def to_host(self, array) -> np.ndarray:
-        return self._cupy.asnumpy(array)
-
 
 @pytest.fixture(scope="module")
 def device() -> TestedDevice:

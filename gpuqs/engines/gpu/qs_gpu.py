@@ -29,6 +29,7 @@ class QsGpu(GpuEngine):
 
     name: ClassVar[str] = "qs_gpu"
     summary: ClassVar[str] = "GPU-QuickScorer: a thread block for a document or four, leaf bitvectors in shared memory"
+    own_sums: ClassVar[bool] = True
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()

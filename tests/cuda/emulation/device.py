@@ -132,9 +132,9 @@ class EmulatedDevice:
         if not self.pool.active:
             raise StreamError("outside of active(): this would go to another device")
 
-    def _refuse_capture(self) -> None:
+    def _refuse_capture(self, mend: str = "make the same call once before the capture") -> None:
         if self.queues.current.capturing:
-            raise DeviceError("make the same call once before the capture")
+            raise DeviceError(mend)
 
     def stream(self, blocking: bool = False) -> Stream:
         """A stream of a caller's own."""
@@ -206,6 +206,10 @@ class EmulatedDevice:
             yield streams
         finally:
             self._idle += streams
+
+    def synchronize(self) -> None:
+        self._refuse_capture("end the capture first")
+        self.queues.current.synchronize()
 
     def wait(self) -> None:
         self._refuse_capture()
