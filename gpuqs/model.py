@@ -359,8 +359,8 @@ class Model:
             seconds for a size of batches, its default is kept.
         batch_sizes : sequence of int, optional
             How many documents calls will bring; by default 1, 10, 100, 1,000 (on a GPU 10,000 and 100,000, too) and all
-            of ``X`` that is used. A size also tells of calls with 1.5 times as many, or as few; one of 1,000 or more (on
-            a GPU 1,048,576) serves all that are larger.
+            of ``X`` that is used. A size also tells of calls with 1.5 times as many, or as few; one of 1,000 or more
+            (on a GPU 1,048,576) serves all that are larger.
         n_threads : int, optional
             Most threads that the plan may use, as for `predict`: a GPU's engines use none.
         progress : callable, optional

@@ -46,7 +46,7 @@ def tune(
 ) -> Plan:
     """A plan for the model of these programs on a device, the active one; the others are `Model.tune`'s parameters."""
     clock = Clock(_budget(budget_s))
-    device.synchronize()  # what was queued before is not measured; refuses where the stream is captured
+    device.synchronize()  # refuses before anything comes into a graph that is being captured
     if isinstance(X, EncodedDocuments):
         raise InputError("tune takes documents that are not encoded, as every engine can score them")
     if device is HOST and is_on_device(X):

@@ -173,6 +173,10 @@ class EmulatedCupy:
         self.queues.current.queue(lambda: np.copyto(copy.values, array))
         return copy
 
+    def asnumpy(self, array: EmulatedCupy.ndarray) -> np.ndarray:
+        self.queues.current.synchronize()
+        return array.values.copy()
+
     def empty(self, like: np.ndarray) -> EmulatedCupy.ndarray:
         self.on_device.append(self.ndarray(np.full_like(like, 111, order="C")))
         return self.on_device[-1]
@@ -221,6 +225,24 @@ def test_lent_streams_are_the_callers_own_and_stand_aside_from_the_default_one()
         assert len(lent) == 4 and {stream.ptr for stream in (*ours, *theirs)} < lent
 
 
+def test_synchronizing_waits_for_the_current_stream_alone() -> None:
+    device, cupy = lazy_device()
+    notes: list[str] = []
+    for name in ("ours", "another's"):
+        with cupy.cuda.Stream(non_blocking=True):
+            device._cupy.cuda.get_current_stream().stream.queue(lambda name=name: notes.append(name))
+            if name == "another's":
+                device.synchronize()
+    assert notes == ["another's"]
+
+
+def test_an_array_on_the_host_is_complete() -> None:
+    device, cupy = lazy_device()
+    with cupy.cuda.Stream(non_blocking=True):
+        there = cupy.asarray(np.arange(3.0))
+        np.testing.assert_array_equal(device.to_host(there), np.arange(3.0))
+
+
 def test_waiting_for_the_device_waits_for_every_stream() -> None:
     device, cupy = lazy_device()
     notes: list[int] = []
@@ -244,6 +266,9 @@ def test_what_waits_is_refused_while_work_is_captured() -> None:
             device.wait,
         ):
             with pytest.raises(DeviceError, match="cannot be captured in a CUDA graph; make the same call once before"):
+                call()
+        for call in (device.synchronize, lambda: device.to_host(cupy.empty(np.zeros(3)))):
+            with pytest.raises(DeviceError, match="cannot be captured in a CUDA graph; end the capture first"):
                 call()
         stream.stream.end_capture()
         np.testing.assert_array_equal(device.upload(np.zeros(3)).values, np.zeros(3))

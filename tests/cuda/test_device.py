@@ -14,6 +14,7 @@ from gpu_conformance import CASES, OF_BITS, Case, check, check_bits, check_walks
 from test_denormals import CHECKS
 from test_gpu_links import on_device, probing_sums
 
+import gpuqs
 from gpuqs.devices.cuda import CudaDevice, cuda_device
 from gpuqs.engines.gpu.bitsliced import BitsliceSettings
 from gpuqs.engines.gpu.forest import Settings
@@ -233,6 +234,49 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+def test_tuning_measures_the_device_and_changes_no_bit(device: TestedDevice, cupy, tmp_path) -> None:
+    """Which engine is faster, nobody knows here; but no reading is shorter than the device's own work."""
+    rng = np.random.default_rng(26)
+    forest = random_forest(rng, n_trees=400, max_leaves=64)
+    rows = probing_documents(rng, forest, 20_000)
+    model, want = Model(forest).to(device), Model(forest).predict(rows, "raw")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        X = cupy.asarray(rows)
+        for engine in ("bitslice_gpu", "walk_gpu"):  # what is compiled takes no seconds of the budget
+            model.predict(X[:1], "raw", engine=engine), model.predict(X, "raw", engine=engine)
+        for given in (X, rows):
+            plan = model.tune(given, 3.0, batch_sizes=[1, 300, 20_000])
+            assert model.plan is plan and (plan.processor, plan.isa) == (device.attributes.name, "cuda")
+            for tuned in plan.sizes:
+                n, measured = tuned.n_documents, {c.engine: c.measured for c in tuned.candidates if c.measured}
+                assert measured.keys() <= {"bitslice_gpu", "walk_gpu"} and tuned.best.engine in measured
+                assert model.engine_for(n) == model.explain(n).engine == tuned.best.engine
+                np.testing.assert_array_equal(cupy.asnumpy(model.predict(X[:n], "raw")), want[:n])
+                np.testing.assert_array_equal(model.predict(rows[:n], "raw"), want[:n])
+            for engine, us in measured.items():  # of many documents, which take longer than their launches
+                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                begin.record()
+                for _ in range(20):
+                    model.predict(X, "raw", engine=engine)
+                end.record()
+                end.synchronize()
+                assert us > 0.5 * cupy.cuda.get_elapsed_time(begin, end) * 1e3 / 20
+        out = model.predict(X, "raw")
+        stream.synchronize()
+        stream.begin_capture()
+        with pytest.raises(DeviceError, match="end the capture first"):
+            model.tune(X, 0)
+        model.predict(X, "raw", out=out)
+        graph = stream.end_capture()
+        out.fill(0)
+        graph.launch(stream)
+        np.testing.assert_array_equal(cupy.asnumpy(out), want)
+    model.save(tmp_path / "tuned.gpuqs")
+    loaded = gpuqs.load(tmp_path / "tuned.gpuqs")
+    assert loaded.to(device).engine_for(300) == model.engine_for(300)
+    assert "made on a GPU" in str(loaded.explain(300))
 
 
 @pytest.mark.parametrize("engine", ON_GPU)

@@ -12,17 +12,19 @@ from planted.bitslice import BITSLICE
 from planted.campaign import Fault, copied_package, judge, run_tests, try_fault
 from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
+from planted.tuning import TUNING
 from planted.walk import WALKS
 
 import gpuqs
 from gpuqs.devices import sources
 
-FAULTS = {fault.what: fault for fault in (*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE, *WALKS)}
+FAULTS = {fault.what: fault for fault in (*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE, *WALKS, *TUNING)}
 QUICK = {
     "results are taken without a wait": "test_host_documents_in_double_buffers",
     "an `out` of another library is not ordered back": "test_other_libraries_work_comes_before_and_after",
     "an upload does not wait": "test_an_upload_is_complete_when_it_returns",
     "rows have another polarity": "test_equals_reference",
+    "a reading does not wait": "test_the_fastest_by_the_clock_scores_from_then_on",
     "no barrier between columns and documents": "test_equals_reference_in_every_thread_order",
 }
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
@@ -72,7 +74,7 @@ def test_the_page_lists_every_fault() -> None:
 
 
 def test_every_fault_has_its_place() -> None:
-    assert len(FAULTS) == len(STREAMS) + len(LAUNCHES) + len(KERNELS) + len(BITSLICE) + len(WALKS) >= 130
+    assert len(FAULTS) == sum(map(len, (STREAMS, LAUNCHES, KERNELS, BITSLICE, WALKS, TUNING))) >= 140
     with as_file(sources.source_folder()) as cuda:
         for fault in FAULTS.values():
             folder, file = (

@@ -300,6 +300,7 @@ def test_a_plan_is_printed_without_what_was_not_measured() -> None:
         ({"processor": "another"}, r"it was made on another machine \(another\)"),
         ({"isa": "avx9"}, "it was made for avx9"),
         ({"compiled": not machine()[1]}, "it was made for"),
+        ({"processor": "a card", "isa": "cuda"}, r"it was made on a GPU \(a card\), and this is the CPU"),
     ],
 )
 def test_a_plan_for_another_machine_is_kept_but_not_used(change: dict[str, Any], why: str, tmp_path: Path) -> None:
