@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import math
 import os
 import platform
@@ -32,7 +33,7 @@ import numpy as np
 from interleave import keep, processor, progress
 from libraries import TOLERANCE, as_scores, build
 from models import documents, lambdamart
-from pages.small_calls import CONTENDER, percentile_name, small_calls
+from pages.small_calls import CONTENDER, HASHING, percentile_name, small_calls
 from peers.base import Source
 from sources import of_lightgbm
 
@@ -47,8 +48,10 @@ CALLS, BUDGET = 1_000, 1.5
 #: Calls in a row of a warm contender; the first is not timed.
 ROW = 20
 OTHER_BYTES = 32 << 20
+#: Python's hashes hold the interpreter's lock over fewer bytes.
+LEAST_WITHOUT_LOCK = 2_048
 PERCENTILES = (50.0, 99.0, 99.9)
-Call: TypeAlias = Callable[[np.ndarray], Any]
+Call: TypeAlias = Callable[[Any], Any]
 
 
 def contenders(source: Source, peers: dict[str, Any], n: int) -> dict[str, Call]:
@@ -153,7 +156,7 @@ def percentiles(us: list[float]) -> dict[str, float | None]:
     return told | {"calls": len(us)}
 
 
-def calls_per_second(call: Call, batches: list[np.ndarray], n_threads: int, seconds: float) -> float:
+def calls_per_second(call: Call, batches: list[Any], n_threads: int, seconds: float) -> float:
     """What so many threads get done, warm, each calling all the time."""
     done = [0] * n_threads
     barrier = threading.Barrier(n_threads)
@@ -176,13 +179,24 @@ def calls_per_second(call: Call, batches: list[np.ndarray], n_threads: int, seco
     return sum(done) / (time.perf_counter() - start)
 
 
-def scaling(call: Call, batches: list[np.ndarray], rounds: int, seconds: float) -> float:
+def scaling(call: Call, batches: list[Any], rounds: int, seconds: float) -> float:
     """How many times as many calls two threads get done as one: the median of rounds in which they take turns."""
     ratios = [
         calls_per_second(call, batches, 2, seconds) / calls_per_second(call, batches, 1, seconds)
         for _ in range(rounds)
     ]
     return float(np.median(ratios))
+
+
+def hashing(us: float, n: int) -> tuple[Call, list[bytes]]:
+    """A call that only hashes, about so long, without the interpreter's lock; and what it hashes."""
+    size, took = 1 << 16, []
+    for _ in range(20):
+        start = time.perf_counter()
+        hashlib.sha256(bytes(size))
+        took.append((time.perf_counter() - start) * 1e6)
+    size = max(int(size * us / float(np.median(took))), LEAST_WITHOUT_LOCK)
+    return hashlib.sha256, [random.Random(i).randbytes(size) for i in range(min(n, ROW))] * 2
 
 
 def measure_size(source: Source, peers: dict[str, Any], n: int, effort: float) -> dict[str, Any]:
@@ -204,7 +218,9 @@ def measure_size(source: Source, peers: dict[str, Any], n: int, effort: float) -
         }
         for kind in ("warm", "cold")
     }
-    cell["two_threads"] = {name: scaling(call, batches, 3, 0.2 * effort) for name, call in calls.items()}
+    scaled: dict[str, tuple[Call, list[Any]]] = {name: (call, batches) for name, call in calls.items()}
+    scaled[HASHING] = hashing(cell["calls"]["warm"]["1"][CONTENDER]["median"], len(batches))
+    cell["two_threads"] = {name: scaling(*of_name, 3, 0.2 * effort) for name, of_name in scaled.items()}
     return cell
 
 

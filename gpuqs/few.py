@@ -30,6 +30,8 @@ class FewDocuments:
     program_of : callable
         Gives the program that scores so many documents, or None where several threads do; it knows no model, which
         could not be freed then.
+    is_brief : callable
+        Tells whether a call with so many documents holds Python's lock, for it is over sooner than handed over.
     most : int
         As many documents are few at most.
 
@@ -39,8 +41,15 @@ class FewDocuments:
         Give raw scores and values.
     """
 
-    def __init__(self, forest: Forest, program_of: Callable[[int], Program | None], most: int) -> None:
-        sums = cpu_fallback.FewDocuments(partial(_bound, program_of), forest.n_features, min(most, MOST)).score
+    def __init__(
+        self,
+        forest: Forest,
+        program_of: Callable[[int], Program | None],
+        is_brief: Callable[[int], bool],
+        most: int,
+    ) -> None:
+        bound = partial(_bound, program_of, is_brief)
+        sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST)).score
         nothing_last = forest.base_first or not forest.base_score.any()
         raw_are_sums = nothing_last and not forest.average_raw
         values_are_sums = nothing_last and not forest.average and forest.link == "identity"
@@ -69,6 +78,8 @@ def _finished(
     return link(forest, scores, forest.n_trees).reshape(sums.shape)
 
 
-def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
+def _bound(
+    program_of: Callable[[int], Program | None], is_brief: Callable[[int], bool], n_documents: int
+) -> tuple[Any, cpu_fallback.Values, bool] | None:
     program = program_of(n_documents)
-    return (program.scorer, program.bound) if isinstance(program, CpuProgram) else None
+    return (program.scorer, program.bound, is_brief(n_documents)) if isinstance(program, CpuProgram) else None

@@ -497,7 +497,10 @@ class Model:
                 return None
             return programs.get(way.engine, "exact", None, on=here, params=way.params)
 
-        return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
+        def is_brief(n_documents: int) -> bool:
+            return chooser.is_brief(n_documents, machine())
+
+        return FewDocuments(self.forest, program_of, is_brief, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

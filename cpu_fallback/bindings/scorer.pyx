@@ -318,7 +318,7 @@ cdef class FewDocuments:
     Parameters
     ----------
     program_of : callable
-        Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
+        Gives the `Scorer` and the `Values` by which so many documents are scored, and whether that is brief; or None.
     n_features, most : int
         Columns of documents, and how many documents are few at most.
     """
@@ -346,6 +346,7 @@ cdef class FewDocuments:
         cdef cnp.npy_intp[2] shape
         cdef void* to
         cdef list programs
+        cdef bint brief
         cdef int kind = cnp.PyArray_TYPE(x)
         if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
                 or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
@@ -359,7 +360,7 @@ cdef class FewDocuments:
             program = programs[n] = self.program_of(n)
             if program is None:
                 return None
-        scorer, values = program
+        scorer, values, brief = program
         docs.data = cnp.PyArray_DATA(x)
         docs.n = n
         docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
@@ -369,8 +370,11 @@ cdef class FewDocuments:
         sums = cnp.PyArray_EMPTY(1 if values.c.n_outputs == 1 else 2, shape,
                                  cnp.NPY_DOUBLE if values.sum_format == b"d" else cnp.NPY_FLOAT, False)
         to = cnp.PyArray_DATA(sums)
-        with nogil:
+        if brief:  # two threads that hand Python's lock over get less done than one that holds it so long
             c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
+        else:
+            with nogil:
+                c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
         return sums
 
 

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from forests import probing_documents, random_forest
+from interpreter_lock import lets_others_run
 
 import gpuqs
-from gpuqs import cpu_fallback, few
+from gpuqs import cpu_fallback, explanation, few
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.programs import machine
 from gpuqs.threads import THREAD_WORK
 
 FORESTS: dict[str, dict[str, Any]] = {
@@ -202,7 +204,8 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     models = [Model(made()) for _ in range(2)]
     models[1] = Model(random_forest(np.random.default_rng(6), n_features=models[0].n_features))
     X = probing_documents(np.random.default_rng(7), models[0].forest, 3)
-    bound = [few._bound(lambda n, m=model: m._programs.get("walk", "exact", None), 3) for model in models]
+    walks = [lambda n, m=model: m._programs.get("walk", "exact", None) for model in models]
+    bound = [few._bound(walk, lambda n: True, 3) for walk in walks]
     asked: list[int] = []
 
     def program_of(n: int) -> Any:
@@ -219,3 +222,22 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     np.testing.assert_array_equal(scorer.score(X), raw[0])
     np.testing.assert_array_equal(scorer.score(X), raw[1])
     assert asked == [3, 3]
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_brief_calls_hold_the_interpreters_lock(brief: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanation, "BRIEF", np.inf if brief else 0.0)
+    slow = explanation.Way("walk")  # takes longer than a thread to wake
+    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: slow)
+    model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
+    X = probing_documents(np.random.default_rng(6), model.forest, few.MOST)
+    expected = model.predict(X, n_threads=2)
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert lets_others_run(lambda: model.predict(X)) != brief
+
+
+def test_how_brief_a_call_is_depends_on_its_documents_and_trees() -> None:
+    small, large = (Model(random_forest(np.random.default_rng(5), n_trees=n, max_leaves=30)) for n in (5, 2_000))
+    here = machine()
+    assert small._chooser.is_brief(1, here) and not large._chooser.is_brief(20, here)
+    assert not small._chooser.is_brief(100_000, here)

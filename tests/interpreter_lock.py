@@ -1,0 +1,34 @@
+"""Whether a call gives the interpreter's lock away."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+
+def lets_others_run(call: Callable[[], object], attempts: int = 20) -> bool:
+    """Whether another thread runs during some call: while none has to give way, only if that lets go of the lock."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(10)
+    try:
+        return any(_ran_meanwhile(call) for _ in range(attempts))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _ran_meanwhile(call: Callable[[], object]) -> bool:
+    go, ran = threading.Event(), threading.Event()
+
+    def other() -> None:
+        go.wait()
+        ran.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    go.set()
+    before = ran.is_set()
+    call()
+    after = ran.is_set()
+    thread.join(20)
+    return after and not before
