@@ -124,8 +124,8 @@ cdef Trees trees_of(forest) except *:
     return trees
 
 
-cdef int threads_for(int64_t n_leaves) except -1:
-    """Threads that go through trees: one is as fast through few."""
+cpdef int threads_for(int64_t n_leaves) except -1:
+    """Threads that go through trees of so many leaves: one is as fast through few."""
     return loading_threads() if n_leaves > 1 << 18 else 1
 
 

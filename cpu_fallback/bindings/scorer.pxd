@@ -248,7 +248,7 @@ cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
         CRankWalk(const Kernels&, const RankWalkLayout&, int block) except +
 
     cdef cppclass CBitslice "gpuqs::Bitslice"(ExitLeaves):
-        CBitslice(const Kernels&, const BitsliceLayout&, int word, int together) except +
+        CBitslice(const Kernels&, const BitsliceLayout&, int word, int together, int n_making) except +
 
     int64_t coded_bytes(const CBitslice&, int64_t n)
     void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +

@@ -493,9 +493,9 @@ cdef RankTables ranks_of(ranks, bint single, list keep) except *:
 
 
 cdef class Bitslice(Scorer):
-    """`bitslice` over a BitsliceLayout."""
+    """`bitslice` over a BitsliceLayout; ``making``: threads that write its code at least."""
 
-    def __init__(self, layout, int n_features, *, bint single, int word, int together, str isa):
+    def __init__(self, layout, int n_features, *, bint single, int word, int together, int making, str isa):
         self._choose(isa, n_features)
         cdef BitsliceLayout c
         c.ranks = ranks_of(layout.ranks, single, self.keep)
@@ -517,7 +517,7 @@ cdef class Bitslice(Scorer):
             c.nodes = <const TreeNode*>structs_of(programs.nodes, "TreeNode", self.keep)
         else:
             self._interpret(&c, programs)
-        self.engine.reset(new CBitslice(self.kernels[0], c, word, together))
+        self.engine.reset(new CBitslice(self.kernels[0], c, word, together, making))
 
     cdef void _interpret(self, BitsliceLayout* c, programs) except *:
         c.nodes = NULL

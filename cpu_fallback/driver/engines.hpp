@@ -187,9 +187,10 @@ private:
 // documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:
-    // Words of up to `word` documents (the narrowest at least); up to `together` document blocks share a superblock.
-    Bitslice(const Kernels& kernels, const BitsliceLayout& layout, int word, int together)
-        : kernels_(kernels), layout_(layout), together_(together) {
+    // Words of up to `word` documents (the narrowest at least); up to `together` document blocks share a superblock. Code is
+    // written by so many threads at least.
+    Bitslice(const Kernels& kernels, const BitsliceLayout& layout, int word, int together, int n_making)
+        : kernels_(kernels), layout_(layout), together_(together), n_making_(n_making) {
         while (n_widths_ < kernels.n_widths && 8 * kernels.widths[n_widths_].word_bytes <= word) n_widths_++;
         for (int w = 0; w < n_widths_; w++)
             for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
@@ -232,6 +233,7 @@ public:
     void make_ready(int stride, int n_threads) const override {
         const int w = width(stride);
         if (!layout_.nodes || code_[w].load(std::memory_order_acquire)) return;
+        n_threads = std::max(n_threads, n_making_);
         const int64_t n = layout_.n_blocks, n_parts = std::min<int64_t>(n_threads, n);
         std::vector<TreePrograms> parts(n_parts);
         share_out(n_parts, n_threads, [&](int, int64_t p) {
@@ -275,7 +277,7 @@ private:
 
     const Kernels& kernels_;
     const BitsliceLayout layout_;
-    const int together_;
+    const int together_, n_making_;
     int n_widths_ = 1;
     std::vector<uint16_t> order_[kMostWidths];
     mutable std::atomic<const MachineCode*> code_[kMostWidths] = {};

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import making
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
 from gpuqs.engines.parameters import Parameter
@@ -77,7 +78,9 @@ class Bitslice(CpuEngine):
     def _bind(
         self, forest: Forest, layout: BitsliceLayout, settings: dict[str, int], **common: Any
     ) -> cpu_fallback.Bitslice:
-        return cpu_fallback.Bitslice(layout, word=settings["word"], together=settings["together"], **common)
+        blocks = {name: settings[name] for name in ("word", "together")}
+        threads = making.threads_for(len(forest.leaf_value))
+        return cpu_fallback.Bitslice(layout, making=threads, **blocks, **common)
 
     def _bind_values(
         self, forest: Forest, layout: BitsliceLayout, values: LeafValues

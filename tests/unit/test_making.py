@@ -22,6 +22,7 @@ import plain_making  # noqa: E402
 
 import gpuqs  # noqa: E402
 from gpuqs.cpu_fallback import making  # noqa: E402
+from gpuqs.cpu_fallback.scorer import most_threads  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice import build_bitslice, gray_values  # noqa: E402
 from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves  # noqa: E402
@@ -132,6 +133,22 @@ def test_threads_make_what_one_makes(many: Forest, monkeypatch: pytest.MonkeyPat
         assert together.keys() == alone.keys()
         for name, array in alone.items():
             assert array.tobytes() == together[name].tobytes(), name
+
+
+def test_threads_are_for_large_forests_and_few_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    for n_threads, some in (("1", 1), ("3", 3), ("64", min(8, most_threads()))):
+        monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+        assert making.threads_for(1 << 18) == 1 and making.threads_for((1 << 18) + 1) == some
+
+
+def test_code_that_threads_write_is_what_one_writes(many: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = probing_documents(np.random.default_rng(9), many, 70)
+    scores = []
+    for n_threads in ("1", "5"):
+        monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+        scores.append(gpuqs.from_model(many).predict(X, "leaf", engine="bitslice", n_threads=1))
+    np.testing.assert_array_equal(*scores)
+    np.testing.assert_array_equal(scores[0], gpuqs.from_model(many).predict(X, "leaf", engine="reference"))
 
 
 @pytest.mark.parametrize("name", ["left", "right", "node", "leaf", "cycle"])
