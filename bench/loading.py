@@ -77,6 +77,34 @@ print(batch.sum().hex(), 0)
 """
 
 
+#: Bytes of its own that a process takes for a model that was loaded and has scored, and that a child takes which is
+#: forked then and scores.
+FORKED = """
+import os, sys
+import numpy as np
+os.environ["GPUQS_CALIBRATE"] = "0"
+import gpuqs.model
+path, n = sys.argv[1], int(sys.argv[2])
+
+def own():
+    with open("/proc/self/smaps_rollup") as rollup:
+        return 1024 * sum(int(line.split()[1]) for line in rollup if line.startswith("Private"))
+
+X = np.random.default_rng(0).normal(size=(n, gpuqs.load(path).n_features)).astype(np.float32)
+before = own()
+model = gpuqs.load(path)
+for rows in (X[:1], X):
+    model.predict(rows, "raw", n_threads=1)
+print(own() - before, flush=True)
+if not os.fork():
+    for rows in (X[:1], X):
+        model.predict(rows, "raw", n_threads=1)
+    print(own(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
 def starts(folder: Path, text: Path) -> dict[str, Any]:
     """Median times of fresh processes from a load to first scores, by turns: LightGBM's text and gpuqs's files."""
     saved, ready = folder / "model.gpuqs", folder / "ready.gpuqs"
@@ -101,7 +129,15 @@ def starts(folder: Path, text: Path) -> dict[str, Any]:
         found[name] = dict(zip(what, seconds, strict=True))
         found[name]["processor_seconds"] = dict(zip(what, of_processor, strict=True))
         found[name]["file_bytes"] = ways[name][1].stat().st_size
+    found["gpuqs, ready"] |= forked(ready)
     return found
+
+
+def forked(path: Path) -> dict[str, int]:
+    """Memory of a process that loads a model and scores, and of its child."""
+    command = [sys.executable, "-c", FORKED, str(path), str(BATCH)]
+    parent, child = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return {"own_bytes": int(parent), "child_own_bytes": int(child)}
 
 
 def seconds(code: str) -> float:

@@ -89,6 +89,18 @@ def random_forest(
     )
 
 
+def repeated(forest: Forest, times: int) -> Forest:
+    """A large forest: the trees of one without categories, so many times over."""
+    sizes = np.diff(forest.leaf_offsets)
+    names = ("feature", "threshold", "left", "right", "routing", "leaf_value")
+    return Forest(
+        n_features=forest.n_features,
+        node_offsets=np.append(0, np.cumsum(np.tile(sizes - 1, times))),
+        leaf_offsets=np.append(0, np.cumsum(np.tile(sizes, times))),
+        **{name: np.concatenate([getattr(forest, name)] * times) for name in names},
+    )
+
+
 def _category_sets(rng: np.random.Generator, nodes: np.ndarray, routing: np.ndarray) -> dict[str, np.ndarray]:
     """Make some nodes categorical: their routing (in place), and the forest's category sets."""
     ways = [SET_RIGHT, NEGATIVE_FRACTION_IS_ZERO, WHOLE_CODES]

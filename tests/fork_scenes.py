@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
-from forests import probing_documents, random_forest
+from forests import probing_documents, random_forest, repeated
 
 from gpuqs.engines import ENGINES
 from gpuqs.forks import lazy
@@ -238,6 +238,28 @@ def while_making_an_attribute(n: int) -> None:
     assert made.value == 7
     for child in children:
         join(child)
+
+
+def one_copy(n: int) -> None:
+    """Children use their parent's layouts and machine code; what they write is little."""
+
+    def own() -> int:
+        with open("/proc/self/smaps_rollup") as rollup:
+            return sum(int(line.split()[1]) for line in rollup if line.startswith("Private")) << 10
+
+    if sys.platform != "linux":
+        return
+    model, before = Model(repeated(FOREST, 400)), own()
+    expected = [model.predict(X[:few], "raw", n_threads=2) for few in (1, 3000)]
+    made = own() - before
+
+    def work() -> None:
+        for few, scores in zip((1, 3000), expected, strict=True):
+            assert model.predict(X[:few], "raw", n_threads=2).tobytes() == scores.tobytes()
+        assert own() < made / 3, f"{own():,} bytes of its own, where {made:,} were made"
+
+    for _ in range(n):
+        join(fork(work))
 
 
 if __name__ == "__main__":

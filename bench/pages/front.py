@@ -212,7 +212,12 @@ def _start(name: str, ways: dict[str, Any], batch: int) -> list[str]:
     columns = ("loaded", "first_score", "first_batch", "batch_again")
     rows = [[way, *(f"{row[column] * 1e3:,.0f}" for column in columns)] for way, row in ways.items()]
     head = f"`{name}`: milliseconds from the beginning of a load, one thread; the batch has {batch:,} documents."
-    return ["", head, "", *table(["", "loaded", "first score", "first batch", "the batch again"], rows)]
+    lines = ["", head, "", *table(["", "loaded", "first score", "first batch", "the batch again"], rows)]
+    for way, row in ways.items():
+        if "own_bytes" in row:
+            own, of_child = (f"{row[key] / 1e6:,.0f}" for key in ("own_bytes", "child_own_bytes"))
+            lines += ["", f"{way}: {own} MB with layouts and code; a child that is forked then adds {of_child} MB."]
+    return lines
 
 
 def systems(report: Report, processor: str) -> list[str]:

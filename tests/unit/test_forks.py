@@ -28,6 +28,7 @@ CHILDREN = {
     "while_preparing": 5,
     "within_preparing": 3,
     "while_making_an_attribute": 5,
+    "one_copy": 3,
 }
 
 

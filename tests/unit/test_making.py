@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from forests import probing_documents, random_forest
+from forests import probing_documents, random_forest, repeated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Drawn, forests
@@ -91,17 +91,8 @@ def test_pairs_of_siblings_lie_in_preorder(drawn: Drawn) -> None:
 @pytest.fixture
 def many() -> Forest:
     """So many trees, of 1 to 64 leaves, that threads share them out."""
-    rng = np.random.default_rng(8)
-    part = random_forest(rng, n_trees=300, max_leaves=64, n_features=5)
-    sizes = np.diff(part.leaf_offsets)
-    times = 1 + (1 << 18) // len(part.leaf_value)
-    names = ("feature", "threshold", "left", "right", "routing", "leaf_value")
-    return Forest(
-        n_features=5,
-        node_offsets=np.append(0, np.cumsum(np.tile(sizes - 1, times))),
-        leaf_offsets=np.append(0, np.cumsum(np.tile(sizes, times))),
-        **{name: np.concatenate([getattr(part, name)] * times) for name in names},
-    )
+    part = random_forest(np.random.default_rng(8), n_trees=300, max_leaves=64, n_features=5)
+    return repeated(part, 1 + (1 << 18) // len(part.leaf_value))
 
 
 def all_that_is_made(forest: Forest) -> dict[str, np.ndarray]:
