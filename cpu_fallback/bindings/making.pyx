@@ -47,7 +47,7 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     vector[uint8_t] c_flagged "gpuqs::flagged"(
         const int32_t* numbers, const uint8_t* flags, uint8_t bit, int64_t n, int64_t range) except +
     cbool c_are_ranks "gpuqs::are_ranks"(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct,
-                                         const int64_t* offsets, int64_t n_distinct, const int32_t* rank) except +
+                                         const int64_t* offsets, int64_t n_distinct, const int32_t* rank, int n_threads) except +
     Superblocks c_number_predicates "gpuqs::number_predicates"(
         const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t most_predicates,
         int64_t most_nodes, int32_t* number) except +
@@ -371,8 +371,10 @@ def are_ranks(const double[::1] node_threshold, const int32_t[::1] column, int64
     """
     cdef int64_t n = len(node_threshold), n_thresholds = len(threshold)
     cdef cbool right
+    cdef int n_threads = threads_for(n)
     if n == 0 or n_thresholds == 0 or len(column) != n or len(of_node) != n or len(offsets) != n_columns + 1:
         return False
     with nogil:
-        right = c_are_ranks(&node_threshold[0], &column[0], n, n_columns, &threshold[0], &offsets[0], n_thresholds, &of_node[0])
+        right = c_are_ranks(
+            &node_threshold[0], &column[0], n, n_columns, &threshold[0], &offsets[0], n_thresholds, &of_node[0], n_threads)
     return right

@@ -1,10 +1,13 @@
 #include "making/distinct.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <tuple>
 #include <type_traits>
+
+#include "making/parts.hpp"
 
 namespace gpuqs {
 namespace {
@@ -132,7 +135,7 @@ std::vector<uint8_t> flagged(const int32_t* numbers, const uint8_t* flags, uint8
 }
 
 bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,
-               int64_t n_distinct, const int32_t* rank) {
+               int64_t n_distinct, const int32_t* rank, int n_threads) {
     if (offsets[0] != 0 || offsets[n_groups] != n_distinct) return false;
     for (int64_t g = 0; g < n_groups; g++) {
         if (offsets[g + 1] < offsets[g] || offsets[g + 1] > n_distinct) return false;
@@ -140,12 +143,18 @@ bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_g
             if (!(distinct[k - 1] < distinct[k])) return false;
     }
     std::vector<uint8_t> met(n_distinct);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t first = offsets[groups[i]];
-        if (rank[i] < 0 || rank[i] >= offsets[groups[i] + 1] - first || distinct[first + rank[i]] != keys[i]) return false;
-        met[first + rank[i]] = 1;
-    }
-    return std::find(met.begin(), met.end(), 0) == met.end();
+    std::atomic<bool> right{true};
+    each_part(n, n_threads, [&](int64_t, int64_t start, int64_t end) {
+        for (int64_t i = start; i < end; i++) {
+            const int64_t first = offsets[groups[i]];
+            if (rank[i] < 0 || rank[i] >= offsets[groups[i] + 1] - first || distinct[first + rank[i]] != keys[i]) {
+                right = false;
+                return;
+            }
+            set_for_all(&met[first + rank[i]]);
+        }
+    });
+    return right && std::find(met.begin(), met.end(), 0) == met.end();
 }
 
 Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,

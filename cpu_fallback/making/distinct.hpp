@@ -19,7 +19,7 @@ std::vector<uint8_t> flagged(const int32_t* numbers, const uint8_t* flags, uint8
 // Whether distinct[offsets[g] + rank[i]] is keys[i], for g = groups[i] in [0, n_groups), each group's distinct keys ascend, and
 // all of them are met: so whether they are what `distinct` finds. offsets [n_groups + 1], distinct and rank may be anything.
 bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct, const int64_t* offsets,
-               int64_t n_distinct, const int32_t* rank);
+               int64_t n_distinct, const int32_t* rank, int n_threads);
 
 // Predicates of tree blocks, which superblocks share: whole blocks in a row, as many as have no more distinct predicates
 // and nodes than allowed, and one at least.

@@ -15,4 +15,9 @@ template <class Work> void each_part(int64_t n, int n_threads, const Work& work)
     share_out(parts, n_threads, [&](int, int64_t part) { work(part, n * part / parts, n * (part + 1) / parts); });
 }
 
+// Sets what other threads may set, too, and mostly have.
+template <class Flag> void set_for_all(Flag* flag) {
+    if (!__atomic_load_n(flag, __ATOMIC_RELAXED)) __atomic_store_n(flag, Flag{1}, __ATOMIC_RELAXED);
+}
+
 }  // namespace gpuqs

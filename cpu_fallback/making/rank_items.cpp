@@ -15,10 +15,7 @@ public:
             first_run_[c + 1] = first_run_[c] + (nodes.offsets[c + 1] - nodes.offsets[c] + kEntryThresholds - 1) / kEntryThresholds;
         number_.assign(2 * first_run_[nodes.n_columns], 0);
         each_part(n_nodes, n_threads, [&](int64_t, int64_t first, int64_t last) {
-            for (int64_t i = first; i < last; i++) {
-                uint32_t* const asked = &number_[place_of(i)];  // others ask it too, and mostly have
-                if (!__atomic_load_n(asked, __ATOMIC_RELAXED)) __atomic_store_n(asked, 1, __ATOMIC_RELAXED);
-            }
+            for (int64_t i = first; i < last; i++) set_for_all(&number_[place_of(i)]);
         });
         entries_.push_back({0, 0, 0});  // the leaves'
         for (int64_t c = 0; c < nodes.n_columns; c++)

@@ -25,6 +25,7 @@ from gpuqs.cpu_fallback import making  # noqa: E402
 from gpuqs.cpu_fallback.scorer import most_threads  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice import build_bitslice, gray_values  # noqa: E402
+from gpuqs.layout.columns import find_columns  # noqa: E402
 from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves  # noqa: E402
 from gpuqs.layout.ranks import build_ranks  # noqa: E402
 from gpuqs.layout.rankwalk import build_rankwalk  # noqa: E402
@@ -140,6 +141,24 @@ def test_code_that_threads_write_is_what_one_writes(many: Forest, monkeypatch: p
         scores.append(gpuqs.from_model(many).predict(X, "leaf", engine="bitslice", n_threads=1))
     np.testing.assert_array_equal(*scores)
     np.testing.assert_array_equal(scores[0], gpuqs.from_model(many).predict(X, "leaf", engine="reference"))
+
+
+@pytest.mark.parametrize("n_threads", ["1", "5"])
+def test_threads_find_a_wrong_rank_wherever_it_is(
+    many: Forest, n_threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+    columns, ranks = find_columns(many), build_ranks(many)
+    asked = columns.threshold, columns.of_node, len(columns), ranks.threshold, ranks.offsets
+    of_node = ranks.of_node.copy()
+    assert making.are_ranks(*asked, of_node)
+    for node in (0, many.n_nodes // 2, many.n_nodes - 1):
+        right = of_node[node]
+        for wrong in (right + 1, right - 1, -1, 1 << 30):
+            of_node[node] = wrong
+            assert not making.are_ranks(*asked, of_node)
+        of_node[node] = right
+    assert making.are_ranks(*asked, of_node)
 
 
 @pytest.mark.parametrize("name", ["left", "right", "node", "leaf", "cycle"])
