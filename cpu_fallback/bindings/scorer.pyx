@@ -312,6 +312,11 @@ cdef class Scorer:
                 PyBuffer_Release(&read)
 
 
+cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
+    cdef cppclass Environment:
+        cbool is_as_before() except +
+
+
 cdef class FewDocuments:
     """The shortest way from NumPy's arrays to the kernels, for calls with few documents and no wishes.
 
@@ -327,6 +332,7 @@ cdef class FewDocuments:
     cdef Py_ssize_t n_features
     cdef list programs  # by the number of documents; None: not asked for yet
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
+    cdef Environment environment
     cdef Py_ssize_t costs_age  # then, too
 
     def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most):
@@ -334,6 +340,9 @@ cdef class FewDocuments:
         self.programs = [None] * (most + 1)
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
         self.costs_age = age_of_costs
+
+    cdef bint asks_the_same(self):
+        return is_still("GPUQS_ISA", self.isa) and is_still("GPUQS_MACHINE_CODE", self.machine_code)
 
     def score(self, X):
         """Sums [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
@@ -351,8 +360,7 @@ cdef class FewDocuments:
         if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
                 or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
             return None
-        if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
-                and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
+        if self.costs_age != age_of_costs or not (self.environment.is_as_before() or self.asks_the_same()):
             self.__init__(self.program_of, self.n_features, len(self.programs) - 1)
         programs = self.programs  # while a program is asked for, another call may begin a list anew: this one is void then
         program = programs[n]
