@@ -130,7 +130,7 @@ public:
     std::unique_ptr<ExitLeaves> engine(const Kernels& kernels) const {
         if (name == "walk") return std::make_unique<Walk>(kernels, walk_, document_block_);
         if (name == "rankwalk") return std::make_unique<RankWalk>(kernels, rankwalk_, document_block_);
-        if (name == "bitslice") return std::make_unique<Bitslice>(kernels, bitslice_, word_, together_);
+        if (name == "bitslice") return std::make_unique<Bitslice>(kernels, bitslice_, word_, together_, 1);
         return std::make_unique<QuickScorer>(kernels, quick_scorer_, together_, document_block_);
     }
 

@@ -129,7 +129,9 @@ class Recorder:
         to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.group_items, layout.items)
         to.arrays(layout.node_offsets, layout.tests)
 
-    def bitslice(self, layout: Any, n_features: int, *, single: bool, word: int, together: int, isa: str) -> None:
+    def bitslice(
+        self, layout: Any, n_features: int, *, single: bool, word: int, together: int, making: int, isa: str
+    ) -> None:
         to, ranks, programs = self._to, layout.ranks, layout.programs
         to.text("bitslice")
         to.numbers(word, together, single, ranks.columns.n_numeric)
