@@ -153,6 +153,29 @@ def test_the_environment_counts_at_every_call(monkeypatch: pytest.MonkeyPatch, l
     assert not long_way
 
 
+def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    model = Model(made())
+    X = probing_documents(np.random.default_rng(7), model.forest, 3)
+    program = few._bound(lambda n: model._programs.get("walk", "exact", None), lambda n: True, 3)
+    score = cpu_fallback.FewDocuments(lambda n: (asked.append(n), program)[1], X.shape[1], 8).score
+    for name, value in (("GPUQS_OTHER", "1"), ("GPUQS_OTHER", "2"), ("ANOTHER", "1" * 5000)):
+        monkeypatch.setenv(name, value)
+        score(X)
+    monkeypatch.delenv("GPUQS_OTHER")
+    score(X)
+    assert asked == [3]
+    ours = ("GPUQS_MACHINE_CODE", "0"), ("GPUQS_ISA", "portable"), ("GPUQS_ISA", "other")
+    for n, (name, value) in enumerate(ours, 2):
+        monkeypatch.setenv(name, value)
+        score(X)
+        score(X)
+        assert asked == [3] * n
+    monkeypatch.delenv("GPUQS_ISA")
+    score(X)
+    assert asked == [3] * 5
+
+
 def test_threads_and_forks_call_at_once() -> None:
     model, X = Model(made(n_trees=200)), np.random.default_rng(10).normal(size=(40, 8))
     expected = [asked_otherwise(model, X[:n]) for n in range(1, 41)]
