@@ -14,7 +14,10 @@ Ints = npt.NDArray[np.int64]
 
 def read_file(descriptor: int, start: int, to: memoryview) -> int:
     """Fill memory from a file; how many bytes there were."""
-    return os.preadv(descriptor, [to], start)
+    done = 0
+    while done < len(to) and (read := os.preadv(descriptor, [to[done:]], start + done)):
+        done += read
+    return done
 
 
 def check_trees(forest: Any) -> tuple[dict[str, int], npt.NDArray[np.int32]]:

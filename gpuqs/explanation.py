@@ -22,6 +22,8 @@ from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, table, unusable
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
 
+#: Numbers of documents whose way by a plan is kept, at most.
+MOST_KEPT = 1 << 13
 #: Microseconds of scoring below which two threads that give Python's lock away get less done than one: on an Intel
 #: server with calls of 2 to 6 us 0.5 to 0.8 times as much, with calls of 10 us 1.2 times.
 BRIEF = 5.0
@@ -152,7 +154,7 @@ class Chooser:
         if way is None:
             way = self._by(self.plan, n_documents, device, machine)
             way = way or Way(self.fastest(n_documents, device, machine))
-            if n_documents <= MOST_ASKED[device.kind]:
+            if n_documents <= MOST_ASKED[device.kind] and len(self._planned) < MOST_KEPT:
                 self._planned[key] = way
         return way
 

@@ -170,13 +170,13 @@ class Forest:
     objective: str = ""
 
     def __post_init__(self) -> None:
-        numbered = len(self.leaf_id) > 0
+        leaf_id = self.leaf_id
         for name, array in checked(vars(self), self.n_outputs).items():
             object.__setattr__(self, name, array)
         self._check_fields()
         faults = self._check_nodes()
         self._check_topology(faults)
-        if numbered:
+        if np.size(leaf_id):  # else they were filled in
             self._check_leaf_ids()
         for value in vars(self).values():
             if isinstance(value, np.ndarray):

@@ -353,7 +353,7 @@ class Model:
         ----------
         X : array-like [D, n_features]
             Documents as for `predict`, at best such as will be scored, where they will lie; up to 10,000 are used, on a
-            GPU up to 1,048,576 (and 256 MiB).
+            GPU up to 1,048,576 (of the host 256 MiB).
         budget_s : float
             Seconds that it may take. What was begun is ended, as the making of a large model's program; with too few
             seconds for a size of batches, its default is kept.

@@ -48,10 +48,14 @@ class Input(io.FileIO):
         left = os.fstat(self.fileno()).st_size - start
         if left < _STEP:
             return memoryview(self.readall())
-        pages = memoryview(mmap.mmap(-1, left, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        self.seek(start + read_file(self.fileno(), start, pages))
+        try:
+            pages = memoryview(mmap.mmap(-1, left, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        except OSError:  # there is not so much memory, as this says, too
+            return memoryview(self.readall())
+        pages = pages[: read_file(self.fileno(), start, pages)]
+        self.seek(start + len(pages))
         grown = self.readall()  # by who writes it
-        return memoryview(bytes(pages) + grown) if grown else pages[: self.tell() - start].toreadonly()
+        return memoryview(bytes(pages) + grown) if grown else pages.toreadonly()
 
     def read(self, size: int | None = -1) -> bytes:
         return io.RawIOBase.read(self, -1 if size is None else size)  # calls those two; `FileIO.read` calls the system

@@ -51,11 +51,12 @@ def tune(
         raise InputError("tune takes documents that are not encoded, as every engine can score them")
     if device is HOST and is_on_device(X):
         raise InputError("X lies on a GPU, the model does not: use model.to('cuda').tune(X), or give rows of the host")
-    documents, _ = documents_of(X, programs.forest, device)
+    documents, where = documents_of(X, programs.forest, device)
     if documents.n == 0:
         raise InputError("X holds no documents; give some of those that will be scored")
-    rows_at_a_time = (rows_for_cpu if device is HOST else rows_for_gpu)(documents, programs.forest)
-    most = min(documents.n, MOST_ROWS[device.kind], rows_at_a_time)
+    most = min(documents.n, MOST_ROWS[device.kind])
+    if where is HOST:  # where they are handed over so many at a time
+        most = min(most, (rows_for_cpu if device is HOST else rows_for_gpu)(documents, programs.forest))
     usual = {n for n in SIZES[device.kind] if n < most} | {most}
     sizes = sorted(usual) if batch_sizes is None else _sizes(batch_sizes, documents.n)
     most_threads = min(cpu_fallback.effective_threads(n_threads), cpu_fallback.default_threads())  # as calls will

@@ -4,10 +4,12 @@
 import os
 import zlib
 
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libcpp.vector cimport vector
 
 from gpuqs.cpu_fallback.processors import loading_threads
+from gpuqs.cpu_fallback.scorer import SHARE_OUT
 
 
 cdef extern from "readers/crc32.hpp" namespace "gpuqs" nogil:
@@ -25,15 +27,23 @@ cdef extern from "readers/file_pages.hpp" namespace "gpuqs" nogil:
 
     FileBytes c_read_file "gpuqs::read_file"(int descriptor, int64_t start, void* to, int64_t n, int n_threads) except +
 
+cdef extern from "driver/threads.hpp" namespace "gpuqs":
+    void share_out_by(void* other)
 
-#: Threads share out as many bytes.
-_PART = 1 << 20
+share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
+
+#: Bytes of a part that a thread checksums, and from how many on there are several threads.
+_PART, _LARGE = 1 << 20, 8 << 20
+
+
+cdef int threads_for(int64_t n) except -1:
+    return loading_threads() if n >= _LARGE else 1
 
 
 def crc32(const uint8_t[::1] data, uint32_t value=0):
     """What `zlib.crc32` gives of the same arguments, several times as fast where the processor multiplies without carries."""
     cdef int64_t n = len(data), n_parts = max(1, n // _PART), p
-    cdef int n_threads = loading_threads() if n_parts > 1 else 1
+    cdef int n_threads = threads_for(n)
     cdef vector[int64_t] ends
     cdef vector[FoldedPart] parts
     if n == 0:
@@ -64,7 +74,7 @@ def read_file(int descriptor, int64_t start, uint8_t[::1] to):
         As the system says.
     """
     cdef FileBytes read
-    cdef int n_threads = loading_threads()
+    cdef int n_threads = threads_for(len(to))
     if len(to) == 0:
         return 0
     with nogil:

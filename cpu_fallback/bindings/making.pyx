@@ -1,6 +1,7 @@
 # cython: language_level=3
 """Loops over all nodes of a forest: to check it, and to lay it out. Nobody else need check what is passed but where it says so."""
 
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
@@ -9,6 +10,7 @@ import numpy as np
 
 from gpuqs import cache_lines
 from gpuqs.cpu_fallback.processors import loading_threads
+from gpuqs.cpu_fallback.scorer import SHARE_OUT
 
 
 cdef extern from "making/trees.hpp" namespace "gpuqs" nogil:
@@ -93,6 +95,11 @@ cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     vector[RankEntry] c_rank_items "gpuqs::rank_items"(
         const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label,
         const PathArrays* paths, int n_threads) except +
+
+cdef extern from "driver/threads.hpp" namespace "gpuqs":
+    void share_out_by(void* other)
+
+share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
 
 ctypedef fused key_t:
     double

@@ -10,6 +10,7 @@ from gpuqs import cache_lines
 cimport numpy as cnp
 
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdlib cimport getenv
 from libc.string cimport strcmp
 from libcpp.memory cimport unique_ptr
@@ -104,6 +105,13 @@ CONSTANTS = {
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
 }
+
+
+cdef extern from "driver/threads.hpp" namespace "gpuqs":
+    void* address_of_share_out()
+
+#: For modules whose loops go by this one's threads.
+SHARE_OUT = PyCapsule_New(address_of_share_out(), NULL, NULL)
 
 
 def available_isas():

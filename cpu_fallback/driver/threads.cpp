@@ -14,6 +14,9 @@
 namespace gpuqs {
 namespace {
 
+using ShareOut = void (*)(int64_t, int, Piece, void*);
+ShareOut of_other_module = nullptr;
+
 const int kMostThreads = 4 * static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
 
 struct Job {
@@ -134,7 +137,11 @@ void wait_for_helpers(Job& job) {
 
 }  // namespace
 
+void* address_of_share_out() { return reinterpret_cast<void*>(static_cast<ShareOut>(share_out)); }
+void share_out_by(void* other) { of_other_module = reinterpret_cast<ShareOut>(other); }
+
 void share_out(int64_t n, int n_threads, Piece piece, void* work) {
+    if (of_other_module) return of_other_module(n, n_threads, piece, work);
     const int most = static_cast<int>(std::min<int64_t>({n, n_threads, kMostThreads}));
     if (most <= 1 || !survives_fork) {
         for (int64_t p = 0; p < n; p++) piece(work, 0, p);

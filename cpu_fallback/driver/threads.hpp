@@ -21,6 +21,11 @@ namespace gpuqs {
 using Piece = void (*)(void* work, int thread, int64_t p);
 void share_out(int64_t n, int n_threads, Piece piece, void* work);
 
+// Each of Python's modules that this is linked into would have threads of its own: where one is told another's address of
+// `share_out`, that one's serve both.
+void* address_of_share_out();
+void share_out_by(void* other);
+
 template <class Work> void share_out(int64_t n, int n_threads, Work&& work) {
     using Called = std::remove_reference_t<Work>;
     share_out(n, n_threads, [](void* called, int thread, int64_t p) { (*static_cast<Called*>(called))(thread, p); }, &work);

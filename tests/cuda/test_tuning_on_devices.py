@@ -18,6 +18,7 @@ from emulation.streams import SCHEDULES
 from forests import probing_documents, random_forest
 
 import gpuqs
+from gpuqs import chunks
 from gpuqs.engines import ENGINES
 from gpuqs.engines.gpu.engine import GpuEngine
 from gpuqs.errors import DeviceError, GpuqsError, InputError
@@ -221,6 +222,15 @@ def test_sizes_budget_and_progress(monkeypatch: pytest.MonkeyPatch, device: Emul
     assert [tuned.n_documents for tuned in nothing.sizes] == [1, 10, 100, 1000, 10_000, 100_000, 200_000]
     assert all(tuned.best.measured is None for tuned in nothing.sizes)
     np.testing.assert_array_equal(model.predict(ROWS, "raw"), WANT)
+
+
+def test_rows_of_the_host_are_tuned_as_calls_take_them(
+    monkeypatch: pytest.MonkeyPatch, device: EmulatedDevice
+) -> None:
+    monkeypatch.setattr(chunks, "GPU_CHUNK_BYTES", 30 * 8 * ROWS.shape[1])
+    model = Model(FOREST).to(device)
+    for X, last in ((ROWS, 30), (device.from_host(ROWS), 60)):
+        assert [tuned.n_documents for tuned in model.tune(X, 0).sizes] == [1, 10, last]
 
 
 def test_wrong_arguments_are_refused(device: EmulatedDevice) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -348,7 +348,7 @@ def content(n: int) -> bytes:
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("n", [0, 5, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (7 << 20) + 123])
+@pytest.mark.parametrize("n", [0, 5, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (9 << 20) + 123])
 def test_pages_hold_what_is_left_of_a_file(
     tmp_path: Path, n: int, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +370,30 @@ def test_pages_of_a_file_whose_size_changes(tmp_path: Path, change: int, monkeyp
     monkeypatch.setattr(os, "fstat", lambda _: told)
     with Input(path) as file:
         assert file.read_pages() == content(n)[: n + min(change, 0)]
+
+
+def test_pages_of_a_file_that_shrinks_and_grows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, path, read = 5 << 20, tmp_path / "file", file_bytes.read_file
+    path.write_bytes(content(n))
+
+    def meanwhile(*asked: Any) -> int:
+        os.truncate(path, 3 << 20)
+        found: int = read(*asked)
+        path.write_bytes(content(n))
+        return found
+
+    monkeypatch.setattr(file_bytes, "read_file", meanwhile)
+    with Input(path) as file:
+        assert file.read_pages() == content(n)
+
+
+def test_a_size_beyond_all_memory_is_left_to_who_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content(2 << 20))
+    told = os.stat_result((*os.stat(path)[:6], 1 << 60, *os.stat(path)[7:10]))
+    monkeypatch.setattr(os, "fstat", lambda _: told)
+    with Input(path) as file:
+        assert file.read_pages() == content(2 << 20)
 
 
 def test_what_cannot_be_sought_is_not_read_into_pages() -> None:

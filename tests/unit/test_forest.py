@@ -254,3 +254,9 @@ def test_select_with_steps_is_refused() -> None:
 def test_a_forest_without_trees() -> None:
     forest = random_forest(np.random.default_rng(0), n_trees=0)
     assert (forest.n_trees, forest.n_nodes, forest.n_leaves) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("leaf_id", [None, 5])
+def test_leaf_ids_that_are_no_array_are_refused(leaf_id: object) -> None:
+    with pytest.raises(TypeError, match="leaf_id must be int32"):
+        replace(random_forest(np.random.default_rng(0)), leaf_id=leaf_id)

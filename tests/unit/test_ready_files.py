@@ -216,7 +216,7 @@ def test_forests_that_are_not_ranked_or_test_nothing_can_be_saved(tmp_path: Path
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize("n", [0, 1, 15, 64, 65, (1 << 20) - 1, 1 << 20, (2 << 20) - 1, 2 << 20, (5 << 20) + 77])
+@pytest.mark.parametrize("n", [0, 1, 15, 64, 65, (1 << 20) - 1, 1 << 20, (2 << 20) - 1, 2 << 20, (9 << 20) + 77])
 def test_checksums_by_threads_are_zlibs(n: int, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", str(n_threads))
     data = np.random.default_rng(n).bytes(n)

@@ -143,6 +143,25 @@ def test_threadpoolctl_limits_the_calling_thread() -> None:
         assert default_threads() == 4
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_all_modules_share_one_set_of_threads() -> None:
+    code = """
+import os
+import numpy as np
+from gpuqs.cpu_fallback import file_bytes, making, scorer
+threads = lambda: len(os.listdir("/proc/self/task"))
+before = threads()
+file_bytes.crc32(bytes(9 << 20))
+assert threads() == before + 4, threads()
+offsets = np.arange((1 << 18) + 2)
+leaves = np.zeros((len(offsets) - 1, 1))
+making.put_in_order(offsets, np.zeros(len(leaves), np.int32), leaves, leaves.copy())
+assert threads() == before + 4, threads()
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "5", "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
 # -- faults and ends --------------------------------------------------------------------------
 
 
