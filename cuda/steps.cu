@@ -14,6 +14,21 @@
 enum { STEPS = 8, PUSHES = 0x3f, MARK = 0x40, POP = 0x80, PAGE = 128, LOW_PLANES = 3 };
 enum { ENDS_PAGE = MARK, ENDS_TREE = MARK << 8, LEVELS = MARK << 16 };  // of the first word of a group's flags
 
+// For sm_100 and later, a vote lies in a register of the warp's own: what picks an address by it takes an instruction more than by the
+// word that was voted on. And compilers make the lane's bit anew for each group: four instructions, one where it is read so.
+// Earlier devices keep the code that an H100's times chose.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr bool BY_WORD = true;
+__device__ __forceinline__ u32 lane_bit() {
+    u32 bit;
+    asm("mov.u32 %0, %%lanemask_eq;" : "=r"(bit));
+    return bit;
+}
+#else
+constexpr bool BY_WORD = false;
+__device__ __forceinline__ u32 lane_bit() { return kept(1u << threadIdx.x % WARP); }
+#endif
+
 // The boundary inside a subtree that S_first opens and S_end closes.
 template <int W>
 __device__ __forceinline__ Words<W> inside(const Words<W>& end, const Words<W>& first, const Words<W>& row) {
@@ -62,7 +77,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     uint4 after = load(page += 2);
     __syncwarp();
 
-    const u32 lane_bit = kept(1u << lane);
+    const u32 own_bit = lane_bit();
     const u32 *group = staged, *flagged = staged + n_groups * STEPS, *pushed = staged + n_groups * (STEPS + 2);
     Words<W> c[STEPS], low[LOW_PLANES], a = all<W>(~0u), top = all<W>(0);
 #pragma unroll
@@ -76,8 +91,9 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
 #pragma unroll 1
     for (int number = 1;; ++number) {
         const uint2 both = *reinterpret_cast<const uint2*>(flagged);
-        const u32 flags[2] = {uniform(both.x, lane_bit), uniform(both.y, lane_bit)};
-        const u32* next = flags[0] & ENDS_PAGE ? coming : group + STEPS;
+        const u32 flags[2] = {uniform(both.x, own_bit), uniform(both.y, own_bit)};
+        const u32 ends = (BY_WORD ? both.x : flags[0]) & ENDS_PAGE;
+        const u32* next = ends ? coming : group + STEPS;
         const uint4 r = reinterpret_cast<const uint4*>(next)[0], s = reinterpret_cast<const uint4*>(next)[1];
         const u32 next_row[STEPS] = {r.x, r.y, r.z, r.w, s.x, s.y, s.z, s.w};
         if (flags[0] & LEVELS) {
@@ -94,10 +110,11 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
             for (int i = 0; i < STEPS; ++i) {
                 const u32 flag = flags[i / 4] >> i % 4 * 8;
                 if (flag & (POP | PUSHES)) {
-                    if (flag & POP) top = sp[-WARP];
-                    sp = reinterpret_cast<Words<W>*>(reinterpret_cast<u8*>(sp) - (flag & POP) * (WARP * sizeof(Words<W>) / POP));
+                    const u32 pop = kept(flag & POP);  // masked once, for the test and the step back
+                    if (pop) top = sp[-WARP];
+                    sp = reinterpret_cast<Words<W>*>(reinterpret_cast<u8*>(sp) - pop * (WARP * sizeof(Words<W>) / POP));
 #pragma unroll 1
-                    for (u32 n = flag & PUSHES; n; --n) {
+                    for (u32 n = kept(flag & PUSHES); n; --n) {
                         *sp = top;
                         sp += WARP;
                         top = inside(top, a, pushing);
@@ -115,7 +132,8 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
                 if (i % 4 == 1) enter(low[1], a);
                 if (i == 3) enter(low[2], a);
             }
-            Words<W>* plane = high + __popc(~number & (number - 1)) * WARP;
+            // Kept, or compilers count trailing zeros, with a case of its own for zero.
+            Words<W>* plane = high + __popc(kept(static_cast<u32>(~number & (number - 1)))) * WARP;
             odd = *plane;
             enter(odd, a);
             *plane = odd;

@@ -54,7 +54,7 @@ BITSLICE = [
     Fault("what closes a subtree is not taken back", _STEPS, "top = sp[-WARP];", ";", _SMALL),
     Fault("what closes a subtree is not kept", _STEPS, "*sp = top;", ";", _SMALL),
     Fault("a step's rows are those of the group before", _STEPS, "coming : group + STEPS", "coming : group", _SMALL),
-    Fault("the next page's rows are this one's", _STEPS, "flags[0] & ENDS_PAGE ? coming", "false ? coming", _SAME),
+    Fault("the next page's rows are this one's", _STEPS, "ends ? coming", "false ? coming", _SAME),
     Fault(
         "a tree's low planes begin as the last tree's",
         _STEPS,
