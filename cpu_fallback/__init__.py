@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
@@ -46,13 +49,33 @@ __all__ = [
     "instruction_set",
     "isa",
     "latency",
+    "made_for",
     "table_part",
 ]
 
 
+class _Making(threading.local):
+    """What this thread makes a program for: the instruction set, and whether with machine code; None: it makes none."""
+
+    machine: tuple[str, bool] | None = None
+
+
+_making = _Making()
+
+
+@contextmanager
+def made_for(machine: tuple[str, bool]) -> Iterator[None]:
+    """Have `isa` and `compiles_programs` tell this machine, whatever the environment says while a program is made."""
+    before, _making.machine = _making.machine, machine
+    try:
+        yield
+    finally:
+        _making.machine = before
+
+
 def isa() -> str:
     """The instruction set in use: the best of this processor's, or what ``GPUQS_ISA`` names."""
-    return _choose(forced_isa())
+    return _choose(forced_isa()) if _making.machine is None else _making.machine[0]
 
 
 @cache
@@ -77,4 +100,4 @@ def compiles_programs() -> bool:
 
     ``GPUQS_MACHINE_CODE=0`` forbids it.
     """
-    return compiles(isa())
+    return compiles(isa()) if _making.machine is None else _making.machine[1]

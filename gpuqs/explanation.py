@@ -24,10 +24,6 @@ MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
 #: Numbers of documents whose way by a plan is kept, at most.
 MOST_KEPT = 1 << 13
-#: Microseconds of scoring below which two threads that give Python's lock away get less done than one: on an Intel
-#: server with calls of 2 to 6 us 0.5 to 0.8 times as much, with calls of 10 us 1.2 times.
-BRIEF = 5.0
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -199,11 +195,6 @@ class Chooser:
         if warm is None or ENGINES[name].device != HOST.kind:
             return warm
         return warm + ENGINES[name].cold(self._forest) / 2
-
-    def is_brief(self, n_documents: int, machine: tuple[str, bool]) -> bool:
-        """Whether a warm call on the host is over sooner than Python's lock goes from thread to thread and back."""
-        warm = self._warm(self.way(n_documents, HOST, machine).engine, n_documents)
-        return warm is not None and warm - CALL < BRIEF
 
     def _warm(self, name: str, n_documents: int) -> float | None:
         """`cost` where all calls are warm, as those are that `Model.tune` measures."""

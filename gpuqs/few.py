@@ -17,6 +17,10 @@ from gpuqs.links import to_raw, to_values
 #: Most documents of such a call: more take so long that what Python does besides does not show.
 MOST: Final = 256
 
+#: Seconds of scoring up to which a call keeps Python's lock: two threads that hand it over get less done than one that
+#: keeps it (an Intel server, calls of 2 to 6 us: 0.5 to 0.8 times as much; of 10 us: 1.2 times).
+BRIEF: Final = 5e-6
+
 #: Scores of an array, as `Model.predict` gives them; None where the array is for it to read, or to refuse.
 Scores: TypeAlias = Callable[[np.ndarray], np.ndarray | None]
 
@@ -30,8 +34,6 @@ class FewDocuments:
     program_of : callable
         Gives the program that scores so many documents, or None where several threads do; it knows no model, which
         could not be freed then.
-    is_brief : callable
-        Tells whether a call with so many documents holds Python's lock, for it is over sooner than handed over.
     most : int
         As many documents are few at most.
 
@@ -41,15 +43,9 @@ class FewDocuments:
         Give raw scores and values.
     """
 
-    def __init__(
-        self,
-        forest: Forest,
-        program_of: Callable[[int], Program | None],
-        is_brief: Callable[[int], bool],
-        most: int,
-    ) -> None:
-        bound = partial(_bound, program_of, is_brief)
-        sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST)).score
+    def __init__(self, forest: Forest, program_of: Callable[[int], Program | None], most: int) -> None:
+        bound = partial(_bound, program_of)
+        sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST), BRIEF).score
         nothing_last = forest.base_first or not forest.base_score.any()
         raw_are_sums = nothing_last and not forest.average_raw
         values_are_sums = nothing_last and not forest.average and forest.link == "identity"
@@ -78,8 +74,6 @@ def _finished(
     return link(forest, scores, forest.n_trees).reshape(sums.shape)
 
 
-def _bound(
-    program_of: Callable[[int], Program | None], is_brief: Callable[[int], bool], n_documents: int
-) -> tuple[Any, cpu_fallback.Values, bool] | None:
+def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
     program = program_of(n_documents)
-    return (program.scorer, program.bound, is_brief(n_documents)) if isinstance(program, CpuProgram) else None
+    return (program.scorer, program.bound) if isinstance(program, CpuProgram) else None

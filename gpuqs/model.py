@@ -263,8 +263,8 @@ class Model:
         runs_on: Device,
     ) -> Any:
         """The answer of `predict`, once its keywords are read and the device is chosen."""
-        documents, where = self._documents(X, runs_on, engine)
         here, encoded = machine(), isinstance(X, EncodedDocuments)
+        documents, where = self._documents(X, runs_on, engine, here[0])
         if engine == "auto":
             engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
         way = Way(engine) if isinstance(engine, str) else engine
@@ -382,7 +382,7 @@ class Model:
         """
         from gpuqs.tune import tune
 
-        with self.device.active():
+        with self.device.active(), cpu_fallback.made_for(machine()):
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
@@ -415,12 +415,13 @@ class Model:
         if self.device is not HOST:
             raise InputError("encoded documents are scored on the CPU; use model.to('cpu').encode(X)")
         documents = as_documents(X, self.forest)
-        program = self._programs.get(BITSLICE, "exact", None, documents.narrow)
+        here = machine()
+        program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
         threads = threads_of_call(self.forest, documents.n, n_threads)
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
-        return EncodedDocuments(self, cpu_fallback.isa(), coded)
+        return EncodedDocuments(self, here[0], coded)
 
     def to(self, device: Any = "cuda") -> Model:
         """The model on a device: ``to("cuda:0")`` scores there, wherever documents lie.
@@ -470,10 +471,10 @@ class Model:
         plan = None if self.plan is None else to_json(self.plan)
         native.write(self.forest, path, plan, to_keep(self.forest) if ready else {})
 
-    def _documents(self, X: Any, device: Device, engine: str | Way) -> tuple[Documents, Device]:
+    def _documents(self, X: Any, device: Device, engine: str | Way, isa: str) -> tuple[Documents, Device]:
         """Documents, and the device where they lie."""
         if isinstance(X, EncodedDocuments):
-            if X.model is not self or X.isa != cpu_fallback.isa():
+            if X.model is not self or X.isa != isa:
                 raise InputError("X was encoded by another model or for another instruction set; encode it again")
             if engine not in ("auto", BITSLICE):
                 raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
@@ -497,10 +498,7 @@ class Model:
                 return None
             return programs.get(way.engine, "exact", None, on=here, params=way.params)
 
-        def is_brief(n_documents: int) -> bool:
-            return chooser.is_brief(n_documents, machine())
-
-        return FewDocuments(self.forest, program_of, is_brief, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
+        return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

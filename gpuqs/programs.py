@@ -65,7 +65,8 @@ class Programs:
         """
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
         narrow = narrow and self.forest.narrowed is not self.forest
-        key = (name, precision, on or machine(), narrow, params, device.key, bounds)
+        here = on or machine()
+        key = (name, precision, here, narrow, params, device.key, bounds)
         program = self._made.get(key)
         if program is not None and bounds is None:
             return program
@@ -79,7 +80,8 @@ class Programs:
             program = self._made.get(key)
             if program is None:
                 # Meanwhile a signal's handler in this thread may have made this one or others.
-                program = self._made.setdefault(key, self._prepare(name, precision, trees, narrow, device, params))
+                program = self._prepare(name, precision, trees, narrow, device, params, here)
+                program = self._made.setdefault(key, program)
                 self._give_back(device)
             elif bounds is not None:
                 self._made[key] = self._made.pop(key, program)  # the part used last comes last
@@ -103,7 +105,7 @@ class Programs:
         """A program of the whole forest on a device that is not kept, unless it is one that is there."""
         narrow = narrow and self.forest.narrowed is not self.forest
         made = self._made.get(_of_whole(name, params, narrow, device))
-        return made or self._prepare(name, "exact", None, narrow, device, params)
+        return made or self._prepare(name, "exact", None, narrow, device, params, machine())
 
     def keep(
         self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, program: Program, device: Device = HOST
@@ -120,6 +122,7 @@ class Programs:
         narrow: bool,
         device: Device,
         params: tuple[tuple[str, int], ...],
+        on: tuple[str, bool],
     ) -> Program:
         def ranks() -> RankTables:
             # Parts rank documents as the whole does, so that what `encode` made serves them too.
@@ -130,7 +133,8 @@ class Programs:
             return self._ranks[narrow].part(nodes)
 
         part = self.part(trees, narrow)
-        return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, params=dict(params))
+        with cpu_fallback.made_for(on):
+            return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, params=dict(params))
 
 
 def _of_whole(name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device) -> tuple[Any, ...]:

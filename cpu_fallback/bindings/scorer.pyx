@@ -14,6 +14,7 @@ from cpython.pycapsule cimport PyCapsule_New
 from libc.stdlib cimport getenv
 from libc.string cimport strcmp
 from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
 
 
 cnp.import_array()
@@ -320,9 +321,12 @@ cdef class Scorer:
                 PyBuffer_Release(&read)
 
 
-cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
+cdef extern from "driver/small_calls.hpp" namespace "gpuqs" nogil:
+    double seconds_now()
+
     cdef cppclass Environment:
-        cbool is_as_before() except +
+        cbool is_as_before()
+        void remember() except +
 
 
 cdef class FewDocuments:
@@ -331,26 +335,36 @@ cdef class FewDocuments:
     Parameters
     ----------
     program_of : callable
-        Gives the `Scorer` and the `Values` by which so many documents are scored, and whether that is brief; or None.
+        Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
     n_features, most : int
         Columns of documents, and how many documents are few at most.
+    brief : float
+        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until one takes
+        ten times as long.
     """
 
     cdef object program_of
     cdef Py_ssize_t n_features
+    cdef double brief
     cdef list programs  # by the number of documents; None: not asked for yet
+    cdef vector[int8_t] keeps_lock  # by that number: 1 once a call was brief, -1 after it took long then
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
     cdef Environment environment
     cdef Py_ssize_t costs_age  # then, too
 
-    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most):
-        self.program_of, self.n_features = program_of, n_features
+    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief):
+        self.program_of, self.n_features, self.brief = program_of, n_features, brief
         self.programs = [None] * (most + 1)
+        self.keeps_lock.assign(most + 1, 0)
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
         self.costs_age = age_of_costs
 
-    cdef bint asks_the_same(self):
-        return is_still("GPUQS_ISA", self.isa) and is_still("GPUQS_MACHINE_CODE", self.machine_code)
+    cdef int heed_environment(self) except -1:
+        if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
+                and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
+            self.__init__(self.program_of, self.n_features, len(self.programs) - 1, self.brief)
+        self.environment.remember()
+        return 0
 
     def score(self, X):
         """Sums [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
@@ -363,20 +377,20 @@ cdef class FewDocuments:
         cdef cnp.npy_intp[2] shape
         cdef void* to
         cdef list programs
-        cdef bint brief
+        cdef double seconds
         cdef int kind = cnp.PyArray_TYPE(x)
         if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
                 or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
             return None
-        if self.costs_age != age_of_costs or not (self.environment.is_as_before() or self.asks_the_same()):
-            self.__init__(self.program_of, self.n_features, len(self.programs) - 1)
+        if self.costs_age != age_of_costs or not self.environment.is_as_before():
+            self.heed_environment()
         programs = self.programs  # while a program is asked for, another call may begin a list anew: this one is void then
         program = programs[n]
         if program is None:
             program = programs[n] = self.program_of(n)
             if program is None:
                 return None
-        scorer, values, brief = program
+        scorer, values = program
         docs.data = cnp.PyArray_DATA(x)
         docs.n = n
         docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
@@ -386,11 +400,19 @@ cdef class FewDocuments:
         sums = cnp.PyArray_EMPTY(1 if values.c.n_outputs == 1 else 2, shape,
                                  cnp.NPY_DOUBLE if values.sum_format == b"d" else cnp.NPY_FLOAT, False)
         to = cnp.PyArray_DATA(sums)
-        if brief:  # two threads that hand Python's lock over get less done than one that holds it so long
+        seconds = -seconds_now()
+        if programs is self.programs and self.keeps_lock[n] > 0:
             c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
+            seconds += seconds_now()
         else:
             with nogil:
                 c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
+                seconds += seconds_now()
+        if programs is self.programs:
+            if self.keeps_lock[n] == 0 and seconds <= self.brief:
+                self.keeps_lock[n] = 1
+            elif self.keeps_lock[n] > 0 and seconds > 10 * self.brief:
+                self.keeps_lock[n] = -1
         return sums
 
 

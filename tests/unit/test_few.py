@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
 import weakref
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,10 @@ from forests import probing_documents, random_forest
 from interpreter_lock import lets_others_run
 
 import gpuqs
-from gpuqs import cpu_fallback, explanation, few
+from gpuqs import cpu_fallback, engines, explanation, few
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.programs import machine
 from gpuqs.threads import THREAD_WORK
 
 FORESTS: dict[str, dict[str, Any]] = {
@@ -157,8 +158,8 @@ def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest
     asked: list[int] = []
     model = Model(made())
     X = probing_documents(np.random.default_rng(7), model.forest, 3)
-    program = few._bound(lambda n: model._programs.get("walk", "exact", None), lambda n: True, 3)
-    score = cpu_fallback.FewDocuments(lambda n: (asked.append(n), program)[1], X.shape[1], 8).score
+    program = few._bound(lambda n: model._programs.get("walk", "exact", None), 3)
+    score = cpu_fallback.FewDocuments(lambda n: (asked.append(n), program)[1], X.shape[1], 8, few.BRIEF).score
     for name, value in (("GPUQS_OTHER", "1"), ("GPUQS_OTHER", "2"), ("ANOTHER", "1" * 5000)):
         monkeypatch.setenv(name, value)
         score(X)
@@ -227,8 +228,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     models = [Model(made()) for _ in range(2)]
     models[1] = Model(random_forest(np.random.default_rng(6), n_features=models[0].n_features))
     X = probing_documents(np.random.default_rng(7), models[0].forest, 3)
-    walks = [lambda n, m=model: m._programs.get("walk", "exact", None) for model in models]
-    bound = [few._bound(walk, lambda n: True, 3) for walk in walks]
+    bound = [few._bound(lambda n, m=model: m._programs.get("walk", "exact", None), 3) for model in models]
     asked: list[int] = []
 
     def program_of(n: int) -> Any:
@@ -239,7 +239,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
         scorer.score(X)
         return bound[0]
 
-    scorer = cpu_fallback.FewDocuments(program_of, X.shape[1], 8)
+    scorer = cpu_fallback.FewDocuments(program_of, X.shape[1], 8, few.BRIEF)
     raw = [model.predict(X, "raw", engine="walk") for model in models]
     assert not np.array_equal(*raw)
     np.testing.assert_array_equal(scorer.score(X), raw[0])
@@ -247,20 +247,76 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     assert asked == [3, 3]
 
 
-@pytest.mark.parametrize("brief", [True, False])
-def test_brief_calls_hold_the_interpreters_lock(brief: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanation, "BRIEF", np.inf if brief else 0.0)
-    slow = explanation.Way("walk")  # takes longer than a thread to wake
+def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
+    """One whose few documents take longer than a thread to wake."""
+    slow = explanation.Way("walk")
     monkeypatch.setattr(explanation.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
-    X = probing_documents(np.random.default_rng(6), model.forest, few.MOST)
+    return model, probing_documents(np.random.default_rng(6), model.forest, few.MOST)
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "BRIEF", np.inf if brief else few.BRIEF)
+    model, X = slow_model(monkeypatch)
     expected = model.predict(X, n_threads=2)
-    np.testing.assert_array_equal(model.predict(X), expected)
+    for _ in range(3):
+        np.testing.assert_array_equal(model.predict(X), expected)
     assert lets_others_run(lambda: model.predict(X)) != brief
 
 
-def test_how_brief_a_call_is_depends_on_its_documents_and_trees() -> None:
-    small, large = (Model(random_forest(np.random.default_rng(5), n_trees=n, max_leaves=30)) for n in (5, 2_000))
-    here = machine()
-    assert small._chooser.is_brief(1, here) and not large._chooser.is_brief(20, here)
-    assert not small._chooser.is_brief(100_000, here)
+def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of nodes: documents that leave it at once, and others that go all the way."""
+    depth = 9_000
+    chain = Forest(
+        n_features=1,
+        node_offsets=np.array([0, depth]), leaf_offsets=np.array([0, depth + 1]),
+        feature=np.zeros(depth, np.int32), threshold=np.arange(depth, dtype=np.float64),
+        left=~np.arange(depth, dtype=np.int32),
+        right=np.append(np.arange(1, depth, dtype=np.int32), np.int32(~depth)),
+        routing=np.zeros(depth, np.uint8), leaf_value=np.arange(depth + 1.0)[:, None],
+    )  # fmt: skip
+    model, X = Model(chain), np.full((64, 1), -1.0)
+    model.predict(X)
+    for _ in range(1000):
+        assert (model.predict(X) == 0).all()
+    assert not lets_others_run(lambda: model.predict(X))
+    assert (model.predict(X + depth) == depth - 1).all()
+    assert lets_others_run(lambda: model.predict(X + depth))
+
+
+def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X = Model(made()), np.zeros((2, 8))
+    libc = ctypes.CDLL(None)
+    text = ctypes.create_string_buffer(b"GPUQS_ISA=portable", 64)
+    monkeypatch.setenv("GPUQS_ISA", "portable")  # which puts back what was there
+    assert libc.putenv(text) == 0
+    model.predict(X)
+    text.value = b"GPUQS_ISA=none"
+    with pytest.raises(gpuqs.errors.DeviceError, match="none"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("engine", "build"), [("rankwalk", "build_rankwalk"), ("bitslice", "build_bitslice"), ("bitslice", "gray_values")]
+)
+def test_programs_are_made_for_one_instruction_set(engine: str, build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may name another while they are made."""
+    module, here = getattr(engines, engine), cpu_fallback.available_isas()
+    X = probing_documents(np.random.default_rng(7), made(), 70)
+    expected, built = Model(made()).predict(X, engine="reference"), getattr(module, build)
+    for one, other in product(here, here):
+
+        def meanwhile(*asked: Any, other: str = other) -> Any:
+            os.environ["GPUQS_ISA"] = other
+            return built(*asked)
+
+        monkeypatch.setenv("GPUQS_ISA", one)
+        monkeypatch.setattr(module, build, meanwhile)
+        model = Model(made())
+        model.predict(X, engine=engine)
+        monkeypatch.setattr(module, build, built)
+        for isa in (one, other):
+            monkeypatch.setenv("GPUQS_ISA", isa)
+            for n in (1, 5, 70):
+                np.testing.assert_array_equal(model.predict(X[:n], engine=engine), expected[:n])
