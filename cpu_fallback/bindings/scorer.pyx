@@ -339,15 +339,15 @@ cdef class FewDocuments:
     n_features, most : int
         Columns of documents, and how many documents are few at most.
     brief : float
-        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until one takes
-        ten times as long.
+        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
+        one in twenty take ten times as long: any may be held up.
     """
 
     cdef object program_of
     cdef Py_ssize_t n_features
     cdef double brief
     cdef list programs  # by the number of documents; None: not asked for yet
-    cdef vector[int8_t] keeps_lock  # by that number: 1 once a call was brief, -1 after it took long then
+    cdef vector[int8_t] keeps_lock  # by that number: above 0 once a call was brief, the higher the more were long; -1: too many
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
     cdef Environment environment
     cdef Py_ssize_t costs_age  # then, too
@@ -409,10 +409,13 @@ cdef class FewDocuments:
                 c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
                 seconds += seconds_now()
         if programs is self.programs:
-            if self.keeps_lock[n] == 0 and seconds <= self.brief:
+            if seconds > 10 * self.brief:
+                if self.keeps_lock[n] > 0:
+                    self.keeps_lock[n] = self.keeps_lock[n] + 20 if self.keeps_lock[n] < 80 else -1
+            elif self.keeps_lock[n] > 1:
+                self.keeps_lock[n] -= 1
+            elif self.keeps_lock[n] == 0 and seconds <= self.brief:
                 self.keeps_lock[n] = 1
-            elif self.keeps_lock[n] > 0 and seconds > 10 * self.brief:
-                self.keeps_lock[n] = -1
         return sums
 
 

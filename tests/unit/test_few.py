@@ -281,7 +281,8 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
     for _ in range(1000):
         assert (model.predict(X) == 0).all()
     assert not lets_others_run(lambda: model.predict(X))
-    assert (model.predict(X + depth) == depth - 1).all()
+    for _ in range(5):
+        assert (model.predict(X + depth) == depth - 1).all()
     assert lets_others_run(lambda: model.predict(X + depth))
 
 
