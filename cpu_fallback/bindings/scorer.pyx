@@ -340,14 +340,14 @@ cdef class FewDocuments:
         Columns of documents, and how many documents are few at most.
     brief : float
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
-        one in twenty take ten times as long: any may be held up.
+        one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
     """
 
     cdef object program_of
     cdef Py_ssize_t n_features
     cdef double brief
     cdef list programs  # by the number of documents; None: not asked for yet
-    cdef vector[int8_t] keeps_lock  # by that number: above 0 once a call was brief, the higher the more were long; -1: too many
+    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
     cdef Environment environment
     cdef Py_ssize_t costs_age  # then, too
@@ -365,6 +365,16 @@ cdef class FewDocuments:
             self.__init__(self.program_of, self.n_features, len(self.programs) - 1, self.brief)
         self.environment.remember()
         return 0
+
+    cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
+        """Of `keeps_lock`, after a call that took so long."""
+        if so_far < 0:
+            return so_far + 1
+        if so_far == 0:
+            return seconds <= self.brief
+        if seconds <= 10 * self.brief:
+            return max(so_far - 1, 1)
+        return so_far + 20 if so_far < 80 else -1000
 
     def score(self, X):
         """Sums [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
@@ -409,13 +419,7 @@ cdef class FewDocuments:
                 c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
                 seconds += seconds_now()
         if programs is self.programs:
-            if seconds > 10 * self.brief:
-                if self.keeps_lock[n] > 0:
-                    self.keeps_lock[n] = self.keeps_lock[n] + 20 if self.keeps_lock[n] < 80 else -1
-            elif self.keeps_lock[n] > 1:
-                self.keeps_lock[n] -= 1
-            elif self.keeps_lock[n] == 0 and seconds <= self.brief:
-                self.keeps_lock[n] = 1
+            self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
         return sums
 
 

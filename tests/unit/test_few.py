@@ -284,6 +284,9 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
     for _ in range(5):
         assert (model.predict(X + depth) == depth - 1).all()
     assert lets_others_run(lambda: model.predict(X + depth))
+    for _ in range(1100):
+        assert (model.predict(X) == 0).all()
+    assert not lets_others_run(lambda: model.predict(X))
 
 
 def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
