@@ -50,7 +50,7 @@ class Input(io.FileIO):
             return memoryview(self.readall())
         try:
             pages = memoryview(mmap.mmap(-1, left, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        except OSError:  # there is not so much memory, as this says, too
+        except OSError:  # so much memory is not to be had: this raises what says so
             return memoryview(self.readall())
         pages = pages[: read_file(self.fileno(), start, pages)]
         self.seek(start + len(pages))
