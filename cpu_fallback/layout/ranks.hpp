@@ -26,14 +26,4 @@ struct RankTables {
     int32_t n_planes() const { return plane_offsets[n_columns]; }
 };
 
-// So many documents are ranked at a time, column after column: 16, or 128 of many; fewer if these and the next, which are
-// prefetched meanwhile, would not fit an L2 cache. row_bytes: what is read of a row, 0 where rows do not lie side by side.
-constexpr int kRankBlock = 128, kLeastWideRows = 32;
-constexpr int64_t kRowsInCache = 384 << 10;  // bytes
-constexpr int rank_block(int n, int64_t row_bytes) {
-    int size = n <= 16 ? 16 : kRankBlock;
-    while (size > kLeastWideRows && 2 * size * row_bytes > kRowsInCache) size /= 2;
-    return size;
-}
-
 }  // namespace gpuqs
