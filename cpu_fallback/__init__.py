@@ -94,10 +94,10 @@ def instruction_set() -> InstructionSet:
     return next(known for known in INSTRUCTION_SETS if known.name == name and known.is_here)
 
 
-def compiles_programs() -> bool:
-    """Whether tree programs become machine code: not without an encoder for this instruction set,
+def compiles_programs(on: str | None = None) -> bool:
+    """Whether tree programs become machine code: not without an encoder for that instruction set (the one in use),
     nor where processes may not write code.
 
     ``GPUQS_MACHINE_CODE=0`` forbids it.
     """
-    return compiles(isa()) if _making.machine is None else _making.machine[1]
+    return compiles(on or isa()) if _making.machine is None else _making.machine[1]

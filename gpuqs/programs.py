@@ -18,7 +18,8 @@ PARTS_KEPT = 16
 
 def machine() -> tuple[str, bool]:
     """The machine that programs are made for: the instruction set, and whether it runs machine code of ours."""
-    return cpu_fallback.isa(), cpu_fallback.compiles_programs()
+    isa = cpu_fallback.isa()  # once: another thread may change the environment
+    return isa, cpu_fallback.compiles_programs(isa)
 
 
 class Programs:

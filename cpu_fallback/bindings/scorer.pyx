@@ -366,6 +366,11 @@ cdef class FewDocuments:
         self.environment.remember()
         return 0
 
+    cdef bint takes(self, cnp.ndarray x, Py_ssize_t n) noexcept:
+        """Whether an array is n documents of native floats."""
+        return (cnp.PyArray_NDIM(x) == 2 and cnp.PyArray_DIM(x, 0) == n and cnp.PyArray_DIM(x, 1) == self.n_features
+                and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
+
     cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
         """Of `keeps_lock`, after a call that took so long."""
         if so_far < 0:
@@ -388,9 +393,8 @@ cdef class FewDocuments:
         cdef void* to
         cdef list programs
         cdef double seconds
-        cdef int kind = cnp.PyArray_TYPE(x)
-        if (n == 0 or n >= len(self.programs) or cnp.PyArray_DIM(x, 1) != self.n_features
-                or kind not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISBEHAVED_RO(x)):
+        cdef int kind
+        if n == 0 or n >= len(self.programs) or not self.takes(x, n):
             return None
         if self.costs_age != age_of_costs or not self.environment.is_as_before():
             self.heed_environment()
@@ -400,6 +404,9 @@ cdef class FewDocuments:
             program = programs[n] = self.program_of(n)
             if program is None:
                 return None
+        if not self.takes(x, n):  # what ran meanwhile may have changed it in place
+            return None
+        kind = cnp.PyArray_TYPE(x)
         scorer, values = program
         docs.data = cnp.PyArray_DATA(x)
         docs.n = n

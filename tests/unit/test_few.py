@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import threading
+import warnings
 import weakref
 from itertools import product
 from typing import Any
@@ -16,7 +17,7 @@ from forests import probing_documents, random_forest
 from interpreter_lock import lets_others_run
 
 import gpuqs
-from gpuqs import cpu_fallback, engines, explanation, few
+from gpuqs import cpu_fallback, engines, explanation, few, programs
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -245,6 +246,35 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     np.testing.assert_array_equal(scorer.score(X), raw[0])
     np.testing.assert_array_equal(scorer.score(X), raw[1])
     assert asked == [3, 3]
+
+
+@pytest.mark.parametrize("change", ["shape", "dtype"])
+def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None:
+    """In place, by whatever else runs then: read by what it was, rows would lie outside it."""
+    model, X = Model(made()), np.zeros((4, 8))
+    program = few._bound(lambda n: model._programs.get("walk", "exact", None), 4)
+
+    def program_of(n: int) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer NumPys deprecate it
+            setattr(X, change, {"shape": (1, 32), "dtype": np.int64}[change])
+        return program
+
+    assert cpu_fallback.FewDocuments(program_of, 8, 8, few.BRIEF).score(X) is None
+
+
+def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may change the environment between two readings: a set without an encoder has no machine code."""
+    isa = cpu_fallback.isa
+
+    def then_changed() -> str:
+        name = isa()
+        monkeypatch.setenv("GPUQS_ISA", cpu_fallback.available_isas()[0])
+        return name
+
+    monkeypatch.setenv("GPUQS_ISA", "portable")
+    monkeypatch.setattr(cpu_fallback, "isa", then_changed)
+    assert programs.machine() == ("portable", False)
 
 
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
