@@ -1,5 +1,5 @@
-// Eight values of a row, and tiles of 8 x 8 values of row-major documents to feature-major, as float32. What includes this has
-// read_fours, which reads four values at each of two places.
+// Eight values of a row, and tiles of 8 x 8 values of row-major documents to feature-major, as float32. For sets
+// with registers of eight floats: they have read_fours, four values at each of two places, and Lossy and any, which tell loss.
 #pragma once
 #include <immintrin.h>
 
