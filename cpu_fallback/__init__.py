@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from gpuqs.cpu_fallback.few import FewDocuments, costs_age, costs_changed, few_first
+from gpuqs.cpu_fallback.links import Link
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
 from gpuqs.cpu_fallback.scorer import (
     INSTRUCTION_SETS,
     QUICKSCORER,
     Bitslice,
     Coded,
-    FewDocuments,
     InstructionSet,
     QuickScorer,
     RankWalk,
@@ -21,8 +22,6 @@ from gpuqs.cpu_fallback.scorer import (
     Walk,
     available_isas,
     compiles,
-    costs_age,
-    costs_changed,
     forced_isa,
     latency,
     table_part,
@@ -36,6 +35,7 @@ __all__ = [
     "Coded",
     "FewDocuments",
     "InstructionSet",
+    "Link",
     "QuickScorer",
     "RankWalk",
     "Values",
@@ -46,6 +46,7 @@ __all__ = [
     "costs_changed",
     "default_threads",
     "effective_threads",
+    "few_first",
     "instruction_set",
     "isa",
     "latency",

@@ -21,7 +21,7 @@ struct Raw {
     }
 };
 
-// gpuqs.forest.LINKS by name, operation by operation as gpuqs/links.py. `out` may be where the sums lie, unless it
+// gpuqs.links.KERNELS by name, operation by operation as cpu_fallback/driver/links.cpp. `out` may be where the sums lie, unless it
 // is narrower than they are.
 namespace links {
 
@@ -47,6 +47,14 @@ struct sigmoid : each<sigmoid> {
     }
 };
 using ova_sigmoid = sigmoid;
+// XGBoost's: exponentials stay finite.
+struct clamped_sigmoid : each<clamped_sigmoid> {
+    template <class Real>
+    static __device__ Real of(Real x, Real scale) {
+        const Real most = Real(88.7f), exponent = -scale * x;
+        return 1 / (1 + exp_of(most < exponent ? most : exponent));
+    }
+};
 struct exp : each<exp> {
     template <class Real>
     static __device__ Real of(Real x, Real) {
@@ -97,12 +105,12 @@ struct softmax {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
         const Real top = raw[raw.largest()];
-        Real total = 0;
+        double total = 0;
         for (int k = 0; k < raw.n; ++k) {
             out[k] = exp_of(raw[k] - top);
             total += out[k];
         }
-        for (int k = 0; k < raw.n; ++k) out[k] /= total;
+        for (int k = 0; k < raw.n; ++k) out[k] /= static_cast<Real>(total);
     }
 };
 

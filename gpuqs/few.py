@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeVar
 
-import numpy as np
-
-from gpuqs import cpu_fallback
+from gpuqs import cpu_fallback, links
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.forest import Forest
-from gpuqs.links import to_raw, to_values
 
 #: Most documents of such a call: more take so long that what Python does besides does not show.
 MOST: Final = 256
@@ -21,12 +18,21 @@ MOST: Final = 256
 #: keeps it (an Intel server, calls of 2 to 6 us: 0.5 to 0.8 times as much; of 10 us: 1.2 times).
 BRIEF: Final = 5e-6
 
-#: Scores of an array, as `Model.predict` gives them; None where the array is for it to read, or to refuse.
-Scores: TypeAlias = Callable[[np.ndarray], np.ndarray | None]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class FewDocuments:
-    """Scores few documents of the host, with precision "exact" and in one thread.
+def few_first(method: Method) -> Method:
+    """`Model.predict` that scores few documents without wishes by ``self._few``, where there is one; ``method`` does
+    all else. It is C's, for Python takes longer to find fifteen arguments' values than a small forest's score takes."""
+    tries_few: Method = cpu_fallback.few_first(method)
+    return tries_few
+
+
+def few_documents(
+    forest: Forest, program_of: Callable[[int], Program | None], most: int
+) -> cpu_fallback.FewDocuments | None:
+    """What scores few documents of the host, with precision "exact" and in one thread; None: nothing does, for
+    arrays are not scored as they are, or values have not the shape of sums.
 
     Parameters
     ----------
@@ -36,42 +42,28 @@ class FewDocuments:
         could not be freed then.
     most : int
         As many documents are few at most.
-
-    Attributes
-    ----------
-    raw, values : callable
-        Give raw scores and values.
     """
-
-    def __init__(self, forest: Forest, program_of: Callable[[int], Program | None], most: int) -> None:
-        bound = partial(_bound, program_of)
-        sums = cpu_fallback.FewDocuments(bound, forest.n_features, min(most, MOST), BRIEF).score
-        nothing_last = forest.base_first or not forest.base_score.any()
-        raw_are_sums = nothing_last and not forest.average_raw
-        values_are_sums = nothing_last and not forest.average and forest.link == "identity"
-        # Where nothing is left to do, no Python runs: from cold caches each function of it takes microseconds.
-        self.raw: Scores = sums if raw_are_sums else partial(_finished, forest, program_of, to_raw, sums)
-        self.values: Scores = sums if values_are_sums else partial(_finished, forest, program_of, to_values, sums)
-
-    @staticmethod
-    def takes(forest: Forest) -> bool:
-        """Whether arrays are scored as they are, and values have the shape of sums."""
-        return not forest.schema.arrays_hold_values and forest.link != "argmax"
-
-
-def _finished(
-    forest: Forest,
-    program_of: Callable[[int], Program | None],
-    link: Callable[[Forest, np.ndarray, int], np.ndarray],
-    sums_of: Scores,
-    X: np.ndarray,
-) -> np.ndarray | None:
-    sums = sums_of(X)
-    program = None if sums is None else program_of(len(sums))
-    if sums is None or program is None:
+    if forest.schema.arrays_hold_values or forest.link == "argmax":
         return None
-    scores = program.values.finish(sums.reshape(len(sums), -1))
-    return link(forest, scores, forest.n_trees).reshape(sums.shape)
+    of_numpy = links.of_numpy(forest)
+    return cpu_fallback.FewDocuments(
+        partial(_bound, program_of),
+        forest.n_features,
+        min(most, MOST),
+        BRIEF,
+        raw=_link(forest, "identity", forest.average_raw),
+        value=_link(forest, "identity" if of_numpy else links.kernel_of(forest), forest.average),
+        then=of_numpy,
+    )
+
+
+def _link(forest: Forest, name: str, averaged: bool) -> cpu_fallback.Link | None:
+    """What makes scores of sums; None: sums are these."""
+    last = None if forest.base_first or not forest.base_score.any() else forest.base_score
+    if name == "identity" and last is None and not averaged:
+        return None
+    divisor = links.trees_averaged(forest, forest.n_trees) if averaged else 1.0
+    return cpu_fallback.Link(name, forest.sum_dtype, forest.n_outputs, forest.link_scale, divisor, last)
 
 
 def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:

@@ -1,29 +1,59 @@
 """Links: raw scores to values, as the source libraries' objectives define them, and classes from these.
 
-``cuda/apply_link.cu`` does the same for documents on a GPU.
+``cpu_fallback/driver/links.cpp`` has the loops, ``cuda/apply_link.cu`` those of GPUs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from gpuqs.forest import Forest
+from gpuqs import cpu_fallback
+from gpuqs.forest import LINKS, Forest
 
 #: How class numbers follow from scores: the largest one's output, or whether one is above zero, zero or above, above
 #: one half.
 CLASS_DECISIONS: Final = ("argmax", "above_zero", "from_zero", "above_half")
 
 
-def to_values(forest: Forest, raw: np.ndarray, n_trees: int | None = None) -> np.ndarray:
-    """Turn sums [D, K] of all trees, or of ``n_trees``, into what the source library's ``predict`` gives."""
+#: What makes values of raw scores: `gpuqs.forest.LINKS`, and what libraries compute otherwise.
+KERNELS: Final = (*LINKS, "clamped_sigmoid")
+
+
+def kernel_of(forest: Forest) -> str:
+    """The one of `KERNELS` that makes the forest's values."""
+    return "clamped_sigmoid" if forest.link == "sigmoid" and forest.source.startswith("XGBoost") else forest.link
+
+
+def of_numpy(forest: Forest) -> Callable[[np.ndarray], np.ndarray] | None:
+    """What makes a forest's values of raw scores [D, K] in NumPy, where the library does: the last bits are other ones.
+
+    Elsewhere `kernel_of` says what makes them, of the C library's functions, as libraries that are not Python do, and
+    scikit-learn of its sigmoids. None: so here.
+    """
+    by_scipy = forest.objective == "multi:softmax"  # XGBoost's classifiers make its probabilities in Python
+    if not (forest.source.startswith("scikit-learn") or by_scipy):
+        return None
+    return {"softmax": _softmax_of_numpy, "exp": _exp_of_numpy}.get(forest.link)
+
+
+def to_values(
+    forest: Forest, raw: np.ndarray, n_trees: int | None = None, *, out: np.ndarray | None = None, n_threads: int = 1
+) -> np.ndarray:
+    """Turn sums [D, K] of all trees, or of ``n_trees``, into what the source library's ``predict`` gives.
+
+    ``out``, where given, may be filled with them, and may be ``raw``.
+    """
     n_trees = forest.n_trees if n_trees is None else n_trees
-    if forest.average:
-        raw = _averaged(forest, raw, n_trees)
-    if forest.link == "identity":
+    if not forest.average and forest.link == "identity":
         return raw
-    return apply_link(forest.link, forest.link_scale, raw)
+    values_of_raw = of_numpy(forest)
+    if values_of_raw is not None:
+        return values_of_raw(_averaged(forest, raw, n_trees) if forest.average else raw)
+    divisor = trees_averaged(forest, n_trees) if forest.average else 1.0
+    return apply_link(kernel_of(forest), forest.link_scale, raw, divisor=divisor, out=out, n_threads=n_threads)
 
 
 def to_raw(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
@@ -60,48 +90,43 @@ def class_decision(forest: Forest) -> str:
     return "above_half" if decides_on_values(forest) else "above_zero"
 
 
-def apply_link(name: str, scale: float, raw: np.ndarray) -> np.ndarray:
-    """Turn raw scores into values.
+def apply_link(
+    name: str, scale: float, raw: np.ndarray, *, divisor: float = 1.0, out: np.ndarray | None = None, n_threads: int = 1
+) -> np.ndarray:
+    """Turn sums into values.
 
     Parameters
     ----------
     name : str
-        One of `gpuqs.forest.LINKS`.
+        One of `KERNELS`.
     scale : float
         Factor on the raw score inside the link.
     raw : float64 or float32 [D, K]
+    divisor : float
+        The trees that the sums are averages over, or 1.
+    out : ndarray, optional
+        Where values go: C order, as they are returned. May be ``raw`` but for "argmax".
+    n_threads : int
 
     Returns
     -------
     ndarray
         Same shape and dtype as ``raw``; [D, 1] from "argmax".
     """
+    n, n_outputs = raw.shape
+    if out is None:
+        out = np.empty((n, 1 if name == "argmax" else n_outputs), raw.dtype)
+    cpu_fallback.Link(name, raw.dtype, n_outputs, scale, divisor).apply(np.ascontiguousarray(raw), out, n_threads)
+    return out
+
+
+def _exp_of_numpy(raw: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        values: np.ndarray
-        if name == "identity":
-            values = raw
-        elif name in ("sigmoid", "ova_sigmoid"):
-            values = 1 / (1 + np.exp(-raw.dtype.type(scale) * raw))
-        elif name == "softmax":
-            grown = np.exp(raw - raw.max(axis=1, keepdims=True))
-            values = grown / grown.sum(axis=1, keepdims=True)
-        elif name == "argmax":  # XGBoost's multi:softmax: the number of the likeliest class
-            values = raw.argmax(axis=1)[:, None].astype(raw.dtype)
-        elif name == "exp":
-            values = np.exp(raw)
-        elif name == "exp2":  # of isolation forests in Treelite: link_scale is negative
-            values = np.exp2(raw.dtype.type(scale) * raw)
-        elif name == "log1p_exp":
-            values = np.log1p(np.exp(raw))
-        elif name == "sqrt_signed":
-            values = np.sign(raw) * raw * raw
-        elif name == "hinge":
-            values = (raw > 0).astype(raw.dtype)
-        elif name == "mean_variance":  # CatBoost's RMSEWithUncertainty: the mean, the logarithm of the deviation
-            values = raw.copy()
-            values[:, 1] = np.exp(2 * raw[:, 1])
-        elif name == "isolation":  # scikit-learn's IsolationForest: the mean depth, against the expected one
-            values = -np.exp2(-scale * raw)
-        else:
-            raise ValueError(f"unknown link {name!r}")
+        values: np.ndarray = np.exp(raw)
+    return values
+
+
+def _softmax_of_numpy(raw: np.ndarray) -> np.ndarray:
+    grown = np.exp(raw - raw.max(axis=1, keepdims=True))
+    values: np.ndarray = grown / grown.sum(axis=1, keepdims=True)
     return values

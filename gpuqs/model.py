@@ -17,7 +17,7 @@ from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser, Explanation, Way
-from gpuqs.few import FewDocuments
+from gpuqs.few import few_documents, few_first
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
@@ -27,10 +27,6 @@ from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
 from gpuqs.threads import THREAD_WORK, threads_of_call
 from gpuqs.tuning.plan import Plan
-
-#: Defaults of `Model.predict`, of which Python keeps one object each.
-VALUE, RAW, AUTO, EXACT, NONE_BEFORE = "value", "raw", "auto", "exact", 0
-ONE_THREAD = 1
 
 
 class Model:
@@ -117,6 +113,7 @@ class Model:
         """Say which engine would score so many documents, and why: print the result."""
         return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, machine())
 
+    @few_first
     def predict(
         self,
         X: Any,
@@ -216,20 +213,6 @@ class Model:
             A GPU was asked for, and a package, a driver or the device is missing; or a call is captured in a CUDA
             graph, and something would have to be copied or compiled first.
         """
-        # What is asked most often has a way of its own, as its checks take longer than its scores.
-        if (
-            (output is VALUE or output is RAW)
-            and (raw_score is False or raw_score is True)
-            and output_margin is pred_leaf is pred_contrib is False
-            and (n_threads is None or n_threads is ONE_THREAD)
-            and out is trees is base_margin is device is num_iteration is None
-            and iteration_range is None
-            and (engine is AUTO and precision is EXACT and start_iteration is NONE_BEFORE)
-            and type(X) is np.ndarray
-            and (few := self._few) is not None
-            and (answer := (few.raw if raw_score or output is RAW else few.values)(X)) is not None
-        ):
-            return answer
         output, trees = output_and_trees(
             self.forest,
             output,
@@ -482,11 +465,11 @@ class Model:
         return documents_of(X, self.forest, device)
 
     @lazy
-    def _few(self) -> FewDocuments | None:
+    def _few(self) -> cpu_fallback.FewDocuments | None:
         return self._make_few()
 
-    def _make_few(self) -> FewDocuments | None:
-        if self.device is not HOST or not FewDocuments.takes(self.forest):
+    def _make_few(self) -> cpu_fallback.FewDocuments | None:
+        if self.device is not HOST:
             return None
 
         programs, chooser = self._programs, self._chooser
@@ -498,7 +481,7 @@ class Model:
                 return None
             return programs.get(way.engine, "exact", None, on=here, params=way.params)
 
-        return FewDocuments(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
+        return few_documents(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

@@ -51,7 +51,7 @@ class Scoring(NamedTuple):
             shape = out.shape[0], self.forest.n_outputs
             scores = table if wide else self.device.empty(shape, program.values.score_type)
             self._score(documents, scores, margin)
-            engine.link(program, self.forest, scores, table, output)
+            engine.link(program, self.forest, scores, table, output, self.n_threads)
 
     def _score(self, documents: Any, scores: Any, margin: Any) -> None:
         engine, program, values = self.engine, self.program, self.program.values

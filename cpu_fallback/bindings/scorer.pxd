@@ -1,6 +1,7 @@
 # The C++ side of the CPU engines, as Cython sees it.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
 
 
 cdef extern from "layout/documents.hpp" namespace "gpuqs" nogil:
@@ -260,3 +261,22 @@ cdef extern from "driver/latency.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "driver/time_stages.hpp" namespace "gpuqs" nogil:
     void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, void* sums, cbool started, double* seconds) except +
+
+
+cdef class Values:
+    cdef CLeafValues c
+    cdef list keep
+    cdef char sum_format  # of the buffer protocol
+
+
+cdef class Scorer:
+    cdef unique_ptr[ExitLeaves] engine
+    cdef const Kernels* kernels
+    cdef list keep
+    cdef int n_features
+
+    cdef void _choose(self, str isa, int n_features) except *
+    cdef Documents _documents(self, const Py_buffer* view) except *
+    cdef int fill(self, const Documents& documents, Values values, void* sums) except -1 nogil
+    cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves, bint started,
+              double* seconds)

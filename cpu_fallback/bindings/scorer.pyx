@@ -7,17 +7,9 @@ import numpy as np
 
 from gpuqs import cache_lines
 
-cimport numpy as cnp
-
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdlib cimport getenv
-from libc.string cimport strcmp
-from libcpp.memory cimport unique_ptr
-from libcpp.vector cimport vector
-
-
-cnp.import_array()
 
 
 class InstructionSet(NamedTuple):
@@ -120,17 +112,6 @@ def available_isas():
     return [isa.name for isa in INSTRUCTION_SETS if isa.is_here]
 
 
-cdef bytes environment(const char* name):
-    cdef const char* value = getenv(name)
-    return None if value == NULL else value
-
-
-cdef bint is_still(const char* name, bytes value):
-    """Whether an environment variable has that value (None: is not there)."""
-    cdef const char* now = getenv(name)
-    return now == NULL and value is None or now != NULL and value is not None and strcmp(now, value) == 0
-
-
 def forced_isa():
     """The environment variable ``GPUQS_ISA``, or None. Every call asks, so not through `os.environ`."""
     cdef const char* name = getenv("GPUQS_ISA")
@@ -141,20 +122,6 @@ def compiles(str isa):
     """Whether tree programs become machine code for an instruction set: `GPUQS_MACHINE_CODE=0` forbids it."""
     cdef const char* allowed = getenv("GPUQS_MACHINE_CODE")
     return (allowed == NULL or allowed[0] != b"0") and compiles_programs(find_kernels(isa.encode())[0])
-
-
-cdef Py_ssize_t age_of_costs = 0
-
-
-def costs_age():
-    """How often the costs by which engines are chosen have changed in this process: choices made before are void."""
-    return age_of_costs
-
-
-def costs_changed():
-    """Say that they have."""
-    global age_of_costs
-    age_of_costs += 1
 
 
 def most_threads():
@@ -231,10 +198,6 @@ cdef TestLists lists_of(lists, int mask_bits, list keep) except *:
 cdef class Values:
     """`gpuqs.layout.leaves.LeafValues`, bound."""
 
-    cdef CLeafValues c
-    cdef list keep
-    cdef char sum_format  # of the buffer protocol
-
     def __init__(self, values, tables=None, int table_leaves=64):
         self.keep = []
         self.sum_format = ord(values.sum_dtype.char)
@@ -258,11 +221,6 @@ cdef class Values:
 cdef class Scorer:
     """An engine with its layout, for one instruction set; immutable, usable from many threads."""
 
-    cdef unique_ptr[ExitLeaves] engine
-    cdef const Kernels* kernels
-    cdef list keep
-    cdef int n_features
-
     cdef void _choose(self, str isa, int n_features) except *:
         self.keep = []
         self.n_features = n_features
@@ -281,6 +239,11 @@ cdef class Scorer:
         c.is_double = kind == b"d"
         c.planes = NULL
         return c
+
+    cdef int fill(self, const Documents& documents, Values values, void* sums) except -1 nogil:
+        """`score` in this thread."""
+        c_score(self.engine.get()[0], self.kernels[0], documents, values.c, sums, 1, False)
+        return 0
 
     def score(self, Values values, documents, sums, int n_threads, bint started=False):
         """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`; started: add to what it holds."""
@@ -319,115 +282,6 @@ cdef class Scorer:
         finally:
             if not coded:
                 PyBuffer_Release(&read)
-
-
-cdef extern from "driver/small_calls.hpp" namespace "gpuqs" nogil:
-    double seconds_now()
-
-    cdef cppclass Environment:
-        cbool is_as_before()
-        void remember() except +
-
-
-cdef class FewDocuments:
-    """The shortest way from NumPy's arrays to the kernels, for calls with few documents and no wishes.
-
-    Parameters
-    ----------
-    program_of : callable
-        Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
-    n_features, most : int
-        Columns of documents, and how many documents are few at most.
-    brief : float
-        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
-        one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
-    """
-
-    cdef object program_of
-    cdef Py_ssize_t n_features
-    cdef double brief
-    cdef list programs  # by the number of documents; None: not asked for yet
-    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
-    cdef bytes isa, machine_code  # of the environment, when the programs were asked for
-    cdef Environment environment
-    cdef Py_ssize_t costs_age  # then, too
-
-    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief):
-        self.program_of, self.n_features, self.brief = program_of, n_features, brief
-        self.programs = [None] * (most + 1)
-        self.keeps_lock.assign(most + 1, 0)
-        self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
-        self.costs_age = age_of_costs
-
-    cdef int heed_environment(self) except -1:
-        if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
-                and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
-            self.__init__(self.program_of, self.n_features, len(self.programs) - 1, self.brief)
-        self.environment.remember()
-        return 0
-
-    cdef bint takes(self, cnp.ndarray x, Py_ssize_t n) noexcept:
-        """Whether an array is n documents of native floats."""
-        return (cnp.PyArray_NDIM(x) == 2 and cnp.PyArray_DIM(x, 0) == n and cnp.PyArray_DIM(x, 1) == self.n_features
-                and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
-
-    cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
-        """Of `keeps_lock`, after a call that took so long."""
-        if so_far < 0:
-            return so_far + 1
-        if so_far == 0:
-            return seconds <= self.brief
-        if seconds <= 10 * self.brief:
-            return max(so_far - 1, 1)
-        return so_far + 20 if so_far < 80 else -1000
-
-    def score(self, X):
-        """Sums [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
-        it holds other numbers than native floats, many rows or none, or is no array of documents at all."""
-        cdef cnp.ndarray x = X, sums
-        cdef Documents docs
-        cdef Scorer scorer
-        cdef Values values
-        cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
-        cdef cnp.npy_intp[2] shape
-        cdef void* to
-        cdef list programs
-        cdef double seconds
-        cdef int kind
-        if n == 0 or n >= len(self.programs) or not self.takes(x, n):
-            return None
-        if self.costs_age != age_of_costs or not self.environment.is_as_before():
-            self.heed_environment()
-        programs = self.programs  # while a program is asked for, another call may begin a list anew: this one is void then
-        program = programs[n]
-        if program is None:
-            program = programs[n] = self.program_of(n)
-            if program is None:
-                return None
-        if not self.takes(x, n):  # what ran meanwhile may have changed it in place
-            return None
-        kind = cnp.PyArray_TYPE(x)
-        scorer, values = program
-        docs.data = cnp.PyArray_DATA(x)
-        docs.n = n
-        docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
-        docs.is_double = kind == cnp.NPY_DOUBLE
-        docs.planes = NULL
-        shape[0], shape[1] = n, values.c.n_outputs
-        sums = cnp.PyArray_EMPTY(1 if values.c.n_outputs == 1 else 2, shape,
-                                 cnp.NPY_DOUBLE if values.sum_format == b"d" else cnp.NPY_FLOAT, False)
-        to = cnp.PyArray_DATA(sums)
-        seconds = -seconds_now()
-        if programs is self.programs and self.keeps_lock[n] > 0:
-            c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
-            seconds += seconds_now()
-        else:
-            with nogil:
-                c_score(scorer.engine.get()[0], scorer.kernels[0], docs, values.c, to, 1, False)
-                seconds += seconds_now()
-        if programs is self.programs:
-            self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
-        return sums
 
 
 cdef class Coded:

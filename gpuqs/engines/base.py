@@ -128,7 +128,7 @@ class Engine(ABC):
         self.leaves(program, documents, leaves, n_threads)
         values_of_leaves(forest, leaves, out)
 
-    # -- from sums to outputs: NumPy's here, other devices' where an engine runs there ------------
+    # -- from sums to outputs: the CPU's here, other devices' where an engine runs there ----------
 
     def finish(self, program: Program, sums: Any, scores: Any, add_last: Any = None) -> None:
         """Fill ``scores`` ([D, K], of `LeafValues.score_dtype`; may be ``sums``) as `LeafValues.finish` says."""
@@ -136,9 +136,15 @@ class Engine(ABC):
         if finished is not scores:
             scores[...] = finished
 
-    def link(self, program: Program, forest: Forest, scores: Any, out: Any, output: str) -> None:
+    def link(
+        self, program: Program, forest: Forest, scores: Any, out: Any, output: str, n_threads: int = 1
+    ) -> None:
         """Fill ``out`` ([D, K] or, of "argmax", [D, 1]; may be ``scores``) with the output "value" or "raw"."""
-        values = (to_values if output == "value" else to_raw)(forest, scores, len(program.values.tree_output))
+        n_trees = len(program.values.tree_output)
+        if output == "value":
+            values = to_values(forest, scores, n_trees, out=out, n_threads=n_threads)
+        else:
+            values = to_raw(forest, scores, n_trees)
         if values is not out:
             out[...] = values
 

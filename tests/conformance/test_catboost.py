@@ -320,7 +320,8 @@ def test_values_of_live_objects_are_what_their_classes_predict(loss: str, label:
     file_gives = {"Poisson": "Exponent", "RMSEWithUncertainty": "RMSEWithUncertainty"}.get(loss, "Probability")
     expected = trained.predict(X, prediction_type=file_gives)
     expected = expected[:, 1] if loss == "Logloss" else expected
-    np.testing.assert_allclose(gpuqs.load(tmp_path / "model.json").predict(X), expected, rtol=1e-14)
+    bound = 0 if loss == "Logloss" else 1e-14  # the other losses' exponential is one of CatBoost's own
+    np.testing.assert_allclose(gpuqs.load(tmp_path / "model.json").predict(X), expected, rtol=bound)
     for kind in (catboost.CatBoost, catboost.CatBoostRegressor, catboost.CatBoostRanker):
         live = kind().load_model(str(tmp_path / "model.cbm"))
         np.testing.assert_allclose(gpuqs.from_model(live).predict(X), live.predict(X), rtol=1e-14)

@@ -31,6 +31,10 @@ FORESTS: dict[str, dict[str, Any]] = {
     "average": {"average": True},
     "average, raw too": {"average": True, "average_raw": True},
     "softmax": {"n_outputs": 3, "link": "softmax"},
+    "NumPy's softmax": {"n_outputs": 3, "link": "softmax", "source": "scikit-learn 1.6", "average": True},
+    "NumPy's exp, base score last": {"link": "exp", "source": "scikit-learn 1.6", "base_first": False},
+    "sigmoid of averages, base score last": {"link": "sigmoid", "average": True, "base_first": False},
+    "clamped": {"link": "sigmoid", "source": "XGBoost 3.0", "sum_dtype": "float32"},
     "vectors": {"n_outputs": 3, "vector_leaves": True},
     "argmax": {"n_outputs": 3, "link": "argmax"},
     "categories": {"categorical": 0.5},
@@ -160,7 +164,7 @@ def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest
     model = Model(made())
     X = probing_documents(np.random.default_rng(7), model.forest, 3)
     program = few._bound(lambda n: model._programs.get("walk", "exact", None), 3)
-    score = cpu_fallback.FewDocuments(lambda n: (asked.append(n), program)[1], X.shape[1], 8, few.BRIEF).score
+    score = cpu_fallback.FewDocuments(lambda n: (asked.append(n), program)[1], X.shape[1], 8, few.BRIEF).raw
     for name, value in (("GPUQS_OTHER", "1"), ("GPUQS_OTHER", "2"), ("ANOTHER", "1" * 5000)):
         monkeypatch.setenv(name, value)
         score(X)
@@ -237,14 +241,14 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
         if len(asked) > 1:
             return bound[1]
         cpu_fallback.costs_changed()
-        scorer.score(X)
+        scorer.raw(X)
         return bound[0]
 
     scorer = cpu_fallback.FewDocuments(program_of, X.shape[1], 8, few.BRIEF)
     raw = [model.predict(X, "raw", engine="walk") for model in models]
     assert not np.array_equal(*raw)
-    np.testing.assert_array_equal(scorer.score(X), raw[0])
-    np.testing.assert_array_equal(scorer.score(X), raw[1])
+    np.testing.assert_array_equal(scorer.raw(X), raw[0])
+    np.testing.assert_array_equal(scorer.raw(X), raw[1])
     assert asked == [3, 3]
 
 
@@ -260,7 +264,7 @@ def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None
             setattr(X, change, {"shape": (1, 32), "dtype": np.int64}[change])
         return program
 
-    assert cpu_fallback.FewDocuments(program_of, 8, 8, few.BRIEF).score(X) is None
+    assert cpu_fallback.FewDocuments(program_of, 8, 8, few.BRIEF).raw(X) is None
 
 
 def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +299,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
     assert lets_others_run(lambda: model.predict(X)) != brief
 
 
-def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_took_long_give_the_lock_away_again() -> None:
     """A chain of nodes: documents that leave it at once, and others that go all the way."""
     depth = 9_000
     chain = Forest(
@@ -307,16 +311,20 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
         routing=np.zeros(depth, np.uint8), leaf_value=np.arange(depth + 1.0)[:, None],
     )  # fmt: skip
     model, X = Model(chain), np.full((64, 1), -1.0)
-    model.predict(X)
-    for _ in range(1000):
-        assert (model.predict(X) == 0).all()
-    assert not lets_others_run(lambda: model.predict(X))
+
+    def keeps_the_lock() -> bool:
+        for _ in range(20):  # a busy machine makes a call long now and then
+            for _ in range(1100):
+                assert (model.predict(X) == 0).all()
+            if not lets_others_run(lambda: model.predict(X)):
+                return True
+        return False
+
+    assert keeps_the_lock()
     for _ in range(5):
         assert (model.predict(X + depth) == depth - 1).all()
     assert lets_others_run(lambda: model.predict(X + depth))
-    for _ in range(1100):
-        assert (model.predict(X) == 0).all()
-    assert not lets_others_run(lambda: model.predict(X))
+    assert keeps_the_lock()
 
 
 def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyPatch) -> None:

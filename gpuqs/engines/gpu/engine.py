@@ -19,7 +19,7 @@ from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.layout.ranks import RankTables, build_ranks
-from gpuqs.links import class_decision, decides_on_values, trees_averaged
+from gpuqs.links import class_decision, decides_on_values, kernel_of, trees_averaged
 from gpuqs.outputs import class_labels
 
 
@@ -90,12 +90,14 @@ class GpuEngine(Engine):
         if sums is not scores or program.values.add_last.any():
             program.ready().finish(sums, scores)
 
-    def link(self, program: Program, forest: Forest, scores: Any, out: Any, output: str) -> None:
+    def link(
+        self, program: Program, forest: Forest, scores: Any, out: Any, output: str, n_threads: int = 1
+    ) -> None:
         assert isinstance(program, GpuProgram)
         value = output == "value"
         averaged = forest.average if value else forest.average_raw
         divisor = trees_averaged(forest, program.forest.n_trees) if averaged else 1.0
-        name = forest.link if value else "identity"
+        name = kernel_of(forest) if value else "identity"
         apply_link(program.forest.device, name, forest.link_scale, divisor, scores, out)
 
     def classify(self, program: Program, forest: Forest, scores: Any, out: Any) -> None:

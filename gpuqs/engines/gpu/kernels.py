@@ -8,8 +8,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.forest import LINKS
-from gpuqs.links import CLASS_DECISIONS
+from gpuqs.links import CLASS_DECISIONS, KERNELS
 
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
@@ -128,7 +127,7 @@ def look_up_leaves(entry: npt.DTypeLike) -> str:
 
 @cache
 def apply_link(real: npt.DTypeLike, link: str) -> str:
-    """Sums -> values of the same type, by one of `gpuqs.forest.LINKS`."""
+    """Sums -> values of the same type, by one of `gpuqs.links.KERNELS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
 
 
@@ -192,7 +191,7 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         "walk_scores.cu": tuple(walk_scores(value, leaf) for value, leaf in product(reals, SUMS)),
         "walk_leaves.cu": tuple(walk_leaves(value, entry) for value, entry in product(reals, SUMS)),
         "apply_link.cu": (
-            *(apply_link(real, link) for real, link in product(reals, LINKS)),
+            *(apply_link(real, link) for real, link in product(reals, KERNELS)),
             *(class_numbers(real, rule) for real, rule in product(reals, CLASS_DECISIONS)),
         ),
     }

@@ -1,0 +1,228 @@
+# distutils: language = c++
+# cython: language_level=3
+"""The shortest way from NumPy's arrays to the kernels, and the methods that try it first."""
+
+from functools import wraps
+
+cimport numpy as cnp
+
+from gpuqs.cpu_fallback.links cimport Link
+from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
+from libc.stdint cimport int16_t
+from libc.stdlib cimport getenv
+from libc.string cimport strcmp
+from libcpp cimport bool as cbool
+from libcpp.vector cimport vector
+
+
+cnp.import_array()
+
+
+cdef extern from "driver/small_calls.hpp" namespace "gpuqs" nogil:
+    double seconds_now()
+
+    cdef cppclass Environment:
+        cbool is_as_before()
+        void remember() except +
+
+
+cdef bytes environment(const char* name):
+    cdef const char* value = getenv(name)
+    return None if value == NULL else value
+
+
+cdef bint is_still(const char* name, bytes value):
+    """Whether an environment variable has that value (None: is not there)."""
+    cdef const char* now = getenv(name)
+    return now == NULL and value is None or now != NULL and value is not None and strcmp(now, value) == 0
+
+
+cdef Py_ssize_t age_of_costs = 0
+
+
+def costs_age():
+    """How often the costs by which engines are chosen have changed in this process: choices made before are void."""
+    return age_of_costs
+
+
+def costs_changed():
+    """Say that they have."""
+    global age_of_costs
+    age_of_costs += 1
+
+
+cdef class FewDocuments:
+    """Scores few documents of the host, with precision "exact", in one thread.
+
+    Parameters
+    ----------
+    program_of : callable
+        Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
+    n_features, most : int
+        Columns of documents, and how many documents are few at most.
+    brief : float
+        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
+        one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
+    raw, value : Link or None
+        What makes raw scores and values of sums; None: sums are these.
+    then : callable, optional
+        What makes values of what ``value`` gives, both [documents, outputs].
+    """
+
+    cdef object program_of, then
+    cdef Link raw_link, value_link
+    cdef Py_ssize_t n_features
+    cdef double brief
+    cdef list programs  # by the number of documents; None: not asked for yet
+    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
+    cdef bytes isa, machine_code  # of the environment, when the programs were asked for
+    cdef Environment environment
+    cdef Py_ssize_t costs_age  # then, too
+
+    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Link raw=None, Link value=None,
+                 then=None):
+        self.program_of, self.n_features, self.brief = program_of, n_features, brief
+        self.raw_link, self.value_link, self.then = raw, value, then
+        self.begin(most)
+
+    cdef int begin(self, Py_ssize_t most) except -1:
+        self.programs = [None] * (most + 1)
+        self.keeps_lock.assign(most + 1, 0)
+        self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
+        self.costs_age = age_of_costs
+        return 0
+
+    cdef int heed_environment(self) except -1:
+        if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
+                and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
+            self.begin(len(self.programs) - 1)
+        self.environment.remember()
+        return 0
+
+    cdef bint takes(self, cnp.ndarray x, Py_ssize_t n) noexcept:
+        """Whether an array is n documents of native floats."""
+        return (cnp.PyArray_NDIM(x) == 2 and cnp.PyArray_DIM(x, 0) == n and cnp.PyArray_DIM(x, 1) == self.n_features
+                and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
+
+    cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
+        """Of `keeps_lock`, after a call that took so long."""
+        if so_far < 0:
+            return so_far + 1
+        if so_far == 0:
+            return seconds <= self.brief
+        if seconds <= 10 * self.brief:
+            return max(so_far - 1, 1)
+        return so_far + 20 if so_far < 80 else -1000
+
+    cdef scores(self, cnp.ndarray x, bint raw):
+        cdef cnp.ndarray sums
+        cdef Documents docs
+        cdef Scorer scorer
+        cdef Values values
+        cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
+        cdef cnp.npy_intp[2] shape
+        cdef void* to
+        cdef list programs
+        cdef Link link
+        cdef double seconds
+        if n == 0 or n >= len(self.programs) or not self.takes(x, n):
+            return None
+        if self.costs_age != age_of_costs or not self.environment.is_as_before():
+            self.heed_environment()
+        programs = self.programs  # while a program is asked for, another call may begin a list anew: this one is void then
+        program = programs[n]
+        if program is None:
+            program = programs[n] = self.program_of(n)
+            if program is None:
+                return None
+        if not self.takes(x, n):  # what ran meanwhile may have changed it in place
+            return None
+        scorer, values = program
+        docs.data = cnp.PyArray_DATA(x)
+        docs.n = n
+        docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
+        docs.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
+        docs.planes = NULL
+        shape[0], shape[1] = n, values.c.n_outputs
+        sums = cnp.PyArray_EMPTY(1 if values.c.n_outputs == 1 else 2, shape,
+                                 cnp.NPY_DOUBLE if values.sum_format == b"d" else cnp.NPY_FLOAT, False)
+        to = cnp.PyArray_DATA(sums)
+        link = self.raw_link if raw else self.value_link
+        seconds = -seconds_now()
+        if programs is self.programs and self.keeps_lock[n] > 0:
+            scorer.fill(docs, values, to)
+            if link is not None:
+                link.fill(to, n, to)
+            seconds += seconds_now()
+        else:
+            with nogil:
+                scorer.fill(docs, values, to)
+                if link is not None:
+                    link.fill(to, n, to)
+                seconds += seconds_now()
+        if programs is self.programs:
+            self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
+        if raw or self.then is None:
+            return sums
+        return self.then(cnp.PyArray_Reshape(sums, (n, values.c.n_outputs))).reshape((<object>sums).shape)
+
+    def raw(self, cnp.ndarray X not None):
+        """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
+        it holds other numbers than native floats, many rows or none, or is no array of documents at all."""
+        return self.scores(X, True)
+
+    def values(self, cnp.ndarray X not None):
+        """Values, likewise."""
+        return self.scores(X, False)
+
+
+cdef int is_default(str name, value) except -1:
+    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), or something else (0)."""
+    if value is None:
+        return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
+    if value is False:
+        return name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib")
+    if value is True:
+        return 2 * (name in ("raw_score", "output_margin"))
+    if type(value) is int:
+        return name == "n_threads" and value == 1 or name == "start_iteration" and value == 0
+    if type(value) is str:
+        return name == "engine" and value == "auto" or name == "precision" and value == "exact"
+    return 0
+
+
+cdef int asks_for_raw(output, dict wishes) except -2:
+    """Whether a call of `Model.predict` asks for raw scores (1) or values (0), and for nothing besides (else -1)."""
+    cdef int raw, asked
+    if type(output) is not str:
+        return -1
+    raw = output == "raw"
+    if not raw and output != "value":
+        return -1
+    for name, value in wishes.items():
+        asked = is_default(name, value)
+        if asked == 0:
+            return -1
+        raw |= asked == 2
+    return raw
+
+
+def few_first(method):
+    """`Model.predict` that scores few documents without wishes itself, and has ``method`` do all else.
+
+    In Cython, for Python takes a microsecond to find fourteen arguments' defaults, ten where it comes from cold caches.
+    """
+    @wraps(method)
+    def predict(self, X, output="value", **wishes):
+        cdef int raw
+        if type(X) is cnp.ndarray:
+            raw = asks_for_raw(output, wishes)
+            if raw >= 0:
+                few = self._few
+                if few is not None:
+                    answer = (<FewDocuments?>few).scores(X, raw)
+                    if answer is not None:
+                        return answer
+        return method(self, X, output, **wishes)
+
+    return predict

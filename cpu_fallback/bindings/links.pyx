@@ -1,0 +1,70 @@
+# cython: language_level=3
+"""Sums to raw scores and values, without the GIL."""
+
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.pycapsule cimport PyCapsule_GetPointer
+
+import numpy as np
+
+from gpuqs.cpu_fallback.scorer import SHARE_OUT
+
+
+cdef extern from "driver/threads.hpp" namespace "gpuqs":
+    void share_out_by(void* other)
+
+share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
+
+
+cdef class Link:
+    """What becomes of sums: a base score is added last, they are averaged, and a link makes values of them.
+
+    Parameters
+    ----------
+    name : str
+        One of `gpuqs.links.KERNELS`.
+    dtype : str or dtype
+        Type of the sums and of what is made of them, float32 or float64.
+    n_outputs : int
+    scale : float
+        Factor on raw scores inside the link.
+    divisor : float
+        The trees that sums are averaged over, or 1.
+    last : ndarray [n_outputs], optional
+        What is added before all else.
+    """
+
+    def __init__(self, str name, dtype, int n_outputs, double scale=1.0, double divisor=1.0, last=None):
+        dtype = np.dtype(dtype)
+        self.c.link = find_link(name.encode())
+        if self.c.link == NULL or dtype not in (np.float32, np.float64):
+            raise ValueError(f"there is no link {name!r} of {dtype}")
+        self.c.is_double, self.c.n_outputs, self.c.scale, self.c.divisor = dtype == np.float64, n_outputs, scale, divisor
+        self.last = None if last is None else np.ascontiguousarray(last, dtype)
+        self.c.last = NULL
+        if self.last is not None:
+            if self.last.shape != (n_outputs,):
+                raise ValueError(f"what is added last must be [{n_outputs}]")
+            self.c.last = <const void*><size_t>self.last.ctypes.data
+
+    cdef int fill(self, const void* sums, int64_t n, void* out, int n_threads=1) except -1 nogil:
+        c_finish(self.c, sums, n, out, n_threads)
+        return 0
+
+    def apply(self, sums, out, int n_threads):
+        """Fill `out` [documents, outputs] ([documents, 1] from "argmax") from `sums`, which it may be; both in C order."""
+        cdef Py_buffer read, write
+        cdef char kind = b"d" if self.c.is_double else b"f"
+        cdef Py_ssize_t width = 1 if gives_one(self.c.link) else self.c.n_outputs
+        PyObject_GetBuffer(sums, &read, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        try:
+            PyObject_GetBuffer(out, &write, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
+            try:
+                if (read.ndim != 2 or write.ndim != 2 or read.shape[1] != self.c.n_outputs or write.shape[1] != width
+                        or read.shape[0] != write.shape[0] or read.format[0] != kind or write.format[0] != kind):
+                    raise ValueError(f"sums must be [n, {self.c.n_outputs}], values [n, {width}], of format {chr(kind)!r}")
+                with nogil:
+                    self.fill(read.buf, read.shape[0], write.buf, n_threads)
+            finally:
+                PyBuffer_Release(&write)
+        finally:
+            PyBuffer_Release(&read)

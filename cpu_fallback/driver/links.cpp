@@ -1,0 +1,142 @@
+#include "driver/links.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "driver/threads.hpp"
+
+namespace gpuqs {
+namespace {
+
+constexpr int64_t kValuesOfPiece = 4096;  // a thread takes so many at a time: some ten microseconds
+
+// The raw scores of one document.
+template <class Real> struct Raw {
+    const Real* sums;
+    const Real* last;
+    Real divisor;
+    int n;
+
+    Real operator[](int k) const { return (last ? sums[k] + last[k] : sums[k]) / divisor; }
+    // The first of the largest scores; the first NaN, where there is one.
+    int largest() const {
+        int best = 0;
+        for (int k = 1; k < n && !std::isnan((*this)[best]); k++)
+            if (!((*this)[k] <= (*this)[best])) best = k;
+        return best;
+    }
+};
+
+// A link that turns each score into a value: Each::of.
+template <class Each> struct each {
+    template <class Real> static void apply(const Raw<Real>& raw, Real scale, Real* out) {
+        for (int k = 0; k < raw.n; k++) out[k] = Each::of(raw[k], scale);
+    }
+};
+
+struct identity : each<identity> {
+    template <class Real> static Real of(Real x, Real) { return x; }
+};
+struct sigmoid : each<sigmoid> {
+    template <class Real> static Real of(Real x, Real scale) { return 1 / (1 + std::exp(-scale * x)); }
+};
+// XGBoost's: exponentials stay finite.
+struct clamped_sigmoid : each<clamped_sigmoid> {
+    template <class Real> static Real of(Real x, Real scale) { return 1 / (1 + std::exp(std::min(-scale * x, Real(88.7f)))); }
+};
+struct exp : each<exp> {
+    template <class Real> static Real of(Real x, Real) { return std::exp(x); }
+};
+struct exp2 : each<exp2> {
+    template <class Real> static Real of(Real x, Real scale) { return std::exp2(scale * x); }
+};
+struct isolation : each<isolation> {
+    template <class Real> static Real of(Real x, Real scale) { return -std::exp2(-scale * x); }
+};
+struct log1p_exp : each<log1p_exp> {
+    template <class Real> static Real of(Real x, Real) { return std::log1p(std::exp(x)); }
+};
+struct sqrt_signed : each<sqrt_signed> {
+    template <class Real> static Real of(Real x, Real) {
+        const Real sign = x > 0 ? Real(1) : x < 0 ? Real(-1) : x == 0 ? Real(0) : x;
+        return sign * x * x;
+    }
+};
+struct hinge : each<hinge> {
+    template <class Real> static Real of(Real x, Real) { return x > 0 ? Real(1) : Real(0); }
+};
+
+struct mean_variance {
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
+        for (int k = 0; k < raw.n; k++) out[k] = raw[k];
+        if (raw.n > 1) out[1] = std::exp(2 * out[1]);
+    }
+};
+
+// The sum is a double, as the libraries have it, whatever the type of the values.
+struct softmax {
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
+        const Real top = raw[raw.largest()];
+        double total = 0;
+        for (int k = 0; k < raw.n; k++) total += out[k] = std::exp(raw[k] - top);
+        for (int k = 0; k < raw.n; k++) out[k] /= static_cast<Real>(total);
+    }
+};
+
+struct argmax {
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { *out = static_cast<Real>(raw.largest()); }
+};
+
+template <class Kernel, class Real> void run(const Finish& of, const void* sums, int64_t first, int64_t end, int width, void* out) {
+    const Real divisor = static_cast<Real>(of.divisor), scale = static_cast<Real>(of.scale);
+    for (int64_t d = first; d < end; d++) {
+        const Raw<Real> raw{static_cast<const Real*>(sums) + d * of.n_outputs, static_cast<const Real*>(of.last), divisor,
+                            of.n_outputs};
+        Kernel::apply(raw, scale, static_cast<Real*>(out) + d * width);
+    }
+}
+
+}  // namespace
+
+struct Link {
+    const char* name;
+    void (*floats)(const Finish&, const void*, int64_t, int64_t, int, void*);
+    void (*doubles)(const Finish&, const void*, int64_t, int64_t, int, void*);
+};
+
+#define LINK(name) {#name, run<name, float>, run<name, double>}
+constexpr Link kLinks[] = {
+    LINK(identity),
+    LINK(sigmoid),
+    {"ova_sigmoid", run<sigmoid, float>, run<sigmoid, double>},
+    LINK(clamped_sigmoid),
+    LINK(softmax),
+    LINK(argmax),
+    LINK(exp),
+    LINK(exp2),
+    LINK(log1p_exp),
+    LINK(sqrt_signed),
+    LINK(hinge),
+    LINK(mean_variance),
+    LINK(isolation),
+};
+#undef LINK
+
+const Link* find_link(const char* name) {
+    for (const Link& link : kLinks)
+        if (!std::strcmp(link.name, name)) return &link;
+    return nullptr;
+}
+
+bool gives_one(const Link* link) { return link->floats == &run<argmax, float>; }
+
+void finish(const Finish& of, const void* sums, int64_t n, void* out, int n_threads) {
+    const auto piece_of = of.is_double ? of.link->doubles : of.link->floats;
+    const int width = gives_one(of.link) ? 1 : of.n_outputs;
+    const int64_t step = std::max<int64_t>(kValuesOfPiece / std::max(of.n_outputs, 1), 1), pieces = (n + step - 1) / step;
+    if (n_threads == 1 || pieces < 2) return piece_of(of, sums, 0, n, width, out);
+    share_out(pieces, n_threads, [&](int, int64_t p) { piece_of(of, sums, p * step, std::min(n, (p + 1) * step), width, out); });
+}
+
+}  // namespace gpuqs

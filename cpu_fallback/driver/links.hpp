@@ -1,0 +1,33 @@
+// Sums -> raw scores or values: what follows from one document's sums alone; `cuda/apply_link.cu` does the same on GPUs.
+//
+//   foreach document (threads share them out):
+//       foreach output: raw[output] <- (sums[document][output] + last[output]) / divisor
+//       out[document] <- link(raw)
+//
+// exp, exp2 and log1p are the C library's, a number at a time: the training libraries call these, so their bits are ours.
+#pragma once
+#include <cstdint>
+
+namespace gpuqs {
+
+struct Link;
+
+// The link of that name, of gpuqs.links.KERNELS; null: there is none.
+const Link* find_link(const char* name);
+
+// What becomes of a document's sums, which are floats or doubles.
+struct Finish {
+    const Link* link;
+    bool is_double;
+    int32_t n_outputs;
+    const void* last;  // [n_outputs] of the sums' type, or null: added before all else
+    double divisor;    // the trees that sums are averaged over, or 1
+    double scale;      // a factor on raw scores inside the link
+};
+
+// Whether a link gives each document one value, whatever its outputs.
+bool gives_one(const Link*);
+// sums, out: [n][n_outputs]; out is [n][1] where the link gives one, else it may be where the sums lie.
+void finish(const Finish&, const void* sums, int64_t n, void* out, int n_threads);
+
+}  // namespace gpuqs
