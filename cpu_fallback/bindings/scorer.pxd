@@ -64,7 +64,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kFollowing, kMostRankLanes, kRegistersTogether, kPathPlaces, kPathEntries, kLabelShift
+    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kFollowing, kMostRankLanes, kRegistersTogether, kPathPlaces, kPathEntries, kLabelShift, kBlockThresholds
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:
@@ -86,12 +86,20 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         const uint16_t* heavy
         const uint8_t* most
 
+    cdef cppclass ThresholdBlocks[Value]:
+        const Value* threshold
+        const Value* sample
+
     cdef struct RankWalkLayout:
         Columns columns
         cbool single
         const int64_t* offsets
         const float* threshold32
         const double* threshold64
+        const int64_t* block
+        const int64_t* sample_block
+        ThresholdBlocks[float] blocks32
+        ThresholdBlocks[double] blocks64
         int32_t n_entries
         const RankEntry* entries
         int32_t n_blocks

@@ -94,6 +94,7 @@ CONSTANTS = {
     "kRegistersTogether": kRegistersTogether,
     "kPathPlaces": kPathPlaces,
     "kPathEntries": kPathEntries,
+    "kBlockThresholds": kBlockThresholds,
     "kLabelShift": kLabelShift,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
@@ -347,6 +348,12 @@ cdef class RankWalk(Scorer):
         c.offsets = <const int64_t*>data_of(layout.ranks.offsets, np.int64, self.keep)
         c.threshold32 = <const float*>data_of(layout.threshold32, np.float32, self.keep)
         c.threshold64 = <const double*>data_of(layout.ranks.threshold, np.float64, self.keep)
+        c.block = <const int64_t*>data_of(layout.blocks.first, np.int64, self.keep)
+        c.sample_block = <const int64_t*>data_of(layout.blocks.first_samples, np.int64, self.keep)
+        c.blocks32.threshold = <const float*>data_of(layout.blocks.threshold32, np.float32, self.keep)
+        c.blocks32.sample = <const float*>data_of(layout.blocks.sample32, np.float32, self.keep)
+        c.blocks64.threshold = <const double*>data_of(layout.blocks.threshold64, np.float64, self.keep)
+        c.blocks64.sample = <const double*>data_of(layout.blocks.sample64, np.float64, self.keep)
         c.n_entries = len(layout.entries)
         c.entries = <const RankEntry*>structs_of(layout.entries, "RankEntry", self.keep)
         c.n_blocks = len(layout.block_offsets) - 1

@@ -1,6 +1,6 @@
 // rankwalk: few documents through twelve trees side by side; a step is a look-up, an addition and a shift.
 //
-//   codes: for each column: rank = number of its thresholds below the value
+//   codes: for each column: rank = number of its thresholds below the value, of blocks of them first, then in one
 //          for each entry: code[entry] = min(max(rank - first of entry, 0), 255) (missing: 0 or 255)
 //   walks: for each group of twelve trees: at = their roots
 //              as often as the deepest is deep: at += distance of (items[at] + code[entry of items[at]])
@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "layout/rankwalk.hpp"
+#include "paths.inl"
 
 namespace gpuqs {
 namespace {
@@ -17,16 +18,16 @@ template <class Value> const Value* thresholds_of(const RankWalkLayout& layout);
 template <> const float* thresholds_of<float>(const RankWalkLayout& layout) { return layout.threshold32; }
 template <> const double* thresholds_of<double>(const RankWalkLayout& layout) { return layout.threshold64; }
 
-// Registers compare many thresholds at once: up to so many are counted faster than searched.
-constexpr int64_t kCounted = 64;
+template <class Value> const ThresholdBlocks<Value>& blocks_of(const RankWalkLayout& layout);
+template <> const ThresholdBlocks<float>& blocks_of<float>(const RankWalkLayout& layout) { return layout.blocks32; }
+template <> const ThresholdBlocks<double>& blocks_of<double>(const RankWalkLayout& layout) { return layout.blocks64; }
 
-template <class Value> int count_below(const Value* threshold, int64_t n, Value x) {
+// How many of the thresholds in n blocks lie below x.
+template <class Value> int64_t count_below(const Value* threshold, int64_t n, Value x) {
     const Value* from = threshold;
-    for (; n > kCounted; n -= n / 2)
-        if (from[n / 2 - 1] < x) from += n / 2;
-    int count = static_cast<int>(from - threshold);
-    for (int64_t i = 0; i < n; i++) count += from[i] < x;
-    return count;
+    for (; n > 1; n -= n / 2)
+        if (from[n / 2 * kBlockThresholds - 1] < x) from += n / 2 * kBlockThresholds;
+    return from - threshold + Paths::below(from, x);
 }
 
 inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
@@ -38,10 +39,14 @@ inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
 template <class Value> void rank_columns(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank) {
     for (int c = 0; c < layout.columns.n; c++) {
         const int64_t at = static_cast<int64_t>(c) * stride;
-        const Value* threshold = thresholds_of<Value>(layout) + layout.offsets[c];
+        const int64_t n_samples = layout.sample_block[c + 1] - layout.sample_block[c];
+        const Value* sample = blocks_of<Value>(layout).sample + layout.sample_block[c] * kBlockThresholds;
+        const Value* threshold = blocks_of<Value>(layout).threshold + layout.block[c] * kBlockThresholds;
         for (int d = 0; d < n; d++) {
             const Value value = x[at + d];
-            rank[at + d] = value != value ? -1 : count_below(threshold, layout.offsets[c + 1] - layout.offsets[c], value);
+            const int64_t block = count_below(sample, n_samples, value);
+            const int below = Paths::below(threshold + block * kBlockThresholds, value);
+            rank[at + d] = value != value ? -1 : static_cast<int32_t>(block * kBlockThresholds) + below;
         }
     }
 }

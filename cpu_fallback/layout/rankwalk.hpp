@@ -61,12 +61,22 @@ struct RankPaths {
     const uint8_t* most;     // of each tree block: how often walks change paths, at most
 };
 
+// A column's thresholds in blocks, the last filled up with infinity. Samples are the last threshold of each block but the
+// last; they fill blocks, too. What lies below a value is counted in samples first, then in one block.
+constexpr int kBlockThresholds = 16;
+
+template <class Value> struct ThresholdBlocks { const Value *threshold, *sample; };
+
 struct RankWalkLayout {
     Columns columns;
     bool single;              // documents are cast to float32 first
     const int64_t* offsets;   // of a column's thresholds
     const float* threshold32;  // rounded down
     const double* threshold64;
+    const int64_t* block;         // of blocks: each column's first, and the end
+    const int64_t* sample_block;  // of blocks of samples: likewise
+    ThresholdBlocks<float> blocks32;
+    ThresholdBlocks<double> blocks64;
     int32_t n_entries;
     const RankEntry* entries;  // the first is the leaves'
     int32_t n_blocks;

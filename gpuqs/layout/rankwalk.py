@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs import cache_lines
 from gpuqs.cpu_fallback.making import empty_paths, rank_items
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
@@ -39,6 +40,8 @@ MAX_LEAVES = 128
 ENTRY_THRESHOLDS = 255
 #: Most entries of a forest, with the one that leaves ask.
 MAX_ENTRIES = 1 << 16
+#: Thresholds of a block.
+BLOCK_THRESHOLDS = 16
 #: Trees walked side by side, as many as there are registers for, and trees of a block, whose walks are ordered by their
 #: length.
 WALKS = 12
@@ -98,6 +101,57 @@ class RankPaths:
 
 
 @dataclass(frozen=True)
+class ThresholdBlocks:
+    """Columns' thresholds in blocks of `BLOCK_THRESHOLDS`, a column's last filled up with infinity; C columns.
+
+    Samples are the last threshold of each block but the column's last. They are in blocks, too, filled up likewise.
+
+    Parameters
+    ----------
+    first, first_samples : int64 [C + 1]
+        Each column's first block, of thresholds and of samples, and the end.
+    threshold32, sample32 : float32 [blocks, BLOCK_THRESHOLDS]
+    threshold64, sample64 : float64 [blocks, BLOCK_THRESHOLDS]
+    """
+
+    first: npt.NDArray[np.int64]
+    first_samples: npt.NDArray[np.int64]
+    threshold32: npt.NDArray[np.float32]
+    sample32: npt.NDArray[np.float32]
+    threshold64: npt.NDArray[np.float64]
+    sample64: npt.NDArray[np.float64]
+
+
+def threshold_blocks(
+    offsets: npt.NDArray[np.int64], threshold32: npt.NDArray[np.float32], threshold64: npt.NDArray[np.float64]
+) -> ThresholdBlocks:
+    """Put columns' thresholds, C + 1 offsets to them, in blocks."""
+    counts = np.diff(offsets)
+    n_blocks = np.maximum(-(-counts // BLOCK_THRESHOLDS), 1)
+    first, first_samples = (_starts(n) for n in (n_blocks, np.maximum(-(-(n_blocks - 1) // BLOCK_THRESHOLDS), 1)))
+    sampled = np.ones(first[-1], bool)
+    sampled[first[1:] - 1] = False
+    blocks = []
+    for threshold in (threshold32, threshold64):
+        within = _in_blocks(threshold, counts, first)
+        blocks += [within, _in_blocks(within[sampled, -1], n_blocks - 1, first_samples)]
+    return ThresholdBlocks(first, first_samples, *blocks)
+
+
+def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.append(0, np.cumsum(counts))
+
+
+def _in_blocks(values: np.ndarray, counts: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> np.ndarray:
+    """Values, so many of each column, in blocks from the column's first one on."""
+    blocks = cache_lines.zeros((int(first[-1]), BLOCK_THRESHOLDS), values.dtype)
+    blocks[:] = np.inf
+    places = np.arange(len(values)) + np.repeat(first[:-1] * BLOCK_THRESHOLDS - _starts(counts)[:-1], counts)
+    blocks.reshape(-1)[places] = values
+    return blocks
+
+
+@dataclass(frozen=True)
 class RankWalkLayout:
     """A forest as items; B tree blocks, G groups of `WALKS` trees.
 
@@ -108,6 +162,8 @@ class RankWalkLayout:
         The label of each leaf.
     threshold32 : float32 [P]
         The columns' distinct thresholds rounded down, for float32 documents.
+    blocks : ThresholdBlocks
+        Both, for few documents.
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
@@ -133,6 +189,7 @@ class RankWalkLayout:
     ranks: RankTables
     position: npt.NDArray[np.int32]
     threshold32: npt.NDArray[np.float32]
+    blocks: ThresholdBlocks
     entries: np.ndarray
     items: npt.NDArray[np.uint32]
     block_offsets: npt.NDArray[np.int32]
@@ -170,10 +227,12 @@ def build_rankwalk(
     )
     if len(entries) > PATH_ENTRIES + 1:
         paths = None
+    threshold32 = round_down(ranks.threshold)
     return RankWalkLayout(
         ranks=ranks,
         position=label,
-        threshold32=round_down(ranks.threshold),
+        threshold32=threshold32,
+        blocks=threshold_blocks(ranks.offsets, threshold32, ranks.threshold),
         entries=entries.view(RANK_ENTRY)[:, 0],
         items=items[:0] if paths else items,
         block_offsets=np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32),

@@ -177,6 +177,12 @@ private:
         rankwalk_.offsets = from.items<int64_t>();
         rankwalk_.threshold32 = from.items<float>();
         rankwalk_.threshold64 = from.items<double>();
+        rankwalk_.block = from.items<int64_t>();
+        rankwalk_.sample_block = from.items<int64_t>();
+        rankwalk_.blocks32.threshold = from.items<float>();
+        rankwalk_.blocks32.sample = from.items<float>();
+        rankwalk_.blocks64.threshold = from.items<double>();
+        rankwalk_.blocks64.sample = from.items<double>();
         const auto entries = from.array<RankEntry>();
         rankwalk_.n_entries = static_cast<int>(entries.n);
         rankwalk_.entries = entries.data;

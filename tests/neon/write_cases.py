@@ -125,7 +125,10 @@ class Recorder:
         to.text("rankwalk")
         to.numbers(document_block, single)
         to.columns(ranks.columns)
-        to.arrays(ranks.offsets, layout.threshold32, ranks.threshold, layout.entries)
+        to.arrays(ranks.offsets, layout.threshold32, ranks.threshold)
+        blocks = layout.blocks
+        to.arrays(blocks.first, blocks.first_samples, blocks.threshold32, blocks.sample32)
+        to.arrays(blocks.threshold64, blocks.sample64, layout.entries)
         to.arrays(layout.block_offsets, layout.tree, layout.root, layout.steps, layout.group_items, layout.items)
         to.arrays(layout.node_offsets, layout.tests)
 

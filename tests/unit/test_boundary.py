@@ -73,6 +73,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kRegistersTogether": rankwalk.REGISTERS_TOGETHER,
         "kPathPlaces": rankwalk.PATH_PLACES,
         "kPathEntries": rankwalk.PATH_ENTRIES,
+        "kBlockThresholds": rankwalk.BLOCK_THRESHOLDS,
         "kLabelShift": rankwalk.LABEL_SHIFT,
         "kNarrowestWord": programs.NARROWEST_WORD,
         "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),

@@ -12,6 +12,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.layout.ranks import build_ranks
 from gpuqs.layout.rankwalk import (
+    BLOCK_THRESHOLDS,
     DISTANCE_SHIFT,
     ENTRY_THRESHOLDS,
     LABEL_SHIFT,
@@ -30,6 +31,7 @@ from gpuqs.layout.rankwalk import (
     RankWalkLayout,
     build_rankwalk,
     most_entries,
+    threshold_blocks,
 )
 
 
@@ -205,3 +207,47 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
                 for n_threads in (1, 2):
                     ENGINES["rankwalk"].leaves(program, X[:n], out, n_threads)
                     np.testing.assert_array_equal(out, leaves[:n])
+
+
+#: Thresholds of columns, about the ends of blocks, and of blocks of samples.
+COUNTS = [0, 1, 15, 16, 17, 255, 256, 257, 271, 272, 273, 4352, 4353, 9000]
+
+
+def test_thresholds_in_blocks() -> None:
+    rng = np.random.default_rng(1)
+    of_column = [np.unique(rng.normal(size=n)) for n in COUNTS]
+    offsets, threshold = np.append(0, np.cumsum(COUNTS)), np.concatenate(of_column)
+    blocks = threshold_blocks(offsets, threshold.astype(np.float32), threshold)
+    assert blocks.first[-1] == len(blocks.threshold64) and blocks.first_samples[-1] == len(blocks.sample64)
+    for column, expected in enumerate(of_column):
+        of_blocks = slice(*blocks.first[column : column + 2].tolist())
+        of_samples = slice(*blocks.first_samples[column : column + 2].tolist())
+        within, samples = blocks.threshold64[of_blocks].ravel(), blocks.sample64[of_samples].ravel()
+        n_blocks = max(-(-len(expected) // BLOCK_THRESHOLDS), 1)
+        assert len(within) == n_blocks * BLOCK_THRESHOLDS
+        np.testing.assert_array_equal(within, np.append(expected, np.full(len(within) - len(expected), np.inf)))
+        sampled = expected[BLOCK_THRESHOLDS - 1 :: BLOCK_THRESHOLDS][: n_blocks - 1]
+        assert len(samples) == max(-(-len(sampled) // BLOCK_THRESHOLDS), 1) * BLOCK_THRESHOLDS
+        np.testing.assert_array_equal(samples, np.append(sampled, np.full(len(samples) - len(sampled), np.inf)))
+        np.testing.assert_array_equal(blocks.threshold32[of_blocks].ravel(), within.astype(np.float32))
+        np.testing.assert_array_equal(blocks.sample32[of_samples].ravel(), samples.astype(np.float32))
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_documents_between_all_thresholds_of_a_column(isa: str, single: bool) -> None:
+    """Stumps, of which each value passes as many as thresholds lie below it; the last is infinite."""
+    for n in COUNTS[1:]:
+        threshold = np.append(np.arange(n - 1, dtype=np.float64), np.inf)
+        stumps = Forest(
+            n_features=1, node_offsets=np.arange(n + 1), leaf_offsets=np.arange(n + 1) * 2,
+            feature=np.zeros(n, np.int32), threshold=threshold, left=np.full(n, ~0, np.int32),
+            right=np.full(n, ~1, np.int32), routing=np.zeros(n, np.uint8), leaf_value=np.tile([[0.0], [1.0]], (n, 1)),
+            input_dtype="float32" if single else "float64",
+        )  # fmt: skip
+        values = np.unique(np.concatenate([np.arange(min(n, 300)), np.arange(max(n - 300, 0), n)]))
+        X = np.concatenate([[-np.inf, -1, -0.5], values, values + 0.5, [np.inf]])[:, None]
+        X = X.astype(np.float32 if single else np.float64)
+        model, below = gpuqs.from_model(stumps), np.count_nonzero(threshold < X, axis=1)
+        for at in range(0, len(X), 8):
+            np.testing.assert_array_equal(model.predict(X[at : at + 8], engine="rankwalk"), below[at : at + 8])
+        np.testing.assert_array_equal([model.predict(row[None], engine="rankwalk")[0] for row in X[::7]], below[::7])

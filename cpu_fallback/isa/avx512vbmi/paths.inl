@@ -28,6 +28,16 @@ struct Paths {
         return _mm512_cmpgt_epu8_mask(_mm512_mask_mov_epi8(low, upper, high), position);
     }
 
+    // How many of a block of thresholds lie below x.
+    static int below(const float* threshold, float x) {
+        return __builtin_popcount(_mm512_cmp_ps_mask(_mm512_load_ps(threshold), _mm512_set1_ps(x), _CMP_LT_OQ));
+    }
+    static int below(const double* threshold, double x) {
+        const __m512d value = _mm512_set1_pd(x);
+        return __builtin_popcount(_mm512_cmp_pd_mask(_mm512_load_pd(threshold), value, _CMP_LT_OQ) |
+                                  _mm512_cmp_pd_mask(_mm512_load_pd(threshold + 8), value, _CMP_LT_OQ) << 8);
+    }
+
     // `a` where the bit is set, else b: without a branch, which nobody could predict, whatever a compiler sees in what follows.
     static uint64_t either(uint64_t word, uint64_t bit, uint64_t a, uint64_t b) {
         asm("bt %2, %1\n\tcmovc %3, %0" : "+r"(b) : "r"(word), "r"(bit), "r"(a) : "cc");
