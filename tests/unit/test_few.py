@@ -286,7 +286,7 @@ def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
     slow = explanation.Way("walk")
     monkeypatch.setattr(explanation.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
-    return model, probing_documents(np.random.default_rng(6), model.forest, few.MOST)
+    return model, probing_documents(np.random.default_rng(6), model.forest, 256)
 
 
 @pytest.mark.parametrize("brief", [True, False])
@@ -299,8 +299,9 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
     assert lets_others_run(lambda: model.predict(X)) != brief
 
 
-def test_calls_that_took_long_give_the_lock_away_again() -> None:
-    """A chain of nodes: documents that leave it at once, and others that go all the way."""
+def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of nodes: documents that leave it at once, and others that walk all the way."""
+    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: explanation.Way("walk"))
     depth = 9_000
     chain = Forest(
         n_features=1,
