@@ -22,7 +22,7 @@ from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
-from gpuqs.placement import check_out, documents_of, place
+from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.programs import Programs, machine
 from gpuqs.scoring import Scoring
 from gpuqs.threads import THREAD_WORK, threads_of_call
@@ -253,7 +253,7 @@ class Model:
         way = Way(engine) if isinstance(engine, str) else engine
         program = self._programs.get(way.engine, precision, trees, documents.narrow, runs_on, here, way.params)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
-        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
+        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
         n_threads = threads_of_call(self.forest, documents.n, n_threads, way.n_threads)
@@ -263,6 +263,8 @@ class Model:
             rows = rows_for_gpu(documents, self.forest)
         elif runs_on is HOST and not encoded:
             rows = rows_for_cpu(documents, self.forest, output)
+        if out is not None and where is HOST and not encoded:
+            documents = apart(documents, X, self.forest, out, rows)
         for start in range(0, documents.n, rows):
             stop = min(start + rows, documents.n)
             one = fill if margin is None else partial(fill, margin=margin[start:stop])

@@ -423,15 +423,3 @@ def test_the_stages_of_bitslice_are_timed() -> None:
     scored = np.empty_like(sums)
     program.scorer.score(program.bound, X, scored, 1)
     np.testing.assert_array_equal(sums, scored)  # the loop that is timed is the one that scores
-
-
-def test_out_that_shares_memory_with_documents() -> None:
-    n = MODEL.n_features
-    buffer = np.zeros((300, n))
-    with pytest.raises(InputError, match="shares memory"):
-        MODEL.predict(buffer, "raw", out=buffer.reshape(-1)[:300])
-    with pytest.raises(InputError, match="shares memory"):
-        MODEL.predict(buffer[:200], "raw", out=buffer.reshape(-1)[150:350])
-    columns = np.zeros((n + 1, 200)).T  # a column beside the documents' is their neighbour, no part of them
-    beside = columns[:, n]
-    assert MODEL.predict(columns[:, :n], "raw", out=beside) is beside
