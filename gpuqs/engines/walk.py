@@ -40,7 +40,9 @@ class Walk(CpuEngine):
         walks = n_documents * visits * self.visit * (2 if n_documents < 16 else 1)
         return CALL + walks + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]) -> WalkLayout:
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+    ) -> WalkLayout:
         return build_walk(forest, settings["tree_block"])
 
     def _bind(

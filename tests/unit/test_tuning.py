@@ -22,6 +22,7 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
@@ -29,7 +30,6 @@ from gpuqs.explanation import Chooser, Way
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
-from gpuqs.programs import machine
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
