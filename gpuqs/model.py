@@ -262,7 +262,7 @@ class Model:
         if where is not runs_on:
             rows = rows_for_gpu(documents, self.forest)
         elif runs_on is HOST and not encoded:
-            rows = rows_for_cpu(documents, self.forest, output)
+            rows = rows_for_cpu(documents, self.forest, output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
         for start in range(0, documents.n, rows):

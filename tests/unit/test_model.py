@@ -18,6 +18,7 @@ from interpreter_lock import lets_others_run
 
 import gpuqs
 from gpuqs import chunks, cpu_fallback
+from gpuqs.arrays import coded_rows
 from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -337,6 +338,16 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, n_outputs: int) 
     for output, expected in whole.items():
         for source in (documents, documents.astype(">f8")):
             np.testing.assert_array_equal(chunked.predict(source, output), expected)
+
+
+def test_chunks_of_deep_trees_are_smaller() -> None:
+    """So that signals are looked at as often; those of ordinary forests are as large as ever."""
+    documents = coded_rows(np.zeros((10**7, 8)))
+    ordinary, deep = (random_forest(np.random.default_rng(0), n_trees=60, max_leaves=n) for n in (64, 20_000))
+    assert chunks.rows_for_cpu(documents, ordinary) == min(10**8 // 60, (16 << 20) // 64) // 1024 * 1024
+    for threads in (1, 3):
+        rows = chunks.rows_for_cpu(documents, deep, n_threads=threads)
+        assert rows * min(int(deep.tree_depth.sum()), deep.n_nodes // 256) <= 10**8 * threads
 
 
 # -- threads and processes --------------------------------------------------------------------
