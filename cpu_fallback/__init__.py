@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 from gpuqs.cpu_fallback.few import FewDocuments, costs_age, costs_changed, few_first
@@ -50,33 +47,14 @@ __all__ = [
     "instruction_set",
     "isa",
     "latency",
-    "made_for",
+    "machine",
     "table_part",
 ]
 
 
-class _Making(threading.local):
-    """What this thread makes a program for: the instruction set, and whether with machine code; None: it makes none."""
-
-    machine: tuple[str, bool] | None = None
-
-
-_making = _Making()
-
-
-@contextmanager
-def made_for(machine: tuple[str, bool]) -> Iterator[None]:
-    """Have `isa` and `compiles_programs` tell this machine, whatever the environment says while a program is made."""
-    before, _making.machine = _making.machine, machine
-    try:
-        yield
-    finally:
-        _making.machine = before
-
-
 def isa() -> str:
     """The instruction set in use: the best of this processor's, or what ``GPUQS_ISA`` names."""
-    return _choose(forced_isa()) if _making.machine is None else _making.machine[0]
+    return _choose(forced_isa())
 
 
 @cache
@@ -89,9 +67,9 @@ def _choose(forced: str | None) -> str:
     return forced
 
 
-def instruction_set() -> InstructionSet:
-    """The instruction set in use, with all that is known of it."""
-    name = isa()
+def instruction_set(name: str | None = None) -> InstructionSet:
+    """An instruction set that is here, the one in use unless it is named, with all that is known of it."""
+    name = name or isa()
     return next(known for known in INSTRUCTION_SETS if known.name == name and known.is_here)
 
 
@@ -101,4 +79,10 @@ def compiles_programs(on: str | None = None) -> bool:
 
     ``GPUQS_MACHINE_CODE=0`` forbids it.
     """
-    return compiles(on or isa()) if _making.machine is None else _making.machine[1]
+    return compiles(on or isa())
+
+
+def machine() -> tuple[str, bool]:
+    """The machine that programs are made for: the instruction set in use, and whether it runs machine code of ours."""
+    name = isa()  # once: another thread may change the environment
+    return name, compiles_programs(name)

@@ -7,6 +7,10 @@ from gpuqs.forest import Forest
 
 #: Work (documents x trees) between two looks at pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
+#: Nodes of a tree that `bitslice` asks in the time of one such piece of work; no more are asked than the tree is deep.
+DEEP = 256
+#: Documents of a thread's chunk, however deep the trees: fewer would bring large ones into the cache more often.
+LEAST_DEEP = 4096
 #: Leaf numbers (documents x trees) that are held while their values are looked up.
 PER_TREE_WORK = 4_000_000
 #: Bytes of documents that one chunk may copy when they must be converted.
@@ -21,11 +25,14 @@ def _width(documents: Documents, forest: Forest) -> int:
     return max(len(forest.tested) if documents.narrow else forest.n_features, 1)
 
 
-def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value") -> int:
+def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_threads: int = 1) -> int:
     """Documents of the host that its engines score at a time."""
     if documents.n <= LEAST_ROWS and output != "per_tree":
         return LEAST_ROWS
     by_work = CHUNK_WORK // max(forest.n_trees, 1)
+    if forest.n_nodes > DEEP * forest.n_trees:
+        work = min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
+        by_work = min(by_work, n_threads * max(CHUNK_WORK // max(work, 1), LEAST_DEEP))
     by_bytes = CHUNK_BYTES // (8 * _width(documents, forest))
     rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)
     if documents.copied:  # wide rows that are copied are few at a time, though fewer than engines like

@@ -142,7 +142,7 @@ class Chooser:
 
     def way(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way:
         """By the plan, if there is one for this device, else by predicted costs; ``machine``: as
-        `gpuqs.programs.machine` gives it."""
+        `gpuqs.cpu_fallback.machine` gives it."""
         if self.plan is None:
             return Way(self.fastest(n_documents, device, machine))
         key = (n_documents, device.key, machine, cpu_fallback.costs_age())
@@ -205,7 +205,7 @@ class Chooser:
         return CALL + (cost - CALL) * factor(name, here)
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
-        """The engine that is predicted to be fastest; ``machine``: as `gpuqs.programs.machine` gives it."""
+        """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
         n_documents = min(n_documents, MOST_ASKED[device.kind])
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)

@@ -55,7 +55,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with _naming(path):
         stream = _open_stream(path)
     if stream is not None:
-        with _buffered(stream, path, stream=True) as file:
+        with _buffered(stream) as file:
             yield file
         return
     with _naming(path):
@@ -67,8 +67,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     temporary = os.path.join(os.path.dirname(target), f".gpuqs-{secrets.token_hex(8)}.part")
     try:
         with _naming(path):
-            descriptor = _create(temporary, target)
-        with _buffered(descriptor, path) as file:
+            raw = _create(temporary, target, path)
+        with _buffered(raw) as file:
             yield file
             with _naming(path):
                 file.flush()
@@ -82,21 +82,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _buffered(descriptor: int, path: str, *, stream: bool = False) -> Iterator[BinaryIO]:
-    file = io.BufferedWriter(NamedOutput(descriptor, path, stream=stream), _BUFFER)
+def _buffered(raw: NamedOutput) -> Iterator[BinaryIO]:
+    file = io.BufferedWriter(raw, _BUFFER)
     try:
         yield file
     except BaseException:
-        file.raw.close()  # what is in the buffer has nowhere to go, and must not wait for a slow reader
+        raw.close()  # what is in the buffer has nowhere to go, and must not wait for a slow reader
         raise
     file.close()
 
 
-def _open_stream(path: str) -> int | None:
-    """A descriptor for what is written to as it is; None for a regular file, or one that is not there yet."""
+def _open_stream(path: str) -> NamedOutput | None:
+    """What is written to as it is; None for a regular file, or one that is not there yet."""
     if own := _OWN.fullmatch(path):
         try:
-            return os.dup(int(own[1][:20]) if own[1] else ("in", "out", "err").index(own[2]))
+            descriptor = int(own[1][:20]) if own[1] else ("in", "out", "err").index(own[2])
+            return NamedOutput.opened(path, os.dup, descriptor, stream=True)
         except OverflowError:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
     try:
@@ -111,7 +112,7 @@ def _open_stream(path: str) -> int | None:
         raise OSError(errno.EINVAL, "a disk; give a file on it", path)
     if stat.S_ISSOCK(mode):
         raise OSError(errno.EINVAL, "a socket, which cannot be written to as a file", path)
-    return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    return NamedOutput.opened(path, os.open, path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY, stream=True)
 
 
 @contextmanager
@@ -125,18 +126,18 @@ def _naming(path: str) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _create(temporary: str, target: str) -> int:
+def _create(temporary: str, target: str, path: str) -> NamedOutput:
     """A new file named ``temporary``; without a name, elsewhere, where there may be none beside an old target."""
     exists = os.path.exists(target)
     try:
         # What replaces a private file is private from the start.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return os.open(temporary, flags, 0o600 if exists else 0o666)
+        return NamedOutput.opened(path, os.open, temporary, flags, 0o600 if exists else 0o666)
     except OSError as error:
         if not exists or error.errno not in _NO_NEIGHBOUR:
             raise
     with tempfile.TemporaryFile() as unnamed:
-        return os.dup(unnamed.fileno())
+        return NamedOutput.opened(path, os.dup, unnamed.fileno())
 
 
 def _put_in_place(file: BinaryIO, temporary: str, target: str) -> None:

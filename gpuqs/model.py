@@ -22,8 +22,8 @@ from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
-from gpuqs.placement import check_out, documents_of, place
-from gpuqs.programs import Programs, machine
+from gpuqs.placement import apart, check_out, documents_of, place
+from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
 from gpuqs.threads import THREAD_WORK, threads_of_call
 from gpuqs.tuning.plan import Plan
@@ -107,11 +107,11 @@ class Model:
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` uses for so many documents: by the plan, or as predicted the fastest."""
-        return self._chooser.way(whole(n_documents, "n_documents", 0), self.device, machine()).engine
+        return self._chooser.way(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine()).engine
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Say which engine would score so many documents, and why: print the result."""
-        return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, machine())
+        return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine())
 
     @few_first
     def predict(
@@ -246,14 +246,14 @@ class Model:
         runs_on: Device,
     ) -> Any:
         """The answer of `predict`, once its keywords are read and the device is chosen."""
-        here, encoded = machine(), isinstance(X, EncodedDocuments)
+        here, encoded = cpu_fallback.machine(), isinstance(X, EncodedDocuments)
         documents, where = self._documents(X, runs_on, engine, here[0])
         if engine == "auto":
             engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
         way = Way(engine) if isinstance(engine, str) else engine
         program = self._programs.get(way.engine, precision, trees, documents.narrow, runs_on, here, way.params)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
-        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype, X)
+        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
         n_threads = threads_of_call(self.forest, documents.n, n_threads, way.n_threads)
@@ -262,7 +262,9 @@ class Model:
         if where is not runs_on:
             rows = rows_for_gpu(documents, self.forest)
         elif runs_on is HOST and not encoded:
-            rows = rows_for_cpu(documents, self.forest, output)
+            rows = rows_for_cpu(documents, self.forest, output, n_threads)
+        if out is not None and where is HOST and not encoded:
+            documents = apart(documents, X, self.forest, out, rows)
         for start in range(0, documents.n, rows):
             stop = min(start + rows, documents.n)
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
@@ -307,8 +309,8 @@ class Model:
             if self.device is HOST:
                 from gpuqs.tuning.calibration import ensure
 
-                ensure(machine())
-                way = self._chooser.way(n_documents, HOST, machine())
+                ensure(cpu_fallback.machine())
+                way = self._chooser.way(n_documents, HOST, cpu_fallback.machine())
                 self._answer(rows, "value", None, None, way, precision, trees, None, HOST)
                 return self
             engine = self.engine_for(n_documents)
@@ -365,7 +367,7 @@ class Model:
         """
         from gpuqs.tune import tune
 
-        with self.device.active(), cpu_fallback.made_for(machine()):
+        with self.device.active():
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
@@ -398,7 +400,7 @@ class Model:
         if self.device is not HOST:
             raise InputError("encoded documents are scored on the CPU; use model.to('cpu').encode(X)")
         documents = as_documents(X, self.forest)
-        here = machine()
+        here = cpu_fallback.machine()
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
@@ -475,7 +477,7 @@ class Model:
         programs, chooser = self._programs, self._chooser
 
         def program_of(n_documents: int) -> Program | None:
-            here = machine()
+            here = cpu_fallback.machine()
             way = chooser.way(n_documents, HOST, here)
             if way.n_threads not in (None, 1):
                 return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from gpuqs.arrays import Documents, as_documents
+from gpuqs.arrays.memory import memory_of
 from gpuqs.arrays.on_devices import from_device
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.devices.cuda import device_of
@@ -72,13 +73,13 @@ def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Dev
     return from_device(adopted, forest), device
 
 
-def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[Any], X: Any) -> Any:
+def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """``out`` as an array of the device, if the answer can be written there.
 
     Raises
     ------
     InputError
-        It has another shape or type, lies elsewhere, or shares memory with the documents ``X`` of the host.
+        It has another shape or type, or lies elsewhere.
     """
     here, answer = where is HOST, where.adopt(out)
     if (
@@ -89,6 +90,29 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
     ):
         kind, there = ("a writable, aligned, C-contiguous", "") if here else ("a C-contiguous", f" on {where!r}")
         raise InputError(f"out must be {kind} {dtype} array of shape {shape}{there}")
-    if here and isinstance(X, np.ndarray) and np.may_share_memory(X, out):
-        raise InputError("out shares memory with X, which would change while it is read; use another array")
     return answer
+
+
+def apart(documents: Documents, X: Any, forest: Forest, out: np.ndarray, rows: int) -> Documents:
+    """Documents of the host, as `documents_of` made them of ``X``, to be scored so many at a time into ``out``.
+
+    Raises
+    ------
+    InputError
+        They are read from memory of ``out``; a chunk raises it where that is not known before.
+    """
+
+    def refuse(read: Iterable[np.ndarray]) -> None:
+        if any(np.may_share_memory(array, out) for array in read):
+            raise InputError("out shares memory with X, which would change while it is read; use another array")
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        made = documents.chunk(start, stop)
+        refuse([made])  # frames of one type give views
+        return made
+
+    if not documents.copied:
+        refuse([documents.chunk(0, documents.n)])
+    elif documents.n > rows or isinstance(X, np.ndarray):  # a single copy is made before anything is written
+        refuse(memory_of(X, forest))
+    return documents._replace(chunk=chunk)

@@ -16,12 +16,6 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 PARTS_KEPT = 16
 
 
-def machine() -> tuple[str, bool]:
-    """The machine that programs are made for: the instruction set, and whether it runs machine code of ours."""
-    isa = cpu_fallback.isa()  # once: another thread may change the environment
-    return isa, cpu_fallback.compiles_programs(isa)
-
-
 class Programs:
     """The programs of one forest; shared between threads.
 
@@ -52,7 +46,7 @@ class Programs:
         on: tuple[str, bool] | None = None,
         params: tuple[tuple[str, int], ...] = (),
     ) -> Program:
-        """The program of an engine on a device, for what `machine` gives where that is not ``on``.
+        """The program of an engine on a device, for what `gpuqs.cpu_fallback.machine` gives where that is not ``on``.
 
         ``narrow``: for documents of the columns `Forest.tested` alone. ``params``: the engine's, as
         `gpuqs.engines.parameters.changed` gives them.
@@ -66,7 +60,7 @@ class Programs:
         """
         bounds = None if trees is None else (trees.start, trees.stop, trees.step)
         narrow = narrow and self.forest.narrowed is not self.forest
-        here = on or machine()
+        here = on or cpu_fallback.machine()
         key = (name, precision, here, narrow, params, device.key, bounds)
         program = self._made.get(key)
         if program is not None and bounds is None:
@@ -101,19 +95,25 @@ class Programs:
                 self._made.pop(old, None)
 
     def trial(
-        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device = HOST
+        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: tuple[str, bool]
     ) -> Program:
-        """A program of the whole forest on a device that is not kept, unless it is one that is there."""
+        """A program of the whole forest, as `get` would give it, that is not kept, unless it is one that is there."""
         narrow = narrow and self.forest.narrowed is not self.forest
-        made = self._made.get(_of_whole(name, params, narrow, device))
-        return made or self._prepare(name, "exact", None, narrow, device, params, machine())
+        made = self._made.get(_of_whole(name, params, narrow, device, on))
+        return made or self._prepare(name, "exact", None, narrow, device, params, on)
 
     def keep(
-        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, program: Program, device: Device = HOST
+        self,
+        name: str,
+        params: tuple[tuple[str, int], ...],
+        narrow: bool,
+        device: Device,
+        on: tuple[str, bool],
+        program: Program,
     ) -> None:
         """Keep what `trial` gave."""
         narrow = narrow and self.forest.narrowed is not self.forest
-        self._made.setdefault(_of_whole(name, params, narrow, device), program)
+        self._made.setdefault(_of_whole(name, params, narrow, device, on), program)
 
     def _prepare(
         self,
@@ -134,10 +134,11 @@ class Programs:
             return self._ranks[narrow].part(nodes)
 
         part = self.part(trees, narrow)
-        with cpu_fallback.made_for(on):
-            return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, params=dict(params))
+        return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, machine=on, params=dict(params))
 
 
-def _of_whole(name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device) -> tuple[Any, ...]:
+def _of_whole(
+    name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: tuple[str, bool]
+) -> tuple[Any, ...]:
     """The key of an exact program of the whole forest."""
-    return name, "exact", machine(), narrow, params, device.key, None
+    return name, "exact", on, narrow, params, device.key, None

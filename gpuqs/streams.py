@@ -6,6 +6,7 @@ import io
 import mmap
 import os
 import select
+from collections.abc import Callable
 from typing import Any, Final
 
 #: Bytes that are read at a time of what has no size.
@@ -62,21 +63,27 @@ class Input(io.FileIO):
 
 
 class NamedOutput(io.FileIO):
-    """A file open for writing whose errors say ``name``, as those of the system name no file; it waits as `Input` does.
+    """A file open for writing whose errors say a name, as those of the system tell none; it waits as `Input` does."""
 
-    Parameters
-    ----------
-    descriptor : int
-    name : str
-    closefd : bool
-    stream : bool
-        It is written from where it stands, as others may write to it too: there is no seeking in it.
-    """
+    _shown, _stream = "", False
 
-    def __init__(self, descriptor: int, name: str, *, closefd: bool = True, stream: bool = False) -> None:
-        super().__init__(descriptor, "wb", closefd=closefd)
-        self._shown = name
-        self._stream = stream
+    @classmethod
+    def opened(cls, name: str, opener: Callable[..., int], *args: Any, stream: bool = False) -> NamedOutput:
+        """What ``opener(*args)`` opens.
+
+        ``stream``: it is written from where it stands, as others may write to it too: there is no seeking in it.
+        """
+        # Python has no step between the two calls, at which a signal's exception would leave the descriptor to nobody.
+        file = next(map(cls, map(opener, *([arg] for arg in args)), ["wb"]))
+        file._shown, file._stream = name, stream
+        return file
+
+    @classmethod
+    def of(cls, name: str, descriptor: int) -> NamedOutput:
+        """A stream in a descriptor that stays open when this is closed."""
+        file = cls(descriptor, "wb", closefd=False)
+        file._shown, file._stream = name, True
+        return file
 
     def write(self, data: Any) -> int:
         try:

@@ -17,7 +17,7 @@ from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser
 from gpuqs.keywords import whole
 from gpuqs.placement import documents_of
-from gpuqs.programs import Programs, machine
+from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
 from gpuqs.tuning.machine import target, version
@@ -45,7 +45,7 @@ def tune(
     progress: Callable[[int, int | None], object] | None,
 ) -> Plan:
     """A plan for the model of these programs on a device, the active one; the others are `Model.tune`'s parameters."""
-    clock = Clock(_budget(budget_s))
+    clock, here = Clock(_budget(budget_s)), cpu_fallback.machine()
     device.synchronize()  # refuses before anything comes into a graph that is being captured
     if isinstance(X, EncodedDocuments):
         raise InputError("tune takes documents that are not encoded, as every engine can score them")
@@ -63,11 +63,11 @@ def tune(
     if device is not HOST:
         most_threads = 1  # engines of GPUs have no use for more
     elif clock.budget_s >= 2 * LIMIT:
-        ensure(machine())
+        ensure(here)
 
     def default(n_documents: int) -> Candidate:
         threads = min(threads_of_call(programs.forest, n_documents), most_threads)
-        return Candidate(chooser.fastest(n_documents, device, machine()), (), threads)
+        return Candidate(chooser.fastest(n_documents, device, here), (), threads)
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,
@@ -75,7 +75,7 @@ def tune(
         most_threads,
         chooser.cost,
         default,
-        lambda name, params: programs.trial(name, params, documents.narrow, device),
+        lambda name, params: programs.trial(name, params, documents.narrow, device, here),
         chooser.able(device),
         progress or (lambda done, total: None),
         device,
@@ -85,8 +85,8 @@ def tune(
     finally:
         device.synchronize()  # after an interrupt, too: X is the caller's again
     for (name, params), program in made.items():
-        programs.keep(name, params, documents.narrow, program, device)
-    return Plan(version(), *target(device, machine()), found)
+        programs.keep(name, params, documents.narrow, device, here, program)
+    return Plan(version(), *target(device, here), found)
 
 
 def _budget(budget_s: float) -> float:

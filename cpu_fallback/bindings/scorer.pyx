@@ -116,7 +116,7 @@ def available_isas():
 def forced_isa():
     """The environment variable ``GPUQS_ISA``, or None. Every call asks, so not through `os.environ`."""
     cdef const char* name = getenv("GPUQS_ISA")
-    return None if name == NULL else name.decode()
+    return None if name == NULL else name.decode("utf-8", "backslashreplace")  # an error may then show whatever it is
 
 
 def compiles(str isa):

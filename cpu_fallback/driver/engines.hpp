@@ -240,7 +240,7 @@ public:
             parts[p] = write_programs(layout_, kernels_.encoding, stride / 8, static_cast<int>(n * p / n_parts),
                                       static_cast<int>(n * (p + 1) / n_parts));
         });
-        auto made = std::make_unique<const MachineCode>(layout_, kernels_, w, parts);
+        auto made = std::make_unique<const MachineCode>(layout_, kernels_, w, parts, code_files_);
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
@@ -278,6 +278,7 @@ private:
     const Kernels& kernels_;
     const BitsliceLayout layout_;
     const int together_, n_making_;
+    const CodeFiles code_files_ = code_files_asked_for();
     int n_widths_ = 1;
     std::vector<uint16_t> order_[kMostWidths];
     mutable std::atomic<const MachineCode*> code_[kMostWidths] = {};

@@ -207,6 +207,7 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
 
 void score(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
            int n_threads, bool started) {
+    n_threads = std::max(n_threads, 1);
     switch (values.kind) {
         case ValueKind::float64: return score_as(engine, kernels, documents, values, static_cast<double*>(sums), n_threads, started);
         case ValueKind::float32: return score_as(engine, kernels, documents, values, static_cast<float*>(sums), n_threads, started);
@@ -215,6 +216,7 @@ void score(const ExitLeaves& engine, const Kernels& kernels, const Documents& do
 }
 
 void exit_leaves(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* leaves, int n_threads) {
+    n_threads = std::max(n_threads, 1);
     switch (engine.leaf_bytes()) {
         case 1: return exit_leaves_as<uint8_t>(engine, documents, values, leaves, n_threads);
         case 2: return exit_leaves_as<uint16_t>(engine, documents, values, leaves, n_threads);

@@ -42,17 +42,21 @@ std::string perf_lines(const CompiledPrograms& compiled) {
 
 }  // namespace
 
-void show_code(const CompiledPrograms& compiled) {
+CodeFiles code_files_asked_for() {
     const char* const folder = std::getenv("GPUQS_DUMP_CODE");
-    if (folder && *folder) {
+    const char* const map = std::getenv("GPUQS_PERF_MAP");
+    return {folder ? folder : "", map && *map && *map != '0'};
+}
+
+void show_code(const CompiledPrograms& compiled, const CodeFiles& files) {
+    if (!files.folder.empty()) {
         const std::string name = "gpuqs-" + std::to_string(getpid()) + "-" + compiled.isa + "-" + std::to_string(compiled.documents) +
                                  "-" + hexadecimal(reinterpret_cast<uintptr_t>(compiled.address)) + ".bin";
-        const std::string path = std::string(folder) + "/" + name;
+        const std::string path = files.folder + "/" + name;
         unlink(path.c_str());  // of a program that lay there before
         append("GPUQS_DUMP_CODE", path, compiled.address, compiled.bytes);
     }
-    const char* const map = std::getenv("GPUQS_PERF_MAP");
-    if (map && *map && *map != '0') {
+    if (files.perf_map) {
         const std::string lines = perf_lines(compiled);
         append("GPUQS_PERF_MAP", "/tmp/perf-" + std::to_string(getpid()) + ".map", lines.data(), lines.size());
     }

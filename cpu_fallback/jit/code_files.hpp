@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace gpuqs {
@@ -16,7 +17,16 @@ struct CompiledPrograms {
 };
 
 // GPUQS_DUMP_CODE=folder: the bytes, in folder/gpuqs-PID-ISA-DOCUMENTS-ADDRESS.bin.
-// GPUQS_PERF_MAP=1: a line for each tree block in /tmp/perf-PID.map. A file that cannot be written throws std::ios_base::failure.
-void show_code(const CompiledPrograms& compiled);
+// GPUQS_PERF_MAP=1: a line for each tree block in /tmp/perf-PID.map.
+struct CodeFiles {
+    std::string folder;  // empty: none
+    bool perf_map;
+};
+
+// What the environment asks for. Others change it where they hold Python's lock, so this is called with it.
+CodeFiles code_files_asked_for();
+
+// A file that cannot be written throws std::ios_base::failure.
+void show_code(const CompiledPrograms& compiled, const CodeFiles& files);
 
 }  // namespace gpuqs

@@ -1,12 +1,11 @@
 #include "jit/machine_code.hpp"
 
-#include "jit/code_files.hpp"
-
 namespace gpuqs {
 
 bool compiles_programs(const Kernels& kernels) { return kernels.encoding != Encoding::none && Executable::allowed(); }
 
-MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts)
+MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
+                         const CodeFiles& files)
     : spread_(kernels.widths[width].spread[layout.leaf_bytes - 1]) {
     std::vector<const CodeBytes*> codes;
     size_t bytes = 0;
@@ -16,7 +15,7 @@ MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, i
         bytes += part.code.size();
     }
     code_ = std::make_unique<Executable>(codes);
-    show_code({kernels.isa, 8 * kernels.widths[width].word_bytes, layout.block_offsets, &starts_, code_->at(0), bytes});
+    show_code({kernels.isa, 8 * kernels.widths[width].word_bytes, layout.block_offsets, &starts_, code_->at(0), bytes}, files);
 }
 
 void MachineCode::run(int block, const void* words, void* planes, void* leaf) const {

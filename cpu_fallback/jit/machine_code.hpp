@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "generic/kernels.hpp"
+#include "jit/code_files.hpp"
 #include "jit/executable.hpp"
 #include "jit/tree_programs.hpp"
 
@@ -15,7 +16,8 @@ bool compiles_programs(const Kernels& kernels);
 class MachineCode {
 public:
     // Of all tree blocks, in parts, for words of one of the instruction set's widths.
-    MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts);
+    MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
+                const CodeFiles& files);
 
     // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words.
     void run(int block, const void* words, void* planes, void* leaf) const;

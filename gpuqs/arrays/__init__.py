@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuqs.arrays.arrow_tables import arrow_table, from_table
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, coded_rows, from_array
+from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array
 from gpuqs.arrays.pandas_frames import from_frame
 from gpuqs.arrays.refusals import refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
@@ -56,16 +56,4 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):
         return from_sparse(X, forest)
-    return from_array(_array_of(X), forest)
-
-
-def _array_of(X: Any) -> np.ndarray:
-    """What offers itself as an array, or a nested list."""
-    if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
-        X = X.detach()
-    try:
-        if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
-            return np.from_dlpack(X)
-        return np.asarray(X)
-    except (ValueError, TypeError, RuntimeError, BufferError) as error:
-        raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
+    return from_array(array_of(X), forest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,18 @@ class Documents(NamedTuple):
 def coded_rows(rows: np.ndarray) -> Documents:
     """Float32 or float64 rows [D, n_features] whose categories are codes already, whatever arrays else hold."""
     return Documents(len(rows), lambda start, stop: rows[start:stop], copied=False)
+
+
+def array_of(X: Any) -> np.ndarray:
+    """What offers itself as an array, or a nested list."""
+    if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
+        X = X.detach()
+    try:
+        if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
+            return np.from_dlpack(X)
+        return np.asarray(X)
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:
+        raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:

@@ -166,7 +166,7 @@ def _name_streams() -> None:
 
 
 def _named(descriptor: int, name: str, old: TextIO | None, *, line_buffering: bool) -> io.TextIOWrapper:
-    buffer = io.BufferedWriter(NamedOutput(descriptor, name, closefd=False, stream=True))
+    buffer = io.BufferedWriter(NamedOutput.of(name, descriptor))
     encoding = getattr(old, "encoding", "utf-8")
     return io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=line_buffering)
 

@@ -86,6 +86,7 @@ class Engine(ABC):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        machine: tuple[str, bool] | None = None,
         params: Params = NONE_GIVEN,
     ) -> Program:
         """Lay the forest out.
@@ -98,6 +99,8 @@ class Engine(ABC):
             Gives the tables by which documents are ranked; by default the engine makes them of the forest.
         device : Device, optional
             Where the program will run; engines of the CPU know without.
+        machine : (str, bool), optional
+            What engines of the CPU make it for, as `gpuqs.cpu_fallback.machine` gives it; by default that.
         params : mapping of str to int, optional
             Values of `parameters`; those left out have their defaults.
 

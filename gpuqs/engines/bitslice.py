@@ -68,11 +68,11 @@ class Bitslice(CpuEngine):
         return kilonodes(forest) * (self.cold_node if compiled else self.cold_interpreted)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> BitsliceLayout:
         tables, one, most = ranks(), settings["one_superblock"], settings["max_predicates"]
         max_predicates = max(one, most) if len(tables.threshold) <= one else most
-        compiled = bool(settings["compiled"]) and cpu_fallback.compiles_programs()
+        compiled = bool(settings["compiled"]) and machine[1]
         return build_bitslice(forest, tables, max_predicates, settings["max_nodes"], compiled)
 
     def _bind(
@@ -83,9 +83,9 @@ class Bitslice(CpuEngine):
         return cpu_fallback.Bitslice(layout, making=threads, **blocks, **common)
 
     def _bind_values(
-        self, forest: Forest, layout: BitsliceLayout, values: LeafValues
+        self, forest: Forest, layout: BitsliceLayout, values: LeafValues, isa: str
     ) -> tuple[LeafValues, cpu_fallback.Values]:
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         n_leaves = 32 if forest.n_leaves <= 32 else 64
-        part_bytes = cpu_fallback.table_part(cpu_fallback.isa(), n_leaves, values.value.itemsize)
+        part_bytes = cpu_fallback.table_part(isa, n_leaves, values.value.itemsize)
         return values, cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)

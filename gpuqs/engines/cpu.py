@@ -43,8 +43,10 @@ class CpuEngine(Engine):
         return kilonodes(forest) * self.cold_node
 
     @abstractmethod
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]) -> Any:
-        """The forest as the engine's kernels read it; has `LeafRanges.position` as ``position``.
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+    ) -> Any:
+        """The forest as the engine's kernels read it on a machine; has `LeafRanges.position` as ``position``.
 
         ``settings`` has a value for each of the engine's parameters.
         """
@@ -54,7 +56,7 @@ class CpuEngine(Engine):
         """The layout bound to C++; ``common`` is for every scorer."""
 
     def _bind_values(
-        self, forest: Forest, layout: Any, values: LeafValues
+        self, forest: Forest, layout: Any, values: LeafValues, isa: str
     ) -> tuple[LeafValues, cpu_fallback.Values]:
         """Leaf values in the engine's order, and bound to C++."""
         return values, cpu_fallback.Values(values)
@@ -66,17 +68,20 @@ class CpuEngine(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        machine: tuple[str, bool] | None = None,
         params: Params = NONE_GIVEN,
     ) -> CpuProgram:
         settings = self._values(params)
-        layout = self._lay_out(forest, ranks or partial(build_ranks, forest), settings)
+        machine = machine or cpu_fallback.machine()
+        layout = self._lay_out(forest, ranks or partial(build_ranks, forest), settings, machine)
         common = {
             "n_features": forest.n_features,
             "single": forest.input_dtype == "float32",
-            "isa": cpu_fallback.isa(),
+            "isa": machine[0],
         }
         scorer = self._bind(forest, layout, settings, **common)
-        values, bound = self._bind_values(forest, layout, leaf_values(forest, layout.position, precision))
+        values = leaf_values(forest, layout.position, precision)
+        values, bound = self._bind_values(forest, layout, values, machine[0])
         return CpuProgram(values, scorer, bound)
 
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:

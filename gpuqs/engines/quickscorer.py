@@ -80,7 +80,7 @@ class QuickScorer(_OnQuickScorerLayout):
         return CALL + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> QuickScorerLayout:
         return build_quickscorer(forest, max(forest.n_trees, 1), _fewest_mask_bits(forest))
 
@@ -111,7 +111,7 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
         return CALL + nodes + columns + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> QuickScorerLayout:
         reverse = false_trees(forest, find_columns(forest))
         return build_quickscorer(forest, settings["tree_block"], _fewest_mask_bits(forest), reverse)
@@ -143,7 +143,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
         return CALL + (grouped * self.level + lone * self.lone_level) * levels + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> QuickScorerLayout:
         return build_oblivious(forest, settings["tree_block"])
 
@@ -167,7 +167,7 @@ class VQuickScorer(_OnQuickScorerLayout):
         return CALL + nodes + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> QuickScorerLayout:
         return build_quickscorer(forest, settings["tree_block"], mask_bits=32 if forest.n_leaves <= 32 else 64)
 

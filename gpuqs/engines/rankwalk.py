@@ -89,10 +89,10 @@ class RankWalk(CpuEngine):
         return CALL + work + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> RankWalkLayout:
         tree_block = -(-settings["tree_block"] // WALKS) * WALKS
-        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set().has_paths)
+        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set(machine[0]).has_paths)
 
     def _bind(
         self, forest: Forest, layout: RankWalkLayout, settings: dict[str, int], **common: Any

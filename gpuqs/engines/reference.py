@@ -101,6 +101,7 @@ class Reference(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        machine: tuple[str, bool] | None = None,
         params: Params = NONE_GIVEN,
     ) -> ReferenceProgram:
         self._values(params)

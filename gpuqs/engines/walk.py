@@ -47,7 +47,9 @@ class Walk(CpuEngine):
         walks = walked * visits * self.visit
         return CALL + walks + category_cost(forest, n_documents)
 
-    def _lay_out(self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int]) -> WalkLayout:
+    def _lay_out(
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+    ) -> WalkLayout:
         return build_walk(forest, settings["tree_block"])
 
     def _bind(

@@ -95,8 +95,10 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
 def _read_file(path: Path) -> Forest:
     if path.is_dir():
         raise ModelFormatError("is a directory; pass the path of the model's file in it", source=str(path))
-    with Input(path) as raw, io.BufferedReader(raw) as file:
-        if raw.seekable() and native.recognises(file.peek(_HEAD_BYTES)):
+    with Input(str(path)) as raw, io.BufferedReader(raw) as file:
+        if raw.seekable() and native.recognises(head := file.peek(_HEAD_BYTES)):
+            if n_bytes := os.fstat(raw.fileno()).st_size:  # which some filesystems do not tell
+                native.check_size(head, n_bytes, str(path))
             raw.seek(0)
             return native.read(raw.read_pages(), str(path))
         data = content(file, str(path))

@@ -240,10 +240,25 @@ def _named(data: memoryview, source: str, in_place: tuple[str, ...]) -> Forest:
         raise ModelFormatError(f"is damaged: {error}", source=source) from None
 
 
-def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
-    if len(data) < _PREAMBLE.size:
+def check_size(head: bytes, n_bytes: int, source: str) -> None:
+    """Refuse a file of so many bytes by its beginning, before all of them are read, where it states another size.
+
+    Raises
+    ------
+    ModelFormatError
+        As `read`.
+    """
+    try:
+        _preamble(head, n_bytes)
+    except ModelFormatError as error:
+        raise error.at(source) from None
+
+
+def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int, int]:
+    """The version, the length of the header and the checksum of a file of so many bytes."""
+    if len(head) < _PREAMBLE.size:
         raise ModelFormatError("the file is cut short; save or copy the model anew")
-    magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(data)
+    magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(head)
     if magic != MAGIC:
         raise ModelFormatError("does not begin as a model of gpuqs does")
     if version > VERSION:
@@ -252,15 +267,23 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
             "or copy the file anew if it was not written by a newer one",
             field="version",
         )
-    if len(data) < size:
-        problem = f"the file is cut short: {len(data):,} bytes of {size:,}; save or copy the model anew"
+    if n_bytes < size:
+        problem = f"the file is cut short: {n_bytes:,} bytes of {size:,}; save or copy the model anew"
         raise ModelFormatError(problem)
-    if len(data) > size or crc32(data[_CRC.stop :], crc32(data[: _CRC.start])) != crc:
+    if n_bytes > size:
+        problem = f"the file is damaged: {n_bytes:,} bytes, not {size:,}; save or copy the model anew"
+        raise ModelFormatError(problem)
+    return version, n_header, crc
+
+
+def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
+    version, n_header, crc = _preamble(data, len(data))
+    if crc32(data[_CRC.stop :], crc32(data[: _CRC.start])) != crc:
         raise ModelFormatError("the file is damaged: its checksum is wrong; save or copy the model anew")
     if version < 1:
         raise ModelFormatError("is not a version of the format", field="version")
     header_end = _PREAMBLE.size + n_header
-    if header_end > size:
+    if header_end > len(data):
         raise ModelFormatError("the header is longer than the file")
     header = parse_json(data[_PREAMBLE.size : header_end])
     arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict), in_place)

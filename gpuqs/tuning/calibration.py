@@ -56,7 +56,7 @@ _asked: set[tuple[str, bool]] = set()
 def factor(engine: str, machine: tuple[str, bool]) -> float:
     """What an engine's predicted cost, less what every call takes, is to be multiplied by here.
 
-    As it was kept: nothing is measured. ``machine``: as `gpuqs.programs.machine` gives it.
+    As it was kept: nothing is measured. ``machine``: as `gpuqs.cpu_fallback.machine` gives it.
     """
     factors = _known.get(machine)
     if factors is None:

@@ -85,7 +85,7 @@ class Target(NamedTuple):
 
 
 def target(device: Device, machine: tuple[str, bool]) -> Target:
-    """A device, as plans name it; ``machine``: as `gpuqs.programs.machine` gives it."""
+    """A device, as plans name it; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
     if device.kind == "cpu":
         return Target(processor(), *machine)
     return Target(cast(GpuDevice, device).attributes.name[:200], device.kind, True)

@@ -32,6 +32,11 @@ class Candidate:
     n_threads : int
     predicted, measured : float or None
         Microseconds of a call; None where nobody predicted, or measured.
+
+    Raises
+    ------
+    ValueError
+        A plan that holds it could not be used, or not be saved and read again; so with `Tuned` and `Plan`.
     """
 
     engine: str
@@ -39,6 +44,16 @@ class Candidate:
     n_threads: int
     predicted: float | None = None
     measured: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_text(self.engine, "engine")
+        _check_tuple(self.params, "params", MOST_PARAMS)
+        for name, value in self.params:
+            _check_text(name, "params")
+            _check_whole(value, "params", -MOST_NUMBER)
+        _check_whole(self.n_threads, "n_threads", 1)
+        _check_microseconds(self.predicted, "predicted")
+        _check_microseconds(self.measured, "measured")
 
     @property
     def label(self) -> str:
@@ -66,6 +81,12 @@ class Tuned:
     chosen: int
     default: int
     candidates: tuple[Candidate, ...]
+
+    def __post_init__(self) -> None:
+        _check_whole(self.n_documents, "n_documents", 1)
+        _check_tuple(self.candidates, "candidates", MOST_CANDIDATES)
+        _check_whole(self.chosen, "chosen", 0, len(self.candidates) - 1)
+        _check_whole(self.default, "default", 0, len(self.candidates) - 1)
 
     @property
     def best(self) -> Candidate:
@@ -95,6 +116,16 @@ class Plan:
     isa: str
     compiled: bool
     sizes: tuple[Tuned, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("gpuqs", "processor", "isa"):
+            _check_text(getattr(self, name), name)
+        if not isinstance(self.compiled, bool):
+            raise NoPlanError("compiled", "is not true or false")
+        _check_tuple(self.sizes, "sizes", MOST_SIZES)
+        counts = [tuned.n_documents for tuned in self.sizes]
+        if not counts or counts != sorted(set(counts)):
+            raise NoPlanError("sizes", "are not in ascending order")
 
     @property
     def target(self) -> Target:
@@ -221,73 +252,70 @@ def from_json(kept: Any) -> Plan:
     ModelFormatError
         It is no plan.
     """
-    plan = _object(kept, "plan")
-    sizes = tuple(_tuned(entry) for entry in _list(plan.get("sizes"), "sizes", MOST_SIZES))
-    counts = [tuned.n_documents for tuned in sizes]
-    if not counts or counts != sorted(set(counts)):
-        raise _bad("sizes", "are not in ascending order")
-    compiled = plan.get("compiled")
-    if not isinstance(compiled, bool):
-        raise _bad("compiled", "is not true or false")
-    made, on, isa = (_text(plan.get(name), name) for name in ("gpuqs", "processor", "isa"))
-    return Plan(made, on, isa, compiled, sizes)
+    try:
+        plan = _object(kept, "plan")
+        sizes = tuple(_tuned(entry) for entry in _list(plan.get("sizes"), "sizes"))
+        return Plan(sizes=sizes, **_named(plan, "gpuqs", "processor", "isa", "compiled"))
+    except NoPlanError as error:
+        problem = f"{error.problem}; tune the model anew, or save it without its plan"
+        raise ModelFormatError(problem, field=f"plan: {error.field}") from None
 
 
 def _tuned(entry: Any) -> Tuned:
     entry = _object(entry, "sizes")
-    listed = _list(entry.get("candidates"), "candidates", MOST_CANDIDATES)
-    candidates = tuple(_candidate(candidate) for candidate in listed)
-    last = len(candidates) - 1
-    chosen, default = (_whole(entry.get(name), name, 0, last) for name in ("chosen", "default"))
-    return Tuned(_whole(entry.get("n_documents"), "n_documents", 1, MOST_NUMBER), chosen, default, candidates)
+    candidates = tuple(_candidate(candidate) for candidate in _list(entry.get("candidates"), "candidates"))
+    return Tuned(candidates=candidates, **_named(entry, "n_documents", "chosen", "default"))
 
 
 def _candidate(entry: Any) -> Candidate:
     entry = _object(entry, "candidates")
-    params = _object(entry.get("params"), "params")
-    if len(params) > MOST_PARAMS:
-        raise _bad("params", "are too many")
-    values = tuple((_text(name, "params"), _whole(value, "params", -MOST_NUMBER)) for name, value in params.items())
-    return Candidate(
-        _text(entry.get("engine"), "engine"),
-        values,
-        _whole(entry.get("n_threads"), "n_threads", 1),
-        _microseconds(entry.get("predicted"), "predicted"),
-        _microseconds(entry.get("measured"), "measured"),
-    )
+    params = tuple(_object(entry.get("params"), "params").items())
+    return Candidate(params=params, **_named(entry, "engine", "n_threads", "predicted", "measured"))
 
 
-def _bad(field: str, problem: str) -> ModelFormatError:
-    return ModelFormatError(f"{problem}; tune the model anew, or save it without its plan", field=f"plan: {field}")
+def _named(entry: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: entry.get(name) for name in names}
 
 
 def _object(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _bad(field, "is not an object")
+        raise NoPlanError(field, "is not an object")
     return value
 
 
-def _list(value: Any, field: str, most: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) > most:
-        raise _bad(field, f"is not an array of up to {most}")
+def _list(value: Any, field: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise NoPlanError(field, "is not an array")
     return value
 
 
-def _text(value: Any, field: str) -> str:
+# -- what a plan may hold -------------------------------------------------------------------------
+
+
+class NoPlanError(ValueError):
+    """What a plan cannot hold."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"a plan's {field} {problem}")
+        self.field, self.problem = field, problem
+
+
+def _check_tuple(value: Any, field: str, most: int) -> None:
+    if not isinstance(value, tuple) or len(value) > most:
+        raise NoPlanError(field, f"is not a sequence of up to {most}")
+
+
+def _check_text(value: Any, field: str) -> None:
     if not isinstance(value, str) or len(value) > MOST_TEXT or not value.isprintable():
-        raise _bad(field, "is not a short text")
-    return value
+        raise NoPlanError(field, "is not a short text")
 
 
-def _whole(value: Any, field: str, low: int, high: int = MOST_NUMBER) -> int:
+def _check_whole(value: Any, field: str, low: int, high: int = MOST_NUMBER) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise _bad(field, f"is not a whole number in [{low}, {high}]")
-    return value
+        raise NoPlanError(field, f"is not a whole number in [{low}, {high}]")
 
 
-def _microseconds(value: Any, field: str) -> float | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 <= value <= MOST_NUMBER:  # NaN is not
-        raise _bad(field, "is not a number of microseconds")
-    return float(value)
+def _check_microseconds(value: Any, field: str) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value <= MOST_NUMBER):  # NaN is not
+        raise NoPlanError(field, "is not a number of microseconds")

@@ -19,11 +19,11 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs import chunks
+from gpuqs.cpu_fallback import machine
 from gpuqs.engines import ENGINES
 from gpuqs.engines.gpu.engine import GpuEngine
 from gpuqs.errors import DeviceError, GpuqsError, InputError
 from gpuqs.model import Model
-from gpuqs.programs import machine
 from gpuqs.tuning.machine import processor
 from gpuqs.tuning.plan import Candidate, Plan, Tuned, from_json, to_json
 from gpuqs.tuning.search import Clock

@@ -187,8 +187,8 @@ def main(path: Path) -> None:
             "RankWalk": recorder.rankwalk,
             "Bitslice": recorder.bitslice,
             "Values": recorder.values,
-            "compiles_programs": lambda: False,
-            "instruction_set": lambda: cpu_fallback.INSTRUCTION_SETS[-1],  # layouts as for portable code: no paths
+            # Layouts as for portable code: no paths.
+            "machine": lambda: (cpu_fallback.INSTRUCTION_SETS[-1].name, False),
             # Tables of bytes: those of instruction sets that have registers of sixteen.
             "table_part": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),
         }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,6 +105,14 @@ def test_the_instruction_set_in_use_is_one_that_is_here(monkeypatch: pytest.Monk
         used = cpu_fallback.instruction_set()
         assert (used.name, used.is_here) == (isa, True)
         assert cpu_fallback.compiles_programs() <= used.has_encoder
+
+
+def test_an_instruction_set_named_in_bytes_that_are_no_text() -> None:
+    code = "from gpuqs import cpu_fallback\ncpu_fallback.isa()"
+    environment = {**os.environb, b"GPUQS_ISA": b"avx\xff"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert "DeviceError: GPUQS_ISA=avx\\xff is not one that this processor has: " in run.stderr
+    assert cpu_fallback.available_isas()[0] in run.stderr
 
 
 def test_instruction_sets_are_listed_best_first() -> None:

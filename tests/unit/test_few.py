@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -17,7 +18,7 @@ from forests import probing_documents, random_forest
 from interpreter_lock import lets_others_run
 
 import gpuqs
-from gpuqs import cpu_fallback, engines, explanation, few, programs
+from gpuqs import cpu_fallback, engines, explanation, few
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -278,7 +279,7 @@ def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("GPUQS_ISA", "portable")
     monkeypatch.setattr(cpu_fallback, "isa", then_changed)
-    assert programs.machine() == ("portable", False)
+    assert cpu_fallback.machine() == ("portable", False)
 
 
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
@@ -363,3 +364,36 @@ def test_programs_are_made_for_one_instruction_set(engine: str, build: str, monk
             monkeypatch.setenv("GPUQS_ISA", isa)
             for n in (1, 5, 70):
                 np.testing.assert_array_equal(model.predict(X[:n], engine=engine), expected[:n])
+
+
+def test_what_interrupts_the_making_of_a_program_leaves_the_machine_to_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ctrl-C may come at any step, and its exception be kept, with all frames that it passed."""
+    X, here = np.zeros((2, 8)), cpu_fallback.available_isas()
+    steps = kept = 0
+
+    def interrupt(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal steps
+        if frame.f_globals["__name__"] not in ("contextlib", "gpuqs.programs", "gpuqs.cpu_fallback"):
+            return interrupt
+        steps += 1
+        if steps == at:
+            raise KeyboardInterrupt
+        return interrupt
+
+    for at in range(1, 10_000):
+        model, steps = Model(made()), 0
+        monkeypatch.setenv("GPUQS_ISA", here[0])
+        traced = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            model.predict(X, engine="walk")
+            break
+        except KeyboardInterrupt as error:
+            kept = error
+        finally:
+            sys.settrace(traced)
+        monkeypatch.setenv("GPUQS_ISA", here[-1])
+        assert cpu_fallback.isa() == here[-1], (at, kept)
+    assert kept and at > 20

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -284,6 +285,48 @@ def test_an_error_in_the_middle_of_overwriting(
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")
+@pytest.mark.parametrize("at_all", ["a new file", "over an old one", "no neighbour", "a device"])
+def test_an_interrupt_at_any_step_leaves_nothing_open(
+    at_all: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Python has done of a line when it comes."""
+    path = Path(os.devnull) if at_all == "a device" else tmp_path / "out"
+    if at_all in ("over an old one", "no neighbour"):
+        path.write_bytes(b"old")
+    if at_all == "no neighbour":
+        refuse_neighbours(monkeypatch, errno.EACCES)
+    steps = 0
+
+    def interrupt(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal steps
+        if frame.f_globals["__name__"] not in ("gpuqs.files", "gpuqs.streams"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and signal.getsignal(signal.SIGINT) is handler:  # else it is held back
+            steps += 1
+            if steps == at:
+                raise KeyboardInterrupt
+        return interrupt
+
+    open_before, handler = os.listdir("/proc/self/fd"), signal.getsignal(signal.SIGINT)
+    traced = sys.gettrace()
+    for at in range(1, 100_000):
+        steps = 0
+        sys.settrace(interrupt)
+        try:
+            write(path, b"new")
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(traced)
+        assert len(os.listdir("/proc/self/fd")) == len(open_before), at
+        assert os.listdir(tmp_path) in ([], ["out"]), at
+        if at_all != "a device" and path.exists():
+            assert path.read_bytes() in (b"old", b"new")
+    assert at > 100
+
+
 def test_any_exception_while_room_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(descriptor: int, offset: int, size: int) -> None:
         os.pwrite(descriptor, b"\0", size - 1)

@@ -129,3 +129,10 @@ def test_readers_do_not_import_the_libraries_whose_models_they_read() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_file_that_is_not_there_is_named_as_by_open(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.txt", str(tmp_path / "none.txt")):
+        with pytest.raises(FileNotFoundError) as missing:
+            read_model(path)
+        assert missing.value.filename == str(path) and "Path(" not in str(missing.value)

@@ -181,6 +181,25 @@ def test_code_is_not_written_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
+def test_where_code_is_written_is_asked_while_others_cannot_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code is made without Python's lock, and the environment is no thread's but that one's who has it."""
+    monkeypatch.setenv("GPUQS_ISA", COMPILING[0])
+    monkeypatch.setenv("GPUQS_DUMP_CODE", str(tmp_path))
+    asked = Bitslice().prepare(forest_of(9), "exact")
+    monkeypatch.delenv("GPUQS_DUMP_CODE")
+    unasked = Bitslice().prepare(forest_of(9), "exact")
+    monkeypatch.setenv("GPUQS_DUMP_CODE", str(tmp_path))
+    X, sums = np.zeros((1, 8)), np.zeros((1, 1))
+    Bitslice().score(unasked, X, sums)
+    assert not os.listdir(tmp_path)
+    monkeypatch.delenv("GPUQS_DUMP_CODE")
+    Bitslice().score(asked, X, sums)
+    assert len(os.listdir(tmp_path)) == 1
+
+
+@pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     _, run = score_in_a_process(100, GPUQS_DUMP_CODE=str(tmp_path / "missing"))
     assert run.returncode == 1

@@ -18,6 +18,7 @@ from interpreter_lock import lets_others_run
 
 import gpuqs
 from gpuqs import chunks, cpu_fallback
+from gpuqs.arrays import coded_rows
 from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -339,6 +340,16 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, n_outputs: int) 
             np.testing.assert_array_equal(chunked.predict(source, output), expected)
 
 
+def test_chunks_of_deep_trees_are_smaller() -> None:
+    """So that signals are looked at as often; those of ordinary forests are as large as ever."""
+    documents = coded_rows(np.zeros((10**7, 8)))
+    ordinary, deep = (random_forest(np.random.default_rng(0), n_trees=60, max_leaves=n) for n in (64, 20_000))
+    assert chunks.rows_for_cpu(documents, ordinary) == min(10**8 // 60, (16 << 20) // 64) // 1024 * 1024
+    for threads in (1, 3):
+        rows = chunks.rows_for_cpu(documents, deep, n_threads=threads)
+        assert rows * min(int(deep.tree_depth.sum()), deep.n_nodes // 256) <= 10**8 * threads
+
+
 # -- threads and processes --------------------------------------------------------------------
 
 
@@ -423,15 +434,3 @@ def test_the_stages_of_bitslice_are_timed() -> None:
     scored = np.empty_like(sums)
     program.scorer.score(program.bound, X, scored, 1)
     np.testing.assert_array_equal(sums, scored)  # the loop that is timed is the one that scores
-
-
-def test_out_that_shares_memory_with_documents() -> None:
-    n = MODEL.n_features
-    buffer = np.zeros((300, n))
-    with pytest.raises(InputError, match="shares memory"):
-        MODEL.predict(buffer, "raw", out=buffer.reshape(-1)[:300])
-    with pytest.raises(InputError, match="shares memory"):
-        MODEL.predict(buffer[:200], "raw", out=buffer.reshape(-1)[150:350])
-    columns = np.zeros((n + 1, 200)).T  # a column beside the documents' is their neighbour, no part of them
-    beside = columns[:, n]
-    assert MODEL.predict(columns[:, :n], "raw", out=beside) is beside

@@ -28,6 +28,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CLASS_RULES, LINKS, Forest
 from gpuqs.formats import native, read_model
 from gpuqs.schema import Schema
+from gpuqs.streams import Input
 
 VALUES = st.one_of(
     st.text(), st.integers(), st.floats(allow_nan=False), st.booleans(), st.sampled_from(["\ud800", -0.0, 5e-324])
@@ -460,6 +461,25 @@ def test_every_byte_counts(tmp_path: Path) -> None:
             read_model(bytes(damaged))
 
 
+@pytest.mark.parametrize(
+    ("more", "problem"), [(-1, "damaged: 3,221,225,472 bytes, not 3,221,225,471"), (1, "cut short")]
+)
+def test_a_file_of_another_size_than_it_states_is_not_read_whole(
+    more: int, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Holes take no room on a disk, but in memory."""
+    path, size = tmp_path / "model.gpuqs", 3 << 30
+    native.write(random_forest(np.random.default_rng(0)), path)
+    with open(path, "r+b") as file:
+        file.seek(16)
+        file.write(struct.pack("<Q", size + more))
+        file.truncate(size)
+    monkeypatch.setattr(Input, "read_pages", lambda _: pytest.fail("it is read"))
+    with pytest.raises(ModelFormatError, match=problem) as refused:
+        gpuqs.load(path)
+    assert refused.value.source == str(path)
+
+
 def test_every_truncation_is_refused(tmp_path: Path) -> None:
     data = written(small(), tmp_path)
     path = tmp_path / "cut"
@@ -468,7 +488,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ModelFormatError, match=r"cut short|in no format|is empty") as caught:
             read_model(path)
         assert str(caught.value).startswith(str(path))
-    with pytest.raises(ModelFormatError, match="checksum"):
+    with pytest.raises(ModelFormatError, match=f"damaged: {len(data) + 1:,} bytes, not {len(data):,}"):
         read_model(data + b"\0")
 
 

@@ -22,6 +22,7 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
@@ -29,7 +30,6 @@ from gpuqs.explanation import Chooser, Way
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
-from gpuqs.programs import machine
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
@@ -433,6 +433,41 @@ def test_what_is_no_plan_is_refused(what: str, tmp_path: Path) -> None:
     with pytest.raises(ModelFormatError, match="tune the model anew") as refused:
         gpuqs.load(path)
     assert refused.value.source == str(path) and str(refused.value.field).startswith("plan")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("engine", 5), ("engine", "\x1b[2J"), ("n_threads", 0), ("n_threads", -1), ("n_threads", True),
+        ("measured", float("nan")), ("predicted", float("inf")), ("predicted", -1.0), ("predicted", "1"),
+        ("params", [("tree_block", 7)]), ("params", (("tree_block", 7.0),)), ("params", ((5, 7),)),
+        ("params", tuple((f"p{i}", 1) for i in range(17))), ("n_documents", 0), ("n_documents", 1 << 41),
+        ("candidates", []), ("chosen", 2), ("default", -1), ("sizes", ()), ("sizes", plan_of(BWQS, WALK).sizes[::-1]),
+        ("compiled", 1), ("processor", None), ("isa", "x" * 201),
+    ],
+)  # fmt: skip
+def test_a_plan_that_could_not_be_used_or_saved_is_not_made(field: str, value: Any) -> None:
+    plan = plan_of(BWQS, WALK)
+    part = next(p for p in (plan, plan.sizes[0], plan.sizes[0].best) if hasattr(p, field) and field in vars(p))
+    with pytest.raises(ValueError, match=f"a plan's {field} (is|are) not "):
+        replace(part, **{field: value})
+
+
+@pytest.mark.parametrize("n_threads", [0, -1, -(2**31)])
+@pytest.mark.parametrize("engine", [name for name, engine in ENGINES.items() if engine.device == "cpu"])
+def test_fewer_threads_than_one_are_one(engine: str, n_threads: int) -> None:
+    """However they got past the checks."""
+    if ENGINES[engine].supports(FOREST) is not None:
+        pytest.skip("cannot run the forest")
+    program, rows = ENGINES[engine].prepare(FOREST, "exact"), X[:7]  # one block, whose trees threads share
+    sums = np.zeros((2, len(rows), 1))
+    ENGINES[engine].score(program, rows, sums[0], 1)
+    ENGINES[engine].score(program, rows, sums[1], n_threads)
+    np.testing.assert_array_equal(*sums)
+    leaves = np.zeros((2, len(rows), FOREST.n_trees), np.int32)
+    ENGINES[engine].leaves(program, rows, leaves[0], 1)
+    ENGINES[engine].leaves(program, rows, leaves[1], n_threads)
+    np.testing.assert_array_equal(*leaves)
 
 
 def test_a_plan_that_is_nested_deep_is_refused(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from forests import random_forest
 
+from gpuqs.cpu_fallback import machine
 from gpuqs.engines import ENGINES
 from gpuqs.engines.base import CALL
 from gpuqs.model import Model
-from gpuqs.programs import machine
 from gpuqs.tuning import calibration
 from gpuqs.tuning.calibration import LEAST, MEASURED, MOST, anew, calibrate, ensure, factor
 

@@ -14,9 +14,9 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs.cli.commands import cli
+from gpuqs.cpu_fallback import machine
 from gpuqs.formats import native
 from gpuqs.model import Model
-from gpuqs.programs import machine
 from gpuqs.tuning import calibration
 
 FOREST = random_forest(np.random.default_rng(0), n_trees=20)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
+from gpuqs.cpu_fallback import machine
+from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import Parameter, changed
 from gpuqs.forest import Forest
@@ -123,8 +125,8 @@ def test_programs_are_kept_for_each_choice_of_parameters() -> None:
     programs = Programs(FORESTS["exact"])
     made = [programs.get("walk", "exact", None, params=params) for params in ((), (("tree_block", 3),), ())]
     assert made[0] is made[2] is not made[1]
-    trial = programs.trial("walk", (("tree_block", 5),), False)
+    trial = programs.trial("walk", (("tree_block", 5),), False, HOST, machine())
     assert programs.get("walk", "exact", None, params=(("tree_block", 5),)) is not trial
-    programs.keep("walk", (("tree_block", 9),), False, trial)
+    programs.keep("walk", (("tree_block", 9),), False, HOST, machine(), trial)
     assert programs.get("walk", "exact", None, params=(("tree_block", 9),)) is trial
-    assert programs.trial("walk", (("tree_block", 9),), False) is trial
+    assert programs.trial("walk", (("tree_block", 9),), False, HOST, machine()) is trial

@@ -58,6 +58,7 @@ class GpuEngine(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
+        machine: tuple[str, bool] | None = None,
         params: Params = NONE_GIVEN,
     ) -> GpuProgram:
         """Lay the forest out for a device, copy it there, and wait for the copy."""

@@ -1,0 +1,61 @@
+"""The memory that documents are copied from, chunk by chunk: whoever writes to it meanwhile changes those to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpuqs.arrays.arrow_tables import arrow_table
+from gpuqs.arrays.columns import columns_of
+from gpuqs.arrays.dense import array_of
+from gpuqs.arrays.pandas_frames import labels_of
+from gpuqs.forest import Forest
+
+
+def memory_of(X: Any, forest: Forest) -> Iterator[np.ndarray]:
+    """Arrays over all memory of ``X`` that chunks of `gpuqs.arrays.as_documents` read, where they are copies.
+
+    Lists have none: they are copied at once. Columns that are no features of the forest's are left out.
+    """
+    if isinstance(X, (list, tuple)):
+        return
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        take = columns_of(*labels_of(X, forest), forest)
+        for at in range(X.shape[1]) if take is None else take:
+            yield from _of_column(X.iloc[:, at])
+    elif hasattr(X, "column_names") and hasattr(X, "slice"):
+        yield from _of_table(X, forest)
+    elif hasattr(X, "__arrow_c_stream__"):
+        yield from _of_table(arrow_table(X), forest)
+    elif hasattr(X, "tocsr"):  # in CSR and CSC; others are copied at once
+        yield from (np.asarray(getattr(X, name)) for name in ("indptr", "indices", "data") if hasattr(X, name))
+    else:
+        yield array_of(X)
+
+
+def _of_column(column: Any) -> Iterator[np.ndarray]:
+    """Of a pandas frame's; texts, and objects besides, are in no memory that holds scores."""
+    array, dtype = column.array, column.dtype
+    if hasattr(dtype, "pyarrow_dtype"):
+        yield from _of_arrow(array.__arrow_array__())
+    elif hasattr(column, "cat"):
+        yield column.cat.codes.to_numpy()
+    elif hasattr(array, "sp_values"):
+        yield array.sp_values
+    elif hasattr(dtype, "numpy_dtype"):  # with a mask: pandas has no public name for either
+        yield from (array._data, array._mask)
+    elif isinstance(dtype, np.dtype):
+        yield column.to_numpy()
+
+
+def _of_table(table: Any, forest: Forest) -> Iterator[np.ndarray]:
+    take = columns_of(list(table.column_names), True, forest)
+    for at in range(table.num_columns) if take is None else take:
+        yield from _of_arrow(table.column(at))
+
+
+def _of_arrow(column: Any) -> Iterator[np.ndarray]:
+    for part in column.chunks if hasattr(column, "chunks") else [column]:
+        yield from (np.frombuffer(buffer, np.uint8) for buffer in part.buffers() if buffer)
