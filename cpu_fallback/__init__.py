@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from gpuqs.cpu_fallback.arrow import ArrowTable
 from gpuqs.cpu_fallback.few import FewDocuments, costs_age, costs_changed, few_first
 from gpuqs.cpu_fallback.links import Link
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
@@ -31,6 +32,7 @@ from gpuqs.errors import DeviceError
 __all__ = [
     "INSTRUCTION_SETS",
     "QUICKSCORER",
+    "ArrowTable",
     "Bitslice",
     "Coded",
     "FewDocuments",
