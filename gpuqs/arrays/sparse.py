@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,11 +215,14 @@ def plain_dtype(dtype: Any) -> Any:
     return dtype.subtype if _is_sparse(dtype) else dtype
 
 
-def from_sparse_frame(frame: Any, forest: Forest) -> Documents | None:
-    """A pandas frame of the model's features, if all are Sparse columns of numbers: absent is a column's fill value."""
+def all_sparse(dtypes: Collection[Any]) -> bool:
+    """Whether these are the types of a pandas frame of Sparse columns of numbers."""
+    return bool(dtypes) and all(_is_sparse(dtype) and dtype.subtype.kind in "fiub" for dtype in dtypes)
+
+
+def from_sparse_frame(frame: Any, forest: Forest) -> Documents:
+    """A pandas frame of the model's features, `all_sparse`: absent is a column's fill value."""
     dtypes = set(frame.dtypes)
-    if not dtypes or not all(_is_sparse(dtype) and dtype.subtype.kind in "fiub" for dtype in dtypes):
-        return None
     dtype = score_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
     tested = forest.tested.tolist()
     columns = [frame.iloc[:, feature].array for feature in tested]
