@@ -291,7 +291,7 @@ class Forest:
     @lazy
     def table_plans(self) -> Kept:
         """How tables with the columns of the last few become documents: `gpuqs.arrays` keeps it here."""
-        return Kept(8)
+        return Kept(4)
 
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
         """Each leaf's addend to the sums: its value times its tree's weight, of `sum_dtype` [L, 1] or [L, K]."""
