@@ -295,6 +295,16 @@ def test_categories_that_change_between_calls() -> None:
         as_documents(frame, refusing).chunk(0, 3)
 
 
+def test_categories_that_take_the_place_of_others_in_memory() -> None:
+    forest = forests()["placed"]
+    orders = [*permutations("xyzw")] * 4
+    for levels in orders:  # each frame is freed before the next is made
+        frame = pd.DataFrame({"a": 1.0, "b": 2.0, "c": pd.Categorical.from_codes([0, 1, 2, 3], list(levels))})
+        codes = as_documents(frame, forest).chunk(0, 4)[:, 2]
+        assert codes.tolist() == [LEVELS.index(level) for level in levels]
+        del frame
+
+
 def test_texts_and_categories_of_one_name() -> None:
     """NumPy's type of objects is equal to any class."""
     forest = forests()["placed"]
