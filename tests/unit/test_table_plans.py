@@ -12,7 +12,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ COLUMNS: dict[str, Callable[[], dict[str, Any]]] = {
     "whole numbers": lambda: {"a": WHOLE, "b": WHOLE, "c": RNG.normal(size=N)},
     "unsigned": lambda: {"a": WHOLE.astype("u8"), "b": WHOLE.astype("u1"), "c": RNG.normal(size=N)},
     "truth": lambda: {"a": WHOLE > 0, "b": RNG.normal(size=N), "c": WHOLE % 3 == 0},
-    "more columns": lambda: {"q": RNG.normal(size=N), "c": RNG.normal(size=N), "a": np.ones(N), "b": RNG.normal(size=N)},
+    "more columns": lambda: {"q": np.ones(N), "c": RNG.normal(size=N), "a": np.ones(N), "b": RNG.normal(size=N)},
     "a text besides": lambda: {"q": ["t"] * N, "a": RNG.normal(size=N), "b": np.ones(N), "c": RNG.normal(size=N)},
     "other names": lambda: {name: RNG.normal(size=N) for name in "abd"},
     "too few": lambda: {name: RNG.normal(size=N) for name in "ab"},
@@ -146,6 +146,7 @@ def arrow_tables() -> list[Any]:
         *nulls,
         pa.array([None, 2**53 + 1, 3, 4, 5, 6, 7], pa.int64()),
         pa.array([None, 2**64 - 1, 3, 4, 5, 6, 7], pa.uint64()),
+        pa.array([1] * N, pa.int8()),
         pa.array([None, True, False, True, True, None, False]),
         pa.nulls(N),
         pa.array(np.arange(N).astype("f2")),
@@ -161,7 +162,8 @@ def arrow_tables() -> list[Any]:
     if hasattr(pa, "bool8"):  # an extension type of numbers, which are none to pyarrow
         columns.append(pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1] * N, pa.int8())))
     tables += map(with_c, columns)
-    tables += [with_c(nulls[0]).slice(1, 5), with_c(pa.array([None, True] * 6)[3:10]), plain.slice(2), plain.slice(0, 0)]
+    tables += [with_c(nulls[0]).slice(1, 5), with_c(pa.array([None, True] * 6)[3:10])]
+    tables += [plain.slice(2), plain.slice(0, 0)]
     tables += [plain.replace_schema_metadata({"a": "b"}), pa.concat_tables([plain, plain.slice(1, 3)])]
     field = plain.schema.field(2)
     tables.append(plain.cast(plain.schema.set(2, field.with_metadata({"PARQUET:field_id": "3"}))))
@@ -324,6 +326,8 @@ def test_numbers_of_every_type_from_any_place(kind: str, dtype: str) -> None:
     forest = forests()[dtype]
     rng = np.random.default_rng(3)
     values = np.frombuffer(rng.bytes(8 * 40), "u8").astype("i8").astype(kind if kind != "bool_" else "i8")
+    if kind.endswith("64"):  # an odd one in the midst of two floats, which the nearest double hides
+        values[::3] = np.dtype(kind).type(2**62 + 2**38 + 1)
     values = values % 2 == 0 if kind == "bool_" else values
     with np.errstate(over="ignore"):
         rows = values.astype(dtype)
@@ -333,11 +337,12 @@ def test_numbers_of_every_type_from_any_place(kind: str, dtype: str) -> None:
         for first in (0, 1, 7, 8, 13):
             for cuts in ([], [1], [9, 9, 16], [3, 20]):
                 ends = [first, *(first + cut for cut in cuts), 40]
-                column = pa.chunked_array([whole[a:b] for a, b in zip(ends, ends[1:], strict=False)])
+                column = pa.chunked_array([whole[a:b] for a, b in pairwise(ends)])
                 table = pa.table({"a": column, "b": pa.chunked_array([whole[first:]]), "c": pa.nulls(40 - first, "f4")})
                 frame = pl.from_arrow(table)
-                for X, skipped in ((table, 0), (table.slice(2), 2), (frame, 0), (frame[3:30], 3)):
+                for X, skipped in ((table, 0), (table.slice(2), 2), (frame, 0), (frame[3:], 3)):
                     documents, there = as_documents(X, forest), expected[first + skipped :]
+                    assert documents.n == len(there)
                     for start, stop in ((0, documents.n), (1, 5), (documents.n - 1, documents.n), (2, 2)):
                         got = documents.chunk(start, stop)
                         for column_of in (0, 1):
