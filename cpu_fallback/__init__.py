@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from gpuqs.cpu_fallback.arrow import ArrowTable
 from gpuqs.cpu_fallback.few import FewDocuments, costs_age, costs_changed, few_first
 from gpuqs.cpu_fallback.links import Link
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
@@ -28,6 +29,7 @@ from gpuqs.errors import DeviceError
 __all__ = [
     "INSTRUCTION_SETS",
     "QUICKSCORER",
+    "ArrowTable",
     "Bitslice",
     "Coded",
     "FewDocuments",

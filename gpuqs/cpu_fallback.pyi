@@ -10,6 +10,7 @@ class InstructionSet(NamedTuple):
 
 INSTRUCTION_SETS: tuple[InstructionSet, ...]
 QUICKSCORER: bool
+ArrowTable: Any
 Bitslice: Any
 Coded: Any
 FewDocuments: Any

@@ -16,6 +16,7 @@ from gpuqs.cpu_fallback import making
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
+from gpuqs.kept import Kept
 from gpuqs.schema import Schema
 
 #: `Forest.routing` bit: a missing value (NaN) goes left. Without it, right.
@@ -286,6 +287,11 @@ class Forest:
             feature=self.place_of[self.feature],
             schema=replace(self.schema, names=names, categories=categories, stated=(), lost=()),
         )
+
+    @lazy
+    def table_plans(self) -> Kept:
+        """How tables with the columns of the last few become documents: `gpuqs.arrays` keeps it here."""
+        return Kept(4)
 
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
         """Each leaf's addend to the sums: its value times its tree's weight, of `sum_dtype` [L, 1] or [L, K]."""

@@ -17,7 +17,7 @@ from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser, Explanation, Way
-from gpuqs.few import few_documents, few_first
+from gpuqs.few import MOST, few_documents, few_first
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
@@ -54,6 +54,7 @@ class Model:
         self.forest, self.device = programs.forest, device
         self._programs = programs
         self._chooser = Chooser(programs.forest, programs.reasons, plan)
+        self._few_narrow: tuple[Chooser, cpu_fallback.FewDocuments | None] | None = None
         self._elsewhere: dict[Any, Model] = {}
         self._lock = Lock()
 
@@ -248,6 +249,11 @@ class Model:
         """The answer of `predict`, once its keywords are read and the device is chosen."""
         here, encoded = cpu_fallback.machine(), isinstance(X, EncodedDocuments)
         documents, where = self._documents(X, runs_on, engine, here[0])
+        plain = engine == "auto" and precision == "exact" and where is runs_on is HOST and not encoded
+        if plain and n_threads is None and out is None and trees is None and base_margin is None:
+            answer = self._answer_few(documents, output)
+            if answer is not None:
+                return answer
         if engine == "auto":
             engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
         way = Way(engine) if isinstance(engine, str) else engine
@@ -274,6 +280,17 @@ class Model:
         for given in (X, out):  # what their libraries do next comes after this call's work
             where.hand_back(answer, given)
         return out
+
+    def _answer_few(self, documents: Documents, output: Output) -> Any:
+        """The answer of a call without wishes, if it is the short way's: few documents that had to be made first."""
+        most = min(self._most_few, rows_for_cpu(documents, self.forest))
+        if output not in ("value", "raw") or documents.n > most:
+            return None
+        few = self._few_of_tested() if documents.narrow else self._few
+        if few is None:
+            return None
+        rows = documents.chunk(0, documents.n)
+        return few.raw(rows) if output == "raw" else few.values(rows)
 
     def warm_up(
         self,
@@ -371,7 +388,7 @@ class Model:
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
-            self.__dict__["_few"] = self._make_few()  # the short way keeps programs of its own
+            self.__dict__["_few"] = self._make_few(self._chooser)  # the short way keeps programs of its own
         return plan
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
@@ -466,24 +483,35 @@ class Model:
             return Documents(len(X), lambda start, stop: X.coded), HOST
         return documents_of(X, self.forest, device)
 
+    @property
+    def _most_few(self) -> int:
+        return min(MOST, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
+
     @lazy
     def _few(self) -> cpu_fallback.FewDocuments | None:
-        return self._make_few()
+        return self._make_few(self._chooser)
 
-    def _make_few(self) -> cpu_fallback.FewDocuments | None:
+    def _few_of_tested(self) -> cpu_fallback.FewDocuments | None:
+        """`_few` for documents of the columns `Forest.tested` alone, by the plan of now."""
+        chooser, made = self._chooser, self._few_narrow
+        if made is None or made[0] is not chooser:
+            made = self._few_narrow = chooser, self._make_few(chooser, narrow=True)
+        return made[1]
+
+    def _make_few(self, chooser: Chooser, narrow: bool = False) -> cpu_fallback.FewDocuments | None:
         if self.device is not HOST:
             return None
 
-        programs, chooser = self._programs, self._chooser
+        programs = self._programs
 
         def program_of(n_documents: int) -> Program | None:
             here = cpu_fallback.machine()
             way = chooser.way(n_documents, HOST, here)
             if way.n_threads not in (None, 1):
                 return None
-            return programs.get(way.engine, "exact", None, on=here, params=way.params)
+            return programs.get(way.engine, "exact", None, narrow, on=here, params=way.params)
 
-        return few_documents(self.forest, program_of, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
+        return few_documents(self.forest.narrowed if narrow else self.forest, program_of, self._most_few)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuqs.arrays.arrow_tables import arrow_table, from_table
+from gpuqs.arrays.arrow_tables import from_table, is_exported
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array
 from gpuqs.arrays.pandas_frames import from_frame
@@ -42,16 +42,16 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         return from_array(X, forest)
     if isinstance(X, Documents):  # of a file, coded by its table's plan already
         return X
+    if is_exported(type(X)):
+        return from_table(X, forest)
     if isinstance(X, (list, tuple)):
         refuse_records(X)
     elif not isinstance(X, np.ndarray):
         refuse_strangers(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return from_frame(X, forest)
-    if hasattr(X, "column_names") and hasattr(X, "slice"):
+    if (hasattr(X, "column_names") and hasattr(X, "slice")) or hasattr(X, "__arrow_c_stream__"):
         return from_table(X, forest)
-    if hasattr(X, "__arrow_c_stream__"):  # polars and others
-        return from_table(arrow_table(X), forest)
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):

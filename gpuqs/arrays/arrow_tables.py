@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gpuqs.arrays.coding import Coder, Column, Kind, coders_of
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, table_dtype
+from gpuqs.cpu_fallback import ArrowTable
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
+
+_EXPORTED = (("Table", "pyarrow"), ("RecordBatch", "pyarrow"), ("DataFrame", "polars"))
+
+#: Arrow's types of numbers that `ArrowTable` reads.
+_PLAIN = ("double", "float", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 class TableCoding:
@@ -40,6 +48,8 @@ class TableCoding:
         self._coders = coders_of(columns, forest)
         numbers = [kind for kind, coder in zip(types, self._coders, strict=True) if coder is None]
         self.dtype = table_dtype(map(_numpy_type, numbers), forest)
+        #: Whether `ArrowTable` reads all columns.
+        self.plain = len(numbers) == len(types) and all(str(kind) in _PLAIN for kind in numbers)
 
     def rows(self, columns: Sequence[Any]) -> np.ndarray:
         """Documents from (chunked) arrays of one length, one for each feature."""
@@ -72,13 +82,59 @@ def arrow_table(X: Any) -> Any:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an Arrow table: {error}") from error
 
 
+class _Plan(NamedTuple):
+    """What a table's schema tells: where the features are among its columns, and how these become documents."""
+
+    columns: npt.NDArray[np.int64]
+    coding: TableCoding
+
+    def rows(self, table: ArrowTable, start: int, stop: int) -> np.ndarray:
+        out = np.empty((stop - start, len(self.columns)), self.coding.dtype, order="F")
+        table.fill(self.columns, start, out)
+        return out
+
+
 def from_table(X: Any, forest: Forest) -> Documents:
-    names = list(X.column_names)
+    """A table of Arrow's, or what exports one."""
+    exported = _exported(X)
+    key = None if exported is None else exported.key
+    plan: _Plan | None = None if key is None else forest.table_plans.find(key)
+    table = None
+    if plan is None:
+        table = _pyarrow_table(X)
+        plan = _plan_of(table, forest)
+        if key is not None:
+            forest.table_plans.keep(key, plan)
+    if exported is not None and key is not None and plan.coding.plain and exported.read():
+        return Documents(len(exported), partial(plan.rows, exported))
+    table, coding = _pyarrow_table(X) if table is None else table, plan.coding
+    columns = [table.column(at) for at in plan.columns.tolist()]
+    return Documents(table.num_rows, lambda start, stop: coding.rows([c.slice(start, stop - start) for c in columns]))
+
+
+def is_exported(kind: type) -> bool:
+    """Whether these are tables that are exported as often as one asks; other libraries' streams may end."""
+    return (kind.__name__, kind.__module__.partition(".")[0]) in _EXPORTED and hasattr(kind, "__arrow_c_stream__")
+
+
+def _exported(X: Any) -> ArrowTable | None:
+    """The table as it is exported; None where it is not: pyarrow says why."""
+    try:
+        return ArrowTable(X.__arrow_c_stream__()) if is_exported(type(X)) else None
+    except Exception:
+        return None
+
+
+def _pyarrow_table(X: Any) -> Any:
+    return X if hasattr(X, "column_names") and hasattr(X, "slice") else arrow_table(X)
+
+
+def _plan_of(table: Any, forest: Forest) -> _Plan:
+    names = list(table.column_names)
     take = columns_of(names, True, forest)
     indices = range(len(names)) if take is None else take
-    coding = TableCoding([names[at] for at in indices], [X.schema.field(at).type for at in indices], forest)
-    columns = [X.column(at) for at in indices]
-    return Documents(X.num_rows, lambda start, stop: coding.rows([c.slice(start, stop - start) for c in columns]))
+    coding = TableCoding([names[at] for at in indices], [table.schema.field(at).type for at in indices], forest)
+    return _Plan(np.array(indices, np.int64), coding)
 
 
 def kind_of_arrow(arrow_type: Any) -> Kind:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
 from gpuqs.schema import LOST, Schema
 from gpuqs.text_hashes import are_hashes, hash_names
 
@@ -50,6 +51,51 @@ class Column(NamedTuple):
     kind: Kind
 
 
+class CodeTable(NamedTuple):
+    """The codes of a column's own categories, and of a missing one, which is the last of each array.
+
+    Parameters
+    ----------
+    coder : Coder
+    values : sequence
+        The categories.
+    codes : float64 [categories + 1]
+        NaN for what the model has not seen.
+    missing : bool [categories + 1]
+        Which of them are none.
+    """
+
+    coder: Coder
+    values: Sequence[Any]
+    codes: npt.NDArray[np.float64]
+    missing: npt.NDArray[np.bool_]
+
+    def at(self, places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
+        """Codes of ``values[places]``; NaN for place -1 (missing), and for what the model has not seen.
+
+        Raises
+        ------
+        InputError
+            A value that is unseen, or missing, where the model's library refuses that.
+        """
+        column, schema = self.coder.column, self.coder.schema
+        rules, codes = schema.rules, self.codes[places]
+        if rules.missing_refused and self.missing[places].any():
+            raise InputError(
+                f"column {column.name!r} has missing categories, which {schema.library} refuses; "
+                "write them as a text, as in training"
+            )
+        if rules.unseen_refused:
+            bad = np.flatnonzero(np.isnan(codes) & ~self.missing[places])
+            if len(bad):
+                raise InputError(
+                    f"column {column.name!r} holds the category {self.values[places[bad[0]]]!r}, which the model has "
+                    f"not seen, and which {schema.library} refuses or takes for another one; make it missing "
+                    "(None), or drop the document"
+                )
+        return np.asarray(codes)
+
+
 @dataclass(frozen=True)
 class Coder:
     """Turns a column's values into category codes.
@@ -67,64 +113,62 @@ class Coder:
     schema: Schema
 
     def codes(self, values: Sequence[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
-        """Codes of ``values[places]``; NaN for place -1 (missing), and for what the model has not seen.
+        """Codes of ``values[places]``, as `CodeTable.at` gives them."""
+        return self.table(values).at(places)
+
+    def table(self, values: Sequence[Any]) -> CodeTable:
+        """The codes of a column's own categories.
 
         Raises
         ------
         InputError
-            A value that is unseen, or missing, where the model's library refuses that.
+            Values that cannot be the model's categories.
         """
         missing = np.array([value is None or value != value for value in values] + [True])
-        table = np.append(self._table(values), np.nan)
-        rules = self.schema.rules
-        if rules.missing_refused and missing[places].any():
-            raise InputError(
-                f"column {self.column.name!r} has missing categories, which {self.schema.library} refuses; "
-                "write them as a text, as in training"
-            )
-        if rules.unseen_refused:
-            unseen = np.isnan(table) & ~missing
-            bad = np.flatnonzero(unseen[places])
-            if len(bad):
-                raise InputError(
-                    f"column {self.column.name!r} holds the category {values[places[bad[0]]]!r}, which the model has "
-                    f"not seen, and which {self.schema.library} refuses or takes for another one; make it missing "
-                    "(None), or drop the document"
-                )
-        return np.asarray(table[places])
+        return CodeTable(self, values, np.append(self._codes(values), np.nan), missing)
 
-    def _table(self, values: Sequence[Any]) -> npt.NDArray[np.float64]:
-        """The code of each of the column's own categories, by value as in pandas: 1 is 1.0 and "1" is not."""
-        known = self.known
-        if known is None:
+    def _codes(self, values: Sequence[Any]) -> npt.NDArray[np.float64]:
+        """By value as in pandas: 1 is 1.0 and "1" is not."""
+        if self.known is None:
             if all(isinstance(value, (int, float)) for value in values):
                 return np.array([*map(float, values)])
             raise self._refusal()
-        if are_hashes(known):
-            of_hash = {name: float(number) for number, name in enumerate(known)}
-            return np.array([of_hash.get(name, np.nan) for name in hash_names(map(self._text, values))])
+        if self._are_hashes:
+            return np.array([self._code.get(name, np.nan) for name in hash_names(map(self._text, values))])
         if self.schema.rules.as_texts:
-            of_text: dict[str | None, float] = {
-                value: float(number) for number, value in enumerate(known) if isinstance(value, str)
-            }
-            return np.array([of_text.get(self._text(value), np.nan) for value in values])
-        if list(values) == list(known):
-            return np.arange(len(known), dtype=np.float64)
-        if {_of_one_type(values), _of_one_type(known)} == {"truth values", "numbers"}:
+            return np.array([self._code_of_text.get(self._text(value), np.nan) for value in values])
+        if len(values) == len(self.known) and list(values) == list(self.known):
+            return np.arange(len(self.known), dtype=np.float64)
+        if {_of_one_type(values), self._type} == {"truth values", "numbers"}:
             return np.full(len(values), np.nan)  # pandas tells True from 1 then
-        code = {value: float(number) for number, value in enumerate(known)}
-        if any(isinstance(value, float) for value in values) and _of_one_type(known) == "numbers":
-            of_float = {float(value): number for value, number in code.items()}  # pandas compares both as float64
-            if len(of_float) < len(code):
+        code = self._code
+        if self._type == "numbers" and any(isinstance(value, float) for value in values):
+            code = {float(value): number for value, number in code.items()}  # pandas compares both as float64
+            if len(code) < len(self._code):
                 raise InputError(
                     f"column {self.column.name!r} holds fractions, which cannot tell the model's categories such as "
-                    f"{known[:2]} apart; pass whole numbers, as in training"
+                    f"{self.known[:2]} apart; pass whole numbers, as in training"
                 )
-            code = of_float
         try:
             return np.array([code.get(value, np.nan) for value in values])
         except TypeError:
             raise self._refusal() from None
+
+    @lazy
+    def _are_hashes(self) -> bool:
+        return are_hashes(self.known or ())
+
+    @lazy
+    def _type(self) -> str:
+        return _of_one_type(self.known or ())
+
+    @lazy
+    def _code(self) -> dict[Any, float]:
+        return {value: float(number) for number, value in enumerate(self.known or ())}
+
+    @lazy
+    def _code_of_text(self) -> dict[str | None, float]:
+        return {value: number for value, number in self._code.items() if isinstance(value, str)}
 
     def _text(self, value: Any) -> str | None:
         if value is None or isinstance(value, str):

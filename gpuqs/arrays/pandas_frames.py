@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuqs.arrays.arrow_tables import arrow_codes, kind_of_arrow
-from gpuqs.arrays.coding import Coder, Column, Kind, coders_of, plain
+from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, plain
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, table_dtype
-from gpuqs.arrays.sparse import from_sparse_frame, plain_dtype
+from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -19,42 +19,125 @@ from gpuqs.forest import Forest
 _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH, "O": Kind.TEXT, "U": Kind.TEXT}
 
 
+class _Levels:
+    """The codes of a column's categories; those of the index of categories that came last are kept.
+
+    An index of pandas's is not changed in place, and while this one is kept no other has its identity.
+    """
+
+    def __init__(self, coder: Coder) -> None:
+        self._coder = coder
+        self._last: tuple[Any, CodeTable] | None = None
+
+    def table(self, categories: Any) -> CodeTable:
+        last = self._last
+        if last is None or last[0] is not categories:
+            last = self._last = categories, self._coder.table(plain(categories))
+        return last[1]
+
+
+class _Plan(NamedTuple):
+    """What a frame's labels and types tell: where the features are, and how these become documents.
+
+    Parameters
+    ----------
+    take : list of int or None
+        Positions of the features among the frame's columns; None: they are all, as they come.
+    turned : bool
+        They are all, in another order.
+    sparse : bool
+        All features are Sparse columns of numbers, of a model without categories.
+    coders : dict of int to (Coder, _Levels)
+        Of the features that are coded.
+    numbers : list of int
+        The others.
+    first, dtype : numpy.dtype
+        What numbers are rounded to first, and what documents are of.
+    """
+
+    take: list[int] | None
+    turned: bool
+    sparse: bool
+    coders: dict[int, tuple[Coder, _Levels]]
+    numbers: list[int]
+    first: np.dtype
+    dtype: np.dtype
+
+    def documents(self, X: Any, forest: Forest) -> Documents:
+        n, take, first, dtype = len(X), self.take, self.first, self.dtype
+        if not self.coders:
+            if self.turned and not self.sparse:  # numbers are sorted sooner than a frame's columns
+                return Documents(n, lambda start, stop: _numbers(X, start, stop, first, dtype)[:, take])
+            frame = X if take is None else X.iloc[:, take]
+            if self.sparse:
+                return from_sparse_frame(frame, forest)
+            return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
+        places = list(range(X.shape[1])) if take is None else take
+        coded = {feature: _codes(X.iloc[:, places[feature]], *coder) for feature, coder in self.coders.items()}
+        numbers = X.iloc[:, [places[feature] for feature in self.numbers]]
+
+        def chunk(start: int, stop: int) -> np.ndarray:
+            out = np.empty((stop - start, len(places)), dtype)
+            out[:, self.numbers] = _numbers(numbers, start, stop, first, dtype)
+            for feature, codes in coded.items():
+                out[:, feature] = codes(start, stop)
+            return out
+
+        return Documents(n, chunk)
+
+
 def from_frame(X: Any, forest: Forest) -> Documents:
+    key = _key_of(X)
+    plan: _Plan | None = None if key is None else forest.table_plans.find(key)
+    if plan is None:
+        plan = _plan_of(X, forest)
+        if key is not None:
+            forest.table_plans.keep(key, plan)
+    return plan.documents(X, forest)
+
+
+def _key_of(X: Any) -> tuple[list[Any], list[Any]] | None:
+    """Equal for frames whose columns have the same labels and types in the same order; None where equal labels may be
+    different texts, as 1 and True."""
+    labels, dtypes = X.columns, X.dtypes
+    if not (hasattr(labels, "tolist") and hasattr(dtypes, "tolist")):  # pandas's look, but not pandas's
+        return None
+    labels = labels.tolist()
+    types = set(map(type, labels))
+    if types != {str} and types != {int}:
+        return None
+    # Two types of categories may be equal whose codes mean other ones; plans are made without them.
+    return labels, [Kind.CATEGORY if _is_category(dtype) else dtype for dtype in dtypes.tolist()]
+
+
+def _plan_of(X: Any, forest: Forest) -> _Plan:
     take = columns_of(*labels_of(X, forest), forest)
     frame = X if take is None else X.iloc[:, take]
-    if not forest.schema.has_categories and (documents := from_sparse_frame(frame, forest)) is not None:
-        return documents
-    kinds = {dtype: _kind_of(dtype) for dtype in set(frame.dtypes)}
-    columns = [
-        Column(str(name), "dtype", dtype, kinds[dtype]) for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
-    ]
-    coders = coders_of(columns, forest)
-    coded = {
-        feature: _codes(frame.iloc[:, feature], coder) for feature, coder in enumerate(coders) if coder is not None
-    }
-    uncoded = [feature for feature in range(frame.shape[1]) if feature not in coded]
-    numbers = frame.iloc[:, uncoded] if coded else frame
-    dtypes = [plain_dtype(getattr(dtype, "numpy_dtype", dtype)) for dtype in numbers.dtypes]
+    types = list(frame.dtypes)
+    sparse = not forest.schema.has_categories and all_sparse(types)
+    told = {dtype: (str(dtype), _kind_of(dtype)) for dtype in set(types)}
+    columns = [Column(str(name), "dtype", *told[dtype]) for name, dtype in zip(frame.columns, types, strict=True)]
+    coders = [None] * len(columns) if sparse else coders_of(columns, forest)
+    numbers = [feature for feature, coder in enumerate(coders) if coder is None]
+    kinds = [types[feature] for feature in numbers]
+    dtypes = [plain_dtype(getattr(dtype, "numpy_dtype", dtype)) for dtype in kinds]
     dtypes = [dtype if dtype.kind in "fiub" else np.dtype(np.float64) for dtype in dtypes]  # Arrow's decimals
     dtype = table_dtype(dtypes, forest)
     first = dtype
-    if forest.schema.rules.common_type and all(isinstance(kind, np.dtype) for kind in numbers.dtypes):
+    if forest.schema.rules.common_type and all(isinstance(kind, np.dtype) for kind in kinds):
         common = np.result_type(*dtypes) if dtypes else dtype
         first = common if common.kind == "f" else dtype
+    coded = {feature: (coder, _Levels(coder)) for feature, coder in enumerate(coders) if coder is not None}
+    turned = take is not None and sorted(take) == [*range(X.shape[1])]
+    return _Plan(take, turned, sparse, coded, numbers, first, dtype)
 
-    def chunk(start: int, stop: int) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            rows: np.ndarray = numbers.iloc[start:stop].to_numpy(dtype=first, na_value=np.nan)
-            rows = rows.astype(dtype, copy=False)
-        if not coded:
-            return rows if rows.flags.aligned else rows.copy()
-        out = np.empty((stop - start, frame.shape[1]), dtype)
-        out[:, uncoded] = rows
-        for feature, codes in coded.items():
-            out[:, feature] = codes(start, stop)
-        return out
 
-    return Documents(len(X), chunk)
+def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
+    """Rows of a frame of numbers, rounded to ``first``, then to ``dtype``."""
+    part = frame if start == 0 and stop == len(frame) else frame.iloc[start:stop]
+    with np.errstate(over="ignore"):
+        rows: np.ndarray = part.to_numpy(dtype=first, na_value=np.nan).astype(dtype, copy=False)
+    return rows if rows.flags.aligned else rows.copy()
 
 
 def labels_of(X: Any, forest: Forest) -> tuple[list[str], bool]:
@@ -67,10 +150,14 @@ def labels_of(X: Any, forest: Forest) -> tuple[list[str], bool]:
     return names, not counted
 
 
+def _is_category(dtype: Any) -> bool:
+    return not isinstance(dtype, np.dtype) and hasattr(dtype, "categories") and hasattr(dtype, "ordered")
+
+
 def _kind_of(dtype: Any) -> Kind:
     if hasattr(dtype, "pyarrow_dtype"):
         return kind_of_arrow(dtype.pyarrow_dtype)
-    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
+    if _is_category(dtype):
         return Kind.CATEGORY
     if hasattr(dtype, "storage"):  # pandas's type of texts
         return Kind.TEXT
@@ -78,14 +165,13 @@ def _kind_of(dtype: Any) -> Kind:
     return _KINDS.get(number.kind, Kind.OTHER) if isinstance(number, np.dtype) else Kind.OTHER
 
 
-def _codes(column: Any, coder: Coder) -> Callable[[int, int], np.ndarray]:
+def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], np.ndarray]:
     """Rows [start, stop) of a column as category codes."""
     if hasattr(column.dtype, "pyarrow_dtype"):
         array = column.array.__arrow_array__()
         return lambda start, stop: arrow_codes(array.slice(start, stop - start), coder)
-    if hasattr(column, "cat"):
-        levels = plain(column.cat.categories)
-        return lambda start, stop: coder.codes(levels, column.iloc[start:stop].cat.codes.to_numpy())
+    if _is_category(column.dtype):
+        return lambda start, stop: levels.table(column.array.categories).at(column.array.codes[start:stop])
 
     def codes(start: int, stop: int) -> np.ndarray:
         try:

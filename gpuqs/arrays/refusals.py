@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from gpuqs.errors import InputError
@@ -40,9 +41,7 @@ def refuse_strangers(X: Any) -> None:
         Names the type and what to pass instead.
     """
     kind = type(X)
-    bases = [(base.__module__.partition(".")[0].partition("_")[0], base.__name__) for base in kind.__mro__]
-    keys = [key for package, name in bases for key in ((package, name), (package, ""))]
-    mend = next((_MENDS[key] for key in keys if key in _MENDS), None)
+    mend = _mend_of(kind.__mro__)
     if X is None:
         mend = "pass a frame or a 2-dimensional array of numbers"
     elif isinstance(X, type):
@@ -61,6 +60,14 @@ def refuse_strangers(X: Any) -> None:
         package = kind.__module__.partition(".")[0]
         name = kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
         raise InputError(f"X is {'None' if X is None else f'a {name}'}, not documents; {mend}")
+
+
+@lru_cache(maxsize=64)
+def _mend_of(mro: tuple[type, ...]) -> str | None:
+    """What to pass instead of a library's type, or of what is derived from it."""
+    bases = [(base.__module__.partition(".")[0].partition("_")[0], base.__name__) for base in mro]
+    keys = [key for package, name in bases for key in ((package, name), (package, ""))]
+    return next((_MENDS[key] for key in keys if key in _MENDS), None)
 
 
 def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,9 +72,10 @@ def _from_csr(X: _Matrix, forest: Forest) -> Documents:
     tested = forest.tested
 
     def chunk(start: int, stop: int) -> np.ndarray:
-        out = np.full((stop - start, len(tested)), forest.schema.absent, dtype)
-        seen = np.full(len(tested), -1, np.int64)
-        bounds = indptr[start : stop + 1].astype(np.int64)
+        out, seen = np.empty((stop - start, len(tested)), dtype), np.empty(len(tested), np.int64)
+        out.fill(forest.schema.absent)
+        seen.fill(-1)
+        bounds = indptr[start : stop + 1].astype(np.int64, copy=False)
         problem, row, column = sparse.scatter_csr(bounds, indices, data, start, forest.place_of, seen, refused, out)
         if problem:
             raise _error(problem, row, column, "CSR", "row", forest.n_features)
@@ -189,7 +191,9 @@ def _arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         kind = array.dtype.newbyteorder("=")
         if name == "indices" and kind not in (np.int32, np.int64):
             kind = np.dtype(np.int64)
-        arrays.append(np.require(array, kind, ["C_CONTIGUOUS", "ALIGNED"]))
+        flags = array.flags
+        as_is = array.dtype == kind and flags.c_contiguous and flags.aligned
+        arrays.append(array if as_is else np.require(array, kind, ["C_CONTIGUOUS", "ALIGNED"]))
     return arrays[0], arrays[1], arrays[2]
 
 
@@ -214,11 +218,14 @@ def plain_dtype(dtype: Any) -> Any:
     return dtype.subtype if _is_sparse(dtype) else dtype
 
 
-def from_sparse_frame(frame: Any, forest: Forest) -> Documents | None:
-    """A pandas frame of the model's features, if all are Sparse columns of numbers: absent is a column's fill value."""
+def all_sparse(dtypes: Collection[Any]) -> bool:
+    """Whether these are the types of a pandas frame of Sparse columns of numbers."""
+    return bool(dtypes) and all(_is_sparse(dtype) and dtype.subtype.kind in "fiub" for dtype in dtypes)
+
+
+def from_sparse_frame(frame: Any, forest: Forest) -> Documents:
+    """A pandas frame of the model's features, `all_sparse`: absent is a column's fill value."""
     dtypes = set(frame.dtypes)
-    if not dtypes or not all(_is_sparse(dtype) and dtype.subtype.kind in "fiub" for dtype in dtypes):
-        return None
     dtype = score_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
     tested = forest.tested.tolist()
     columns = [frame.iloc[:, feature].array for feature in tested]

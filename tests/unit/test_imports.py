@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuqs"
 
 #: The rooms, lowest first; what stands in one line knows nothing of its neighbours.
 LEVELS = [
-    {"cpu_fallback", "errors", "cache_lines"},
+    {"cpu_fallback", "errors", "cache_lines", "kept"},
     {"forks", "streams", "text_hashes"},
     {"files"},
     {"schema", "forest_arrays"},
