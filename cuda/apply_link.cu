@@ -61,6 +61,7 @@ struct exp : each<exp> {
         return exp_of(x);
     }
 };
+using double_exp = exp;  // which goes through doubles
 struct exp2 : each<exp2> {
     template <class Real>
     static __device__ Real of(Real x, Real scale) {

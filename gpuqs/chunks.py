@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuqs.arrays import Documents
 from gpuqs.forest import Forest
 
@@ -38,6 +40,15 @@ def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_
     if documents.copied:  # wide rows that are copied are few at a time, though fewer than engines like
         rows = max(LEAST_ROWS, min(rows, by_bytes))
     return max(1, min(rows, PER_TREE_WORK // max(forest.n_trees, 1))) if output == "per_tree" else rows
+
+
+def pieces(n: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Where chunks of ``n`` documents start and stop, so many rows each.
+
+    None but the only one is of one row alone: NumPy adds up one row's numbers, in a link, in another order.
+    """
+    for start in range(0, max(n - 1, min(n, 1)), rows):
+        yield start, n if start + rows >= n - 1 else start + rows
 
 
 def rows_for_gpu(documents: Documents, forest: Forest) -> int:

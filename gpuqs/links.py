@@ -19,12 +19,16 @@ CLASS_DECISIONS: Final = ("argmax", "above_zero", "from_zero", "above_half")
 
 
 #: What makes values of raw scores: `gpuqs.forest.LINKS`, and what libraries compute otherwise.
-KERNELS: Final = (*LINKS, "clamped_sigmoid")
+KERNELS: Final = (*LINKS, "clamped_sigmoid", "double_exp")
 
 
 def kernel_of(forest: Forest) -> str:
     """The one of `KERNELS` that makes the forest's values."""
-    return "clamped_sigmoid" if forest.link == "sigmoid" and forest.source.startswith("XGBoost") else forest.link
+    if not forest.source.startswith("XGBoost"):
+        return forest.link
+    if forest.objective == "survival:aft":
+        return "double_exp"
+    return "clamped_sigmoid" if forest.link == "sigmoid" else forest.link
 
 
 def of_numpy(forest: Forest) -> Callable[[np.ndarray], np.ndarray] | None:
@@ -36,7 +40,9 @@ def of_numpy(forest: Forest) -> Callable[[np.ndarray], np.ndarray] | None:
     by_scipy = forest.objective == "multi:softmax"  # XGBoost's classifiers make its probabilities in Python
     if not (forest.source.startswith("scikit-learn") or by_scipy):
         return None
-    return {"softmax": _softmax_of_numpy, "exp": _exp_of_numpy}.get(forest.link)
+    if forest.link == "softmax":
+        return _softmax_by_columns if forest.objective.startswith("HistGradientBoosting") else _softmax_of_numpy
+    return _exp_of_numpy if forest.link == "exp" else None
 
 
 def to_values(
@@ -130,3 +136,8 @@ def _softmax_of_numpy(raw: np.ndarray) -> np.ndarray:
     grown = np.exp(raw - raw.max(axis=1, keepdims=True))
     values: np.ndarray = grown / grown.sum(axis=1, keepdims=True)
     return values
+
+
+def _softmax_by_columns(raw: np.ndarray) -> np.ndarray:
+    """`_softmax_of_numpy` of raw scores that lie output by output: NumPy adds them up in another order."""
+    return _softmax_of_numpy(np.asfortranarray(raw))

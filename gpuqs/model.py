@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
-from gpuqs.chunks import rows_for_cpu, rows_for_gpu
+from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES, Program
@@ -271,8 +271,7 @@ class Model:
             rows = rows_for_cpu(documents, self.forest, output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
-        for start in range(0, documents.n, rows):
-            stop = min(start + rows, documents.n)
+        for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
             runs_on.run(one, documents.chunk(start, stop), answer[start:stop])
         if out is None:

@@ -176,7 +176,7 @@ cdef class FewDocuments:
         return self.scores(X, False)
 
 
-cdef int is_default(str name, value) except -1:
+cdef int is_default(name, value) except -1:
     """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), or something else (0)."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")

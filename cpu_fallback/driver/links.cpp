@@ -48,6 +48,10 @@ struct clamped_sigmoid : each<clamped_sigmoid> {
 struct exp : each<exp> {
     template <class Real> static Real of(Real x, Real) { return std::exp(x); }
 };
+// Of XGBoost's accelerated failure time: exp in double, whatever the type of the scores.
+struct double_exp : each<double_exp> {
+    template <class Real> static Real of(Real x, Real) { return static_cast<Real>(std::exp(static_cast<double>(x))); }
+};
 struct exp2 : each<exp2> {
     template <class Real> static Real of(Real x, Real scale) { return std::exp2(scale * x); }
 };
@@ -114,6 +118,7 @@ constexpr Link kLinks[] = {
     LINK(softmax),
     LINK(argmax),
     LINK(exp),
+    LINK(double_exp),
     LINK(exp2),
     LINK(log1p_exp),
     LINK(sqrt_signed),

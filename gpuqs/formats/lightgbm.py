@@ -23,6 +23,7 @@ from gpuqs.forest import (
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, one_spaced, squeezed
 from gpuqs.formats.own_methods import refuse_own_methods
+from gpuqs.links import to_values
 from gpuqs.schema import Schema
 
 NAME: Final = "LightGBM text"
@@ -107,12 +108,28 @@ def from_object(obj: Any) -> Forest | None:
             f"lightgbm.Booster: LightGBM cannot write the categories of its training frame ({error}); train with "
             "categories that are texts or numbers"
         ) from error
-    forest = read(text.encode(), "lightgbm.Booster")
+    forest = _with_whole_sigmoid(read(text.encode(), "lightgbm.Booster"), obj)
     best = obj.best_iteration if obj.best_iteration > 0 else None
     left_out = obj.current_iteration() - forest.n_iterations
     if best is None and not labels and not left_out:
         return forest
     return replace(forest, classes=labels, best_iteration=best, iterations_left_out=left_out)
+
+
+def _with_whole_sigmoid(forest: Forest, booster: Any) -> Forest:
+    """The forest with all digits of the booster's parameter ``sigmoid``, where its own values tell that it has them.
+
+    Its text has six. What was read from a text has those, and keeps the parameters of training all the same.
+    """
+    given = booster.params.get("sigmoid")
+    if forest.link not in ("sigmoid", "ova_sigmoid") or not isinstance(given, (int, float, np.number)):
+        return forest
+    whole = replace(forest, link_scale=float(given))
+    if not 0 < whole.link_scale < np.inf or whole.link_scale == forest.link_scale:
+        return forest
+    X = np.repeat([[-1.0], [0.0], [1.0]], forest.n_features, axis=1)
+    raw, values = (np.reshape(booster.predict(X, raw_score=of), (len(X), -1)) for of in (True, False))
+    return whole if np.array_equal(to_values(whole, raw), values) else forest
 
 
 def _refuse_early_stopping(estimator: Any) -> None:

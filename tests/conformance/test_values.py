@@ -101,8 +101,19 @@ def test_xgboost(name: str) -> None:
     assert_values(model, X, theirs, base_margin=margin)
 
 
+def test_xgboosts_failure_times() -> None:
+    X, target = rows(np.random.default_rng(11), N)
+    data, times = xgb.DMatrix(X[:2000]), np.exp(target[:2000] / 10)
+    data.set_float_info("label_lower_bound", times)
+    data.set_float_info("label_upper_bound", times)
+    booster = xgb.train({"objective": "survival:aft", "nthread": 1}, data, 5)
+    margin = np.random.default_rng(12).normal(size=(N, 1)).astype(np.float32) * 20
+    theirs = booster.predict(xgb.DMatrix(X, base_margin=margin))
+    assert_values(gpuqs.from_model(booster), X, theirs, base_margin=margin)
+
+
 @pytest.mark.parametrize("kind", ["GradientBoostingClassifier", "HistGradientBoostingClassifier"])
-@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_classes", [2, 4, 9])  # NumPy adds eight numbers and more up in an order of its own
 def test_sklearn(kind: str, n_classes: int) -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     X, target = rows(np.random.default_rng(6), N)
@@ -110,8 +121,33 @@ def test_sklearn(kind: str, n_classes: int) -> None:
     y = np.digitize(target, np.quantile(target, np.arange(1, n_classes) / n_classes))
     iterations = {"max_iter" if kind.startswith("Hist") else "n_estimators": 5}
     estimator = getattr(ensemble, kind)(**iterations).fit(X[:2000], y[:2000])
-    theirs = estimator.predict_proba(X)
-    assert_values(gpuqs.from_model(estimator), X, theirs[:, 1] if n_classes == 2 else theirs)
+    model = gpuqs.from_model(estimator)
+    for n, threads in CALLS:
+        theirs = estimator.predict_proba(X[-n:])
+        assert_same_bits(model.predict(X[-n:], n_threads=threads), theirs[:, 1] if n_classes == 2 else theirs)
+
+
+def test_a_chunk_of_one_row_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of a call's: NumPy adds up one row alone in another order."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X, target = rows(np.random.default_rng(9), 5001)
+    y = np.digitize(target, np.quantile(target, np.arange(1, 9) / 9))
+    estimator = ensemble.HistGradientBoostingClassifier(max_iter=5).fit(X, y)
+    monkeypatch.setattr(gpuqs.model, "rows_for_cpu", lambda *_: 1000)
+    assert_same_bits(gpuqs.from_model(estimator).predict(X, engine="walk"), estimator.predict_proba(X))
+
+
+def test_all_digits_of_a_live_boosters_sigmoid() -> None:
+    """Its text has six; what was made of the text has no more, whatever its parameters say."""
+    X, target = rows(np.random.default_rng(10), 2000)
+    for objective in ({"objective": "binary"}, {"objective": "multiclassova", "num_class": 3}):
+        y = np.digitize(target, [0.0, 1.0])[: len(X)] % objective.get("num_class", 2)
+        given = objective | {"sigmoid": 1 / 3, "verbosity": -1, "num_threads": 1}
+        for keep in (True, False):
+            booster = lgb.train(given, lgb.Dataset(X, y), 10, keep_training_booster=keep)
+            model = gpuqs.from_model(booster)
+            assert (model.forest.link_scale == 1 / 3) is keep
+            assert_same_bits(model.predict(X), booster.predict(X))
 
 
 def test_sklearn_counts() -> None:

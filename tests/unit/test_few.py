@@ -128,6 +128,17 @@ def test_odd_wishes_are_refused_as_ever(words: dict[str, Any]) -> None:
         Model(made()).predict(np.zeros((1, 8)), **words)
 
 
+def test_names_of_keywords_are_any_texts() -> None:
+    class Text(str):
+        pass
+
+    model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
+    for name in (Text("raw_score"), np.array(["raw_score"])[0], "".join(["raw", "_score"])):
+        assert np.array_equal(model.predict(X, **{name: True}), model.predict(X, "raw"))
+    with pytest.raises(TypeError, match="num_threads"):
+        model.predict(X, num_threads=1)
+
+
 def test_wishes_are_granted() -> None:
     model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
     model.predict(X)
@@ -325,7 +336,7 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
     assert keeps_the_lock()
     for _ in range(5):
         assert (model.predict(X + depth) == depth - 1).all()
-    assert lets_others_run(lambda: model.predict(X + depth), attempts=500)  # of milliseconds, maybe all on one processor
+    assert lets_others_run(lambda: model.predict(X + depth), attempts=500)  # all on one processor, maybe
     assert keeps_the_lock()
 
 
