@@ -303,7 +303,7 @@ def test_ranges_of_trees(device: EmulatedDevice, on_device: bool) -> None:
         raw = to_host(model.predict(X, "raw", precision="fast", trees=trees))
         np.testing.assert_array_equal(raw, raw_scores(part, documents, "fast")[:, 0])
         np.testing.assert_array_equal(
-            to_host(model.predict(X, precision="fast", trees=trees)), to_values(forest, raw, 3)
+            to_host(model.predict(X, precision="fast", trees=trees)), to_values(forest, raw[:, None], 3)[:, 0]
         )
         np.testing.assert_array_equal(
             to_host(model.predict(X, "leaf", trees=trees)), to_host(model.predict(X, "leaf"))[:, trees]
