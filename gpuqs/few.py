@@ -10,9 +10,10 @@ from gpuqs import cpu_fallback, links
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.forest import Forest
+from gpuqs.threads import THREAD_WORK
 
-#: Most documents of such a call. What Python does besides takes as long as a hundred trees for 500 documents, and a
-#: twentieth of what they take for so many.
+#: Most documents of such a call. What Python does else takes 10 us: half of what a hundred trees take for 257
+#: documents, a twentieth of what they take for so many.
 MOST: Final = 4096
 
 #: Seconds of scoring up to which a call keeps Python's lock: two threads that hand it over get less done than one that
@@ -29,9 +30,12 @@ def few_first(method: Method) -> Method:
     return tries_few
 
 
-def few_documents(
-    forest: Forest, program_of: Callable[[int], Program | None], most: int
-) -> cpu_fallback.FewDocuments | None:
+def most_few(forest: Forest) -> int:
+    """As many documents of a forest are few at most: more are for several threads, or for Python."""
+    return min(MOST, (THREAD_WORK - 1) // max(forest.n_trees, 1))
+
+
+def few_documents(forest: Forest, program_of: Callable[[int], Program | None]) -> cpu_fallback.FewDocuments | None:
     """What scores few documents of the host, with precision "exact" and in one thread; None: nothing does, for
     arrays are not scored as they are, or values have not the shape of sums.
 
@@ -41,8 +45,6 @@ def few_documents(
     program_of : callable
         Gives the program that scores so many documents, or None where several threads do; it knows no model, which
         could not be freed then.
-    most : int
-        As many documents are few at most.
     """
     if forest.schema.arrays_hold_values or forest.link == "argmax":
         return None
@@ -50,7 +52,7 @@ def few_documents(
     return cpu_fallback.FewDocuments(
         partial(_bound, program_of),
         forest.n_features,
-        min(most, MOST),
+        most_few(forest),
         BRIEF,
         raw=_link(forest, "identity", forest.average_raw),
         value=_link(forest, "identity" if of_numpy else links.kernel_of(forest), forest.average),

@@ -17,7 +17,6 @@ from gpuqs.forest import LINKS, Forest
 #: one half.
 CLASS_DECISIONS: Final = ("argmax", "above_zero", "from_zero", "above_half")
 
-
 #: What makes values of raw scores: `gpuqs.forest.LINKS`, and what libraries compute otherwise.
 KERNELS: Final = (*LINKS, "clamped_sigmoid", "double_exp")
 
@@ -133,7 +132,8 @@ def _exp_of_numpy(raw: np.ndarray) -> np.ndarray:
 
 
 def _softmax_of_numpy(raw: np.ndarray) -> np.ndarray:
-    grown = np.exp(raw - raw.max(axis=1, keepdims=True))
+    with np.errstate(over="ignore"):
+        grown = np.exp(raw - raw.max(axis=1, keepdims=True))
     values: np.ndarray = grown / grown.sum(axis=1, keepdims=True)
     return values
 

@@ -17,7 +17,7 @@ from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES, Program
 from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser, Explanation, Way
-from gpuqs.few import MOST, few_documents, few_first
+from gpuqs.few import few_documents, few_first, most_few
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
@@ -25,7 +25,7 @@ from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
-from gpuqs.threads import THREAD_WORK, threads_of_call
+from gpuqs.threads import threads_of_call
 from gpuqs.tuning.plan import Plan
 
 
@@ -282,7 +282,7 @@ class Model:
 
     def _answer_few(self, documents: Documents, output: Output) -> Any:
         """The answer of a call without wishes, if it is the short way's: few documents that had to be made first."""
-        most = min(self._most_few, rows_for_cpu(documents, self.forest))
+        most = min(most_few(self.forest), rows_for_cpu(documents, self.forest))
         if output not in ("value", "raw") or documents.n > most:
             return None
         few = self._few_of_tested() if documents.narrow else self._few
@@ -482,10 +482,6 @@ class Model:
             return Documents(len(X), lambda start, stop: X.coded), HOST
         return documents_of(X, self.forest, device)
 
-    @property
-    def _most_few(self) -> int:
-        return min(MOST, (THREAD_WORK - 1) // max(self.forest.n_trees, 1))
-
     @lazy
     def _few(self) -> cpu_fallback.FewDocuments | None:
         return self._make_few(self._chooser)
@@ -510,7 +506,7 @@ class Model:
                 return None
             return programs.get(way.engine, "exact", None, narrow, on=here, params=way.params)
 
-        return few_documents(self.forest.narrowed if narrow else self.forest, program_of, self._most_few)
+        return few_documents(self.forest.narrowed if narrow else self.forest, program_of)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

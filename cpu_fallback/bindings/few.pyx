@@ -51,6 +51,13 @@ def costs_changed():
     age_of_costs += 1
 
 
+cdef int fill(Scorer scorer, const Documents& documents, Values values, Link link, void* scores) except -1 nogil:
+    scorer.fill(documents, values, scores)
+    if link is not None:
+        link.fill(scores, documents.n, scores)
+    return 0
+
+
 cdef class FewDocuments:
     """Scores few documents of the host, with precision "exact", in one thread.
 
@@ -150,15 +157,11 @@ cdef class FewDocuments:
         link = self.raw_link if raw else self.value_link
         seconds = -seconds_now()
         if programs is self.programs and self.keeps_lock[n] > 0:
-            scorer.fill(docs, values, to)
-            if link is not None:
-                link.fill(to, n, to)
+            fill(scorer, docs, values, link, to)
             seconds += seconds_now()
         else:
             with nogil:
-                scorer.fill(docs, values, to)
-                if link is not None:
-                    link.fill(to, n, to)
+                fill(scorer, docs, values, link, to)
                 seconds += seconds_now()
         if programs is self.programs:
             self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
