@@ -11,7 +11,9 @@ extern const Kernels kernels_portable;
 extern const Kernels kernels_sse42;
 extern const Kernels kernels_avx2;
 extern const Kernels kernels_avx512;
+#ifdef GPUQS_VBMI
 extern const Kernels kernels_avx512vbmi;
+#endif
 #endif
 #ifdef GPUQS_AARCH64
 extern const Kernels kernels_neon;
@@ -28,14 +30,20 @@ bool has_all_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 }
-bool has_avx512vbmi() { return has_all_avx512() && __builtin_cpu_supports("avx512vbmi"); }
+#ifdef GPUQS_VBMI
+bool has_avx512vbmi() { return has_all_avx512() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"); }
 bool has_avx512() { return has_all_avx512() && !has_avx512vbmi(); }  // one of two of the same name
+#else
+bool has_avx512() { return has_all_avx512(); }
+#endif
 #endif
 
 // clang-format off
 const InstructionSet instruction_sets[] = {
 #ifdef GPUQS_X86
+#ifdef GPUQS_VBMI
     {&kernels_avx512vbmi, has_avx512vbmi},
+#endif
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},
     {&kernels_sse42, has_sse42},

@@ -10,6 +10,7 @@ namespace gpuqs {
 namespace {
 
 constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; }
+constexpr bool joins_parts(int) { return false; }
 constexpr int kDocumentsInRegisters = sizeof(Register);  // the sums of so many stay there
 
 template <int part_bytes, int n_leaves, int n_parts> struct Tree {

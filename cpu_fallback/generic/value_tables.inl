@@ -7,7 +7,7 @@
 //           sums += values                                  (in tree order: the bits of one addition after another)
 //
 // isa/*/tables.inl define `Tree<part_bytes, n_leaves, n_parts>`, the tables of a tree of up to n_leaves leaves, before they
-// include this file.
+// include this file. Where `joins_parts(part_bytes)`, the first interleaving is `join_even` and `join_odd` of a tree; others unpack.
 #pragma once
 #include <cstdint>
 
@@ -18,17 +18,23 @@ namespace gpuqs {
 namespace {
 
 // Interleaves n parts of w bytes.
-template <int w, int n> inline void interleave(const Register* part, Register* value) {
+template <class Tree, int w, int n, bool joined> inline void interleave(const Register* part, Register* value) {
     if constexpr (n == 1) {
         value[0] = part[0];
     } else {
         Register low[n / 2], high[n / 2];
         for (int p = 0; p < n / 2; p++) {
-            low[p] = unpack_low<w>(part[2 * p], part[2 * p + 1]);
-            high[p] = unpack_high<w>(part[2 * p], part[2 * p + 1]);
+            const Register a = part[2 * p], b = part[2 * p + 1];
+            if constexpr (joined) {
+                low[p] = Tree::join_even(a, b);
+                high[p] = Tree::join_odd(a, b);
+            } else {
+                low[p] = unpack_low<w>(a, b);
+                high[p] = unpack_high<w>(a, b);
+            }
         }
-        interleave<2 * w, n / 2>(low, value);
-        interleave<2 * w, n / 2>(high, value + n / 2);
+        interleave<Tree, 2 * w, n / 2, false>(low, value);
+        interleave<Tree, 2 * w, n / 2, false>(high, value + n / 2);
     }
 }
 
@@ -36,11 +42,13 @@ struct Tables {
     static constexpr bool available = true;
     static constexpr int bytes_of_part(int n_leaves, int value_bytes) { return table_part_bytes(n_leaves, value_bytes); }
 
-    // The place of a document's sum, by its place in `leaf`. A register of leaves holds every part_bytes-th document, and
-    // interleaving works in lanes of 128 bits.
+    // The place of a document's sum, by its place in `leaf`. A register of leaves holds every part_bytes-th document; joining
+    // takes every other one, unpacking works in lanes of 128 bits.
     static int sum_place(int part_bytes, int value, int d) {
         constexpr int bytes = static_cast<int>(sizeof(Register));
-        const int documents = bytes / part_bytes, first = d / bytes * bytes + d % part_bytes * documents, i = d % bytes / part_bytes;
+        const int documents = bytes / part_bytes;
+        int first = d / bytes * bytes + d % part_bytes * documents, i = d % bytes / part_bytes;
+        if (joins_parts(part_bytes)) first += i % 2 * documents / 2, i /= 2, part_bytes *= 2;
         const int lane = i / (16 / part_bytes), in_lane = i % (16 / part_bytes), values = 16 / value;  // of a lane
         return first + in_lane / values * (bytes / value) + lane * values + in_lane % values;
     }
@@ -49,16 +57,17 @@ struct Tables {
     static void add_block(const uint8_t* tables, int n_trees, const uint8_t* leaf, int stride, Value* sums) {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,
                       n_blocks = kDocumentsInRegisters / documents;
+        using TreeTables = Tree<part_bytes, n_leaves, n_parts>;
         Register sum[n_blocks][n_parts];
         Register* at = reinterpret_cast<Register*>(sums);
         for (int r = 0; r < n_blocks * n_parts; r++) sum[r / n_parts][r % n_parts] = load_register(at + r);
         for (int t = 0; t < n_trees; t++, tables += 64 * sizeof(Value), leaf += stride) {
-            const Tree<part_bytes, n_leaves, n_parts> tree(tables);
+            const TreeTables tree(tables);
             for (int b = 0; b < n_blocks; b++) {
                 const auto index = tree.index(leaf + b / part_bytes * sizeof(Register), b % part_bytes);
                 Register looked_up[n_parts], value[n_parts];
                 for (int p = 0; p < n_parts; p++) looked_up[p] = tree.look_up(p, index);
-                interleave<part_bytes, n_parts>(looked_up, value);
+                interleave<TreeTables, part_bytes, n_parts, joins_parts(part_bytes)>(looked_up, value);
                 for (int r = 0; r < n_parts; r++) sum[b][r] = add(Value(), sum[b][r], value[r]);
             }
         }

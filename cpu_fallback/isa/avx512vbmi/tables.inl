@@ -1,2 +1,43 @@
+// Tables of bytes for trees of up to 64 leaves: an instruction looks a byte up for 64 documents. Of up to 32 leaves, of four bytes.
 #pragma once
-#include "isa/avx512/tables.inl"
+#include <immintrin.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "generic/paired_tables.inl"
+
+namespace gpuqs {
+namespace {
+
+constexpr int table_part_bytes(int n_leaves, int) { return n_leaves <= 32 ? 4 : 1; }
+// Unpacking has one port on many processors, which look-ups need, too; joining has others.
+constexpr bool joins_parts(int part_bytes) { return part_bytes == 1; }
+constexpr int kDocumentsInRegisters = 64;  // the sums of so many stay there
+
+template <int n_parts> struct ByteTables {
+    Register table[n_parts];
+    struct Index { Register leaves, exchanged; };  // exchanged: those of neighbours have changed places
+
+    explicit ByteTables(const uint8_t* tables) {
+        for (int p = 0; p < n_parts; p++) table[p] = _mm512_load_si512(tables + 64 * p);
+    }
+    static Index index(const uint8_t* leaf, int) {
+        const Register leaves = _mm512_load_si512(leaf);
+        return {leaves, _mm512_shldi_epi16(leaves, leaves, 8)};
+    }
+    Register look_up(int p, const Index& index) const {
+        return _mm512_permutexvar_epi8(p % 2 ? index.leaves : index.exchanged, table[p]);
+    }
+    // The even places of an even part and of the next, side by side; the odd ones.
+    static Register join_even(Register exchanged, Register next) { return _mm512_shldi_epi16(next, exchanged, 8); }
+    static Register join_odd(Register exchanged, Register next) { return _mm512_mask_mov_epi8(exchanged, 0xaaaaaaaaaaaaaaaa, next); }
+};
+
+template <int part_bytes, int n_leaves, int n_parts>
+using Tree = std::conditional_t<part_bytes == 1, ByteTables<n_parts>, PairedTables<part_bytes, n_leaves, n_parts>>;
+
+}  // namespace
+}  // namespace gpuqs
+
+#include "generic/value_tables.inl"  // looks values up in these trees
