@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from gpuqs.cpu_fallback.arrow import ArrowTable
-from gpuqs.cpu_fallback.few import FewDocuments, costs_age, costs_changed, few_first
 from gpuqs.cpu_fallback.links import Link
+from gpuqs.cpu_fallback.plain_calls import PlainCalls, costs_age, costs_changed, plain_first
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
 from gpuqs.cpu_fallback.scorer import (
     INSTRUCTION_SETS,
@@ -32,9 +32,9 @@ __all__ = [
     "ArrowTable",
     "Bitslice",
     "Coded",
-    "FewDocuments",
     "InstructionSet",
     "Link",
+    "PlainCalls",
     "QuickScorer",
     "RankWalk",
     "Values",
@@ -45,11 +45,11 @@ __all__ = [
     "costs_changed",
     "default_threads",
     "effective_threads",
-    "few_first",
     "instruction_set",
     "isa",
     "latency",
     "machine",
+    "plain_first",
     "table_part",
 ]
 

@@ -23,22 +23,27 @@ LEAST_ROWS = 64
 GPU_CHUNK_BYTES = 256 << 20
 
 
-def _width(documents: Documents, forest: Forest) -> int:
-    return max(len(forest.tested) if documents.narrow else forest.n_features, 1)
+def _width(forest: Forest, narrow: bool) -> int:
+    return max(len(forest.tested) if narrow else forest.n_features, 1)
+
+
+def rows_at_once(forest: Forest, narrow: bool = False, n_threads: int = 1) -> int:
+    """Documents of the host that its engines score between two looks at signals."""
+    by_work = CHUNK_WORK // max(forest.n_trees, 1)
+    if forest.n_nodes > DEEP * forest.n_trees:
+        work = min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
+        by_work = min(by_work, n_threads * max(CHUNK_WORK // max(work, 1), LEAST_DEEP))
+    by_bytes = CHUNK_BYTES // (8 * _width(forest, narrow))
+    return max(1024, min(by_work, by_bytes) // 1024 * 1024)
 
 
 def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_threads: int = 1) -> int:
     """Documents of the host that its engines score at a time."""
     if documents.n <= LEAST_ROWS and output != "per_tree":
         return LEAST_ROWS
-    by_work = CHUNK_WORK // max(forest.n_trees, 1)
-    if forest.n_nodes > DEEP * forest.n_trees:
-        work = min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
-        by_work = min(by_work, n_threads * max(CHUNK_WORK // max(work, 1), LEAST_DEEP))
-    by_bytes = CHUNK_BYTES // (8 * _width(documents, forest))
-    rows = max(1024, min(by_work, by_bytes) // 1024 * 1024)
+    rows = rows_at_once(forest, documents.narrow, n_threads)
     if documents.copied:  # wide rows that are copied are few at a time, though fewer than engines like
-        rows = max(LEAST_ROWS, min(rows, by_bytes))
+        rows = max(LEAST_ROWS, min(rows, CHUNK_BYTES // (8 * _width(forest, documents.narrow))))
     return max(1, min(rows, PER_TREE_WORK // max(forest.n_trees, 1))) if output == "per_tree" else rows
 
 
@@ -53,4 +58,4 @@ def pieces(n: int, rows: int) -> Iterator[tuple[int, int]]:
 
 def rows_for_gpu(documents: Documents, forest: Forest) -> int:
     """Documents of the host that are handed to a GPU at a time."""
-    return max(1, GPU_CHUNK_BYTES // (8 * _width(documents, forest)))
+    return max(1, GPU_CHUNK_BYTES // (8 * _width(forest, documents.narrow)))

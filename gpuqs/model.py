@@ -14,15 +14,15 @@ from gpuqs.arrays import Documents, as_documents
 from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
-from gpuqs.engines import BITSLICE, ENGINES, Program
+from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser, Explanation, Way
-from gpuqs.few import few_documents, few_first, most_few
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place
+from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
 from gpuqs.threads import threads_of_call
@@ -54,7 +54,7 @@ class Model:
         self.forest, self.device = programs.forest, device
         self._programs = programs
         self._chooser = Chooser(programs.forest, programs.reasons, plan)
-        self._few_narrow: tuple[Chooser, cpu_fallback.FewDocuments | None] | None = None
+        self._plain_narrow: tuple[Chooser, cpu_fallback.PlainCalls | None] | None = None
         self._elsewhere: dict[Any, Model] = {}
         self._lock = Lock()
 
@@ -114,7 +114,7 @@ class Model:
         """Say which engine would score so many documents, and why: print the result."""
         return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine())
 
-    @few_first
+    @plain_first
     def predict(
         self,
         X: Any,
@@ -251,7 +251,7 @@ class Model:
         documents, where = self._documents(X, runs_on, engine, here[0])
         plain = engine == "auto" and precision == "exact" and where is runs_on is HOST and not encoded
         if plain and n_threads is None and out is None and trees is None and base_margin is None:
-            answer = self._answer_few(documents, output)
+            answer = self._answer_plain(documents, output)
             if answer is not None:
                 return answer
         if engine == "auto":
@@ -280,16 +280,15 @@ class Model:
             where.hand_back(answer, given)
         return out
 
-    def _answer_few(self, documents: Documents, output: Output) -> Any:
-        """The answer of a call without wishes, if it is the short way's: few documents that had to be made first."""
-        most = min(most_few(self.forest), rows_for_cpu(documents, self.forest))
-        if output not in ("value", "raw") or documents.n > most:
+    def _answer_plain(self, documents: Documents, output: Output) -> Any:
+        """The answer of a call without wishes, if it is the short way's: documents that had to be made first."""
+        if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest):
             return None
-        few = self._few_of_tested() if documents.narrow else self._few
-        if few is None:
+        plain = self._plain_of_tested() if documents.narrow else self._plain
+        if plain is None:
             return None
         rows = documents.chunk(0, documents.n)
-        return few.raw(rows) if output == "raw" else few.values(rows)
+        return plain.raw(rows) if output == "raw" else plain.values(rows)
 
     def warm_up(
         self,
@@ -387,7 +386,7 @@ class Model:
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
-            self.__dict__["_few"] = self._make_few(self._chooser)  # the short way keeps programs of its own
+            self.__dict__["_plain"] = self._make_plain(self._chooser)  # the short way keeps programs of its own
         return plan
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
@@ -483,30 +482,18 @@ class Model:
         return documents_of(X, self.forest, device)
 
     @lazy
-    def _few(self) -> cpu_fallback.FewDocuments | None:
-        return self._make_few(self._chooser)
+    def _plain(self) -> cpu_fallback.PlainCalls | None:
+        return self._make_plain(self._chooser)
 
-    def _few_of_tested(self) -> cpu_fallback.FewDocuments | None:
-        """`_few` for documents of the columns `Forest.tested` alone, by the plan of now."""
-        chooser, made = self._chooser, self._few_narrow
+    def _plain_of_tested(self) -> cpu_fallback.PlainCalls | None:
+        """`_plain` for documents of the columns `Forest.tested` alone, by the plan of now."""
+        chooser, made = self._chooser, self._plain_narrow
         if made is None or made[0] is not chooser:
-            made = self._few_narrow = chooser, self._make_few(chooser, narrow=True)
+            made = self._plain_narrow = chooser, self._make_plain(chooser, narrow=True)
         return made[1]
 
-    def _make_few(self, chooser: Chooser, narrow: bool = False) -> cpu_fallback.FewDocuments | None:
-        if self.device is not HOST:
-            return None
-
-        programs = self._programs
-
-        def program_of(n_documents: int) -> Program | None:
-            here = cpu_fallback.machine()
-            way = chooser.way(n_documents, HOST, here)
-            if way.n_threads not in (None, 1):
-                return None
-            return programs.get(way.engine, "exact", None, narrow, on=here, params=way.params)
-
-        return few_documents(self.forest.narrowed if narrow else self.forest, program_of)
+    def _make_plain(self, chooser: Chooser, narrow: bool = False) -> cpu_fallback.PlainCalls | None:
+        return plain_calls(self.forest, chooser, self._programs, narrow) if self.device is HOST else None
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

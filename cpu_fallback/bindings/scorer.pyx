@@ -241,9 +241,9 @@ cdef class Scorer:
         c.planes = NULL
         return c
 
-    cdef int fill(self, const Documents& documents, Values values, void* sums) except -1 nogil:
-        """`score` in this thread."""
-        c_score(self.engine.get()[0], self.kernels[0], documents, values.c, sums, 1, False)
+    cdef int fill(self, const Documents& documents, Values values, void* sums, int n_threads) except -1 nogil:
+        """`score`, of what is where it should be."""
+        c_score(self.engine.get()[0], self.kernels[0], documents, values.c, sums, n_threads, False)
         return 0
 
     def score(self, Values values, documents, sums, int n_threads, bint started=False):

@@ -487,7 +487,7 @@ def test_a_plan_serves_few_rows_of_matrices_too() -> None:
     model = Model(random_forest(np.random.default_rng(5), n_features=12, n_trees=8, max_leaves=4))
     X = sp.random(40, 12, 0.5, "csr", random_state=0)
     expected = model.predict(X)
-    before = model._few_of_tested()
+    before = model._plain_of_tested()
     model.tune(X.toarray(), 0.0)
     np.testing.assert_array_equal(model.predict(X), expected)
-    assert model._few_of_tested() is not before
+    assert model._plain_of_tested() is not before

@@ -77,6 +77,17 @@ def test_threads_are_kept_and_no_more_started_than_calls_ask_for() -> None:
     assert run(script).stdout == "1\n"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")
+def test_threads_of_calls_without_wishes() -> None:
+    script = (
+        "import os, numpy as np; from test_threads import MODEL, X\n"
+        "many = np.tile(X, (10, 1)); before = len(os.listdir('/proc/self/task'))\n"
+        "for words in ({'X': X}, {'X': many, 'n_threads': 1}, {'X': many}):\n"
+        "    MODEL.predict(**words); print(len(os.listdir('/proc/self/task')) - before)\n"
+    )
+    assert run(f"import os; os.environ['OMP_NUM_THREADS'] = '3'\n{script}").stdout == "0\n0\n2\n"
+
+
 @pytest.mark.usefixtures("four_processors")
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = (("2", 2), (" 3,1", 3), ("9", 9), ("99", 16), ("9" * 5000, 16), ("0", 4), ("-1", 4), ("many", 4), ("", 4))

@@ -21,7 +21,7 @@ import scipy.sparse
 from forests import probing_documents, random_forest
 
 import gpuqs
-from gpuqs import cpu_fallback
+from gpuqs import cpu_fallback, plain_calls
 from gpuqs.cpu_fallback import machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
@@ -266,15 +266,32 @@ def test_a_model_that_was_pickled_before_there_were_plans() -> None:
 def test_the_short_way_takes_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
     want = model.predict(x)  # the short way has kept a program
-    assert model._few is not None
-    before = model._few
+    assert model._plain is not None
+    before = model._plain
     plan = model.tune(X, 0.1, batch_sizes=[1])
-    assert model._few is not before and model._few is not None
+    assert model._plain is not before and model._plain is not None
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
-    assert several._few is not None and several._few.values(x) is None  # several threads are not for it
+    assert several._plain is not None and several._plain.values(x) is None  # several threads are not for it
     np.testing.assert_array_equal(several.predict(x), want)
     assert plan.sizes[0].best.n_threads == 1
+
+
+def test_the_plans_threads_score_what_is_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_calls, "MOST", 50)
+    monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 9)
+    got: list[int] = []
+
+    def threads(*args: Any, **words: Any) -> int:
+        got.append(threads_of_call(*args, **words))
+        return got[-1]
+
+    monkeypatch.setattr(plain_calls, "threads_of_call", threads)
+    want = Model(FOREST).predict(X, engine="reference")
+    for way, n_threads in ((WALK, 2), (BWQS, 1)):
+        got.clear()
+        np.testing.assert_array_equal(Model(FOREST, plan_of(way, at=(len(X),))).predict(X), want)
+        assert got == [n_threads]
 
 
 def test_explain_tells_predicted_and_measured_costs() -> None:

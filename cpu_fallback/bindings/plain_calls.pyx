@@ -37,6 +37,10 @@ cdef bint is_still(const char* name, bytes value):
     return now == NULL and value is None or now != NULL and value is not None and strcmp(now, value) == 0
 
 
+cdef enum:
+    MOST_SIZES = 256  # of batches that are not few
+
+
 cdef Py_ssize_t age_of_costs = 0
 
 
@@ -51,15 +55,15 @@ def costs_changed():
     age_of_costs += 1
 
 
-cdef int fill(Scorer scorer, const Documents& documents, Values values, Link link, void* scores) except -1 nogil:
-    scorer.fill(documents, values, scores)
+cdef int fill(Scorer scorer, const Documents& documents, Values values, int n_threads, Link link, void* scores) except -1 nogil:
+    scorer.fill(documents, values, scores, n_threads)
     if link is not None:
-        link.fill(scores, documents.n, scores)
+        link.fill(scores, documents.n, scores, n_threads)
     return 0
 
 
-cdef class FewDocuments:
-    """Scores few documents of the host, with precision "exact", in one thread.
+cdef class PlainCalls:
+    """Scores NumPy's arrays as calls without wishes ask: on the host, with precision "exact", few documents in one thread.
 
     Parameters
     ----------
@@ -67,6 +71,10 @@ cdef class FewDocuments:
         Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
     n_features, most : int
         Columns of documents, and how many documents are few at most.
+    most_at_once : int
+        More documents than these are not scored in one go: signals would wait.
+    threads_of : callable
+        Gives the number of threads by which so many documents are scored that are not few.
     brief : float
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
         one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
@@ -76,24 +84,26 @@ cdef class FewDocuments:
         What makes values of what ``value`` gives, both [documents, outputs].
     """
 
-    cdef object program_of, then
+    cdef object program_of, threads_of, then
     cdef Link raw_link, value_link
-    cdef Py_ssize_t n_features
+    cdef Py_ssize_t n_features, most_at_once
     cdef double brief
     cdef list programs  # by the number of documents; None: not asked for yet
+    cdef dict of_more  # those for more than few
     cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
     cdef Environment environment
     cdef Py_ssize_t costs_age  # then, too
 
-    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Link raw=None, Link value=None,
-                 then=None):
+    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Py_ssize_t most_at_once=0,
+                 threads_of=None, Link raw=None, Link value=None, then=None):
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
+        self.most_at_once, self.threads_of = max(most, most_at_once), threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
         self.begin(most)
 
     cdef int begin(self, Py_ssize_t most) except -1:
-        self.programs = [None] * (most + 1)
+        self.programs, self.of_more = [None] * (most + 1), {}
         self.keeps_lock.assign(most + 1, 0)
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
         self.costs_age = age_of_costs
@@ -121,7 +131,24 @@ cdef class FewDocuments:
             return max(so_far - 1, 1)
         return so_far + 20 if so_far < 80 else -1000
 
-    cdef scores(self, cnp.ndarray x, bint raw):
+    cdef program(self, Py_ssize_t n):
+        """What scores so many documents, or None."""
+        cdef list programs = self.programs  # while a program is asked for, another call may begin anew: this one is void then
+        cdef dict of_more = self.of_more
+        if n < len(programs):
+            program = programs[n]
+            if program is None:
+                program = programs[n] = self.program_of(n)
+            return program
+        program = of_more.get(n)
+        if program is None:
+            program = self.program_of(n)
+            if len(of_more) == MOST_SIZES:
+                of_more.clear()
+            of_more[n] = program
+        return program
+
+    cdef scores(self, cnp.ndarray x, bint raw, bint alone=False):
         cdef cnp.ndarray sums
         cdef Documents docs
         cdef Scorer scorer
@@ -130,18 +157,20 @@ cdef class FewDocuments:
         cdef cnp.npy_intp[2] shape
         cdef void* to
         cdef list programs
+        cdef int n_threads = 1
         cdef Link link
         cdef double seconds
-        if n == 0 or n >= len(self.programs) or not self.takes(x, n):
+        if n == 0 or n > self.most_at_once or not self.takes(x, n):
             return None
         if self.costs_age != age_of_costs or not self.environment.is_as_before():
             self.heed_environment()
-        programs = self.programs  # while a program is asked for, another call may begin a list anew: this one is void then
-        program = programs[n]
+        programs = self.programs
+        is_few = n < len(programs)
+        program = self.program(n)
         if program is None:
-            program = programs[n] = self.program_of(n)
-            if program is None:
-                return None
+            return None
+        if not (is_few or alone):
+            n_threads = self.threads_of(n)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
             return None
         scorer, values = program
@@ -156,14 +185,14 @@ cdef class FewDocuments:
         to = cnp.PyArray_DATA(sums)
         link = self.raw_link if raw else self.value_link
         seconds = -seconds_now()
-        if programs is self.programs and self.keeps_lock[n] > 0:
-            fill(scorer, docs, values, link, to)
+        if is_few and programs is self.programs and self.keeps_lock[n] > 0:
+            fill(scorer, docs, values, 1, link, to)
             seconds += seconds_now()
         else:
             with nogil:
-                fill(scorer, docs, values, link, to)
+                fill(scorer, docs, values, n_threads, link, to)
                 seconds += seconds_now()
-        if programs is self.programs:
+        if is_few and programs is self.programs:
             self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
         if raw or self.then is None:
             return sums
@@ -180,7 +209,7 @@ cdef class FewDocuments:
 
 
 cdef int is_default(name, value) except -1:
-    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), or something else (0)."""
+    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), one thread (4) or something else (0)."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
     if value is False:
@@ -188,42 +217,45 @@ cdef int is_default(name, value) except -1:
     if value is True:
         return 2 * (name in ("raw_score", "output_margin"))
     if type(value) is int:
-        return name == "n_threads" and value == 1 or name == "start_iteration" and value == 0
+        if name == "n_threads" and value == 1:
+            return 4
+        return name == "start_iteration" and value == 0
     if type(value) is str:
         return name == "engine" and value == "auto" or name == "precision" and value == "exact"
     return 0
 
 
-cdef int asks_for_raw(output, dict wishes) except -2:
-    """Whether a call of `Model.predict` asks for raw scores (1) or values (0), and for nothing besides (else -1)."""
-    cdef int raw, asked
+cdef int wished(output, dict wishes) except -2:
+    """What a call of `Model.predict` asks for, as `is_default` does: raw scores or values, of one thread or of any (else -1)."""
+    cdef int all_asked = 0, asked
     if type(output) is not str:
         return -1
-    raw = output == "raw"
-    if not raw and output != "value":
+    if output == "raw":
+        all_asked = 2
+    elif output != "value":
         return -1
     for name, value in wishes.items():
         asked = is_default(name, value)
         if asked == 0:
             return -1
-        raw |= asked == 2
-    return raw
+        all_asked |= asked
+    return all_asked
 
 
-def few_first(method):
-    """`Model.predict` that scores few documents without wishes itself, and has ``method`` do all else.
+def plain_first(method):
+    """`Model.predict` that answers calls without wishes itself, and has ``method`` do all else.
 
     In Cython, for Python takes a microsecond to find fourteen arguments' defaults, ten where it comes from cold caches.
     """
     @wraps(method)
     def predict(self, X, output="value", **wishes):
-        cdef int raw
+        cdef int asked
         if type(X) is cnp.ndarray:
-            raw = asks_for_raw(output, wishes)
-            if raw >= 0:
-                few = self._few
-                if few is not None:
-                    answer = (<FewDocuments?>few).scores(X, raw)
+            asked = wished(output, wishes)
+            if asked >= 0:
+                plain = self._plain
+                if plain is not None:
+                    answer = (<PlainCalls?>plain).scores(X, asked & 2, asked & 4)
                     if answer is not None:
                         return answer
         return method(self, X, output, **wishes)

@@ -1,4 +1,4 @@
-"""Calls with few documents go their own way, and give what all others give."""
+"""Calls without wishes go their own way, and give what all others give."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from forests import probing_documents, random_forest
 from interpreter_lock import lets_others_run
 
 import gpuqs
-from gpuqs import cpu_fallback, engines, explanation, few
+from gpuqs import cpu_fallback, engines, explanation, plain_calls
+from gpuqs.chunks import rows_at_once
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.threads import THREAD_WORK
+from gpuqs.threads import THREAD_WORK, threads_of_call
 
 FORESTS: dict[str, dict[str, Any]] = {
     "float64 sums": {},
@@ -70,17 +71,15 @@ def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
 def test_same_bits(fields: dict[str, Any], dtype: type, long_way: list[int]) -> None:
     model = Model(made(**fields))
     with np.errstate(over="ignore"):
-        documents = probing_documents(np.random.default_rng(6), model.forest, few.MOST + 1).astype(dtype)
-    for n in (1, 2, 7, 8, 9, 64, few.MOST - 1, few.MOST):
+        documents = probing_documents(np.random.default_rng(6), model.forest, 20_000).astype(dtype)
+    for n in (1, 2, 7, 8, 9, 64, plain_calls.MOST - 1, plain_calls.MOST, plain_calls.MOST + 1, 20_000):
         for words in ({}, {"output": "raw"}, {"raw_score": True}, {"n_threads": 1}):
             given = model.predict(documents[:n], **words)
             expected = asked_otherwise(model, documents[:n], **words)
             assert given.dtype == expected.dtype and given.shape == expected.shape
             assert given.tobytes() == expected.tobytes()
-    calls = 8 * 4
+    calls = 10 * 4
     assert len(long_way) == calls * (2 if model.forest.link == "argmax" else 1)
-    model.predict(documents)
-    assert long_way[-1] == few.MOST + 1
 
 
 def orders() -> dict[str, np.ndarray]:
@@ -149,11 +148,46 @@ def test_wishes_are_granted() -> None:
         model.predict(X, pred_contrib=True)
 
 
-def test_many_trees_are_for_threads(long_way: list[int]) -> None:
+def test_more_than_signals_may_wait_for_goes_the_long_way(long_way: list[int]) -> None:
+    model = Model(made())
+    most = rows_at_once(model.forest)
+    X = np.random.default_rng(8).normal(size=(most + 1, 8)).astype(np.float32)
+    scores = model.predict(X)
+    assert long_way == [most + 1]
+    assert model.predict(X[:most]).tobytes() == scores[:most].tobytes()
+    assert long_way == [most + 1]
+
+
+@pytest.fixture
+def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int | None]]:
+    """Grows by the documents, and the plan's threads, of each call that asks how many threads it gets."""
+    asked: list[tuple[int, int | None]] = []
+
+    def threads(forest: Forest, n: int, asked_for: int | None = None, planned: int | None = None) -> int:
+        asked.append((n, planned))
+        return threads_of_call(forest, n, asked_for, planned)
+
+    monkeypatch.setattr(plain_calls, "threads_of_call", threads)
+    return asked
+
+
+def test_many_trees_are_for_threads(threads_asked: list[tuple[int, int | None]], long_way: list[int]) -> None:
     model = Model(made(n_trees=THREAD_WORK // 10, max_leaves=2))
     for n in (9, 10):
         model.predict(np.zeros((n, 8)))
-    assert long_way == [10]
+        model.predict(np.zeros((n, 8)), n_threads=1)
+    assert threads_asked == [(10, None)] and not long_way
+
+
+def test_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch, long_way: list[int]) -> None:
+    """Programs of more sizes than are kept."""
+    monkeypatch.setattr(plain_calls, "MOST", 5)
+    model = Model(made())
+    X = np.random.default_rng(8).normal(size=(600, 8))
+    expected = model.predict(X)
+    for n in (*range(6, 601), *range(6, 601, 7)):
+        assert model.predict(X[:n]).tobytes() == expected[:n].tobytes()
+    assert not long_way
 
 
 def test_the_environment_counts_at_every_call(monkeypatch: pytest.MonkeyPatch, long_way: list[int]) -> None:
@@ -175,8 +209,8 @@ def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest
     asked: list[int] = []
     model = Model(made())
     X = probing_documents(np.random.default_rng(7), model.forest, 3)
-    program = few._bound(lambda n: model._programs.get("walk", "exact", None), 3)
-    score = cpu_fallback.FewDocuments(lambda n: (asked.append(n), program)[1], X.shape[1], 8, few.BRIEF).raw
+    program = plain_calls._bound(lambda n: model._programs.get("walk", "exact", None), 3)
+    score = cpu_fallback.PlainCalls(lambda n: (asked.append(n), program)[1], X.shape[1], 8, plain_calls.BRIEF).raw
     for name, value in (("GPUQS_OTHER", "1"), ("GPUQS_OTHER", "2"), ("ANOTHER", "1" * 5000)):
         monkeypatch.setenv(name, value)
         score(X)
@@ -245,7 +279,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     models = [Model(made()) for _ in range(2)]
     models[1] = Model(random_forest(np.random.default_rng(6), n_features=models[0].n_features))
     X = probing_documents(np.random.default_rng(7), models[0].forest, 3)
-    bound = [few._bound(lambda n, m=model: m._programs.get("walk", "exact", None), 3) for model in models]
+    bound = [plain_calls._bound(lambda n, m=model: m._programs.get("walk", "exact", None), 3) for model in models]
     asked: list[int] = []
 
     def program_of(n: int) -> Any:
@@ -256,7 +290,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
         scorer.raw(X)
         return bound[0]
 
-    scorer = cpu_fallback.FewDocuments(program_of, X.shape[1], 8, few.BRIEF)
+    scorer = cpu_fallback.PlainCalls(program_of, X.shape[1], 8, plain_calls.BRIEF)
     raw = [model.predict(X, "raw", engine="walk") for model in models]
     assert not np.array_equal(*raw)
     np.testing.assert_array_equal(scorer.raw(X), raw[0])
@@ -268,7 +302,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
 def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None:
     """In place, by whatever else runs then: read by what it was, rows would lie outside it."""
     model, X = Model(made()), np.zeros((4, 8))
-    program = few._bound(lambda n: model._programs.get("walk", "exact", None), 4)
+    program = plain_calls._bound(lambda n: model._programs.get("walk", "exact", None), 4)
 
     def program_of(n: int) -> Any:
         with warnings.catch_warnings():
@@ -276,7 +310,7 @@ def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None
             setattr(X, change, {"shape": (1, 32), "dtype": np.int64}[change])
         return program
 
-    assert cpu_fallback.FewDocuments(program_of, 8, 8, few.BRIEF).raw(X) is None
+    assert cpu_fallback.PlainCalls(program_of, 8, 8, plain_calls.BRIEF).raw(X) is None
 
 
 def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +337,7 @@ def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
 
 @pytest.mark.parametrize("brief", [True, False])
 def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few, "BRIEF", np.inf if brief else few.BRIEF)
+    monkeypatch.setattr(plain_calls, "BRIEF", np.inf if brief else plain_calls.BRIEF)
     model, X = slow_model(monkeypatch)
     expected = model.predict(X, n_threads=2)
     for _ in range(3):
