@@ -463,12 +463,20 @@ class Model:
         ready : bool
             Also keep the ranks of the thresholds, which take longest to find when a loaded model is first used: two
             bytes more a node. They serve every machine, and are checked when they are used.
+
+        Raises
+        ------
+        FileExistsError
+            The file holds something else than a model of this format: another library's model is not replaced.
+        OSError
+            It cannot be written.
         """
         from gpuqs.formats import native
         from gpuqs.layout.ranks import to_keep
         from gpuqs.tuning.plan import to_json
 
         plan = None if self.plan is None else to_json(self.plan)
+        native.check_target(path)
         native.write(self.forest, path, plan, to_keep(self.forest) if ready else {})
 
     def _documents(self, X: Any, device: Device, engine: str | Way, isa: str) -> tuple[Documents, Device]:

@@ -14,6 +14,7 @@ from gpuqs.cli.models import load_model
 from gpuqs.cli.progress import progress
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
+from gpuqs.formats.native import check_target
 from gpuqs.readers.source import STDIN
 from gpuqs.tune import MOST_ROWS
 
@@ -51,6 +52,7 @@ def tune_file(
 
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
+    check_target(out)  # before the time is spent
     model = load_model(model_path)
     rows = _rows(data, model.forest, max((MOST_ROWS["cpu"], *batches)), **reading)
     with progress("tuning") as advance:

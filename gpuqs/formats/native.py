@@ -21,6 +21,7 @@ executed.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import mmap
 import os
@@ -109,6 +110,20 @@ def from_object(obj: Any) -> Forest | None:
 
 
 # -- writing ------------------------------------------------------------------------------
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that holds something else: a model of another library's, say, which may be nowhere else.
+
+    Raises
+    ------
+    FileExistsError
+    """
+    if os.path.isfile(path) and os.path.getsize(path):
+        with open(path, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                problem = "holds no model in gpuqs's format; save under another name, or remove it first"
+                raise FileExistsError(errno.EEXIST, problem, os.fspath(path))
 
 
 def write(

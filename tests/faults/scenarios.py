@@ -16,10 +16,11 @@ from gpuqs.arrays import coded_rows
 from gpuqs.cli.commands import cli
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
+from gpuqs.formats.native import MAGIC
 from gpuqs.model import Model
 
 #: What the file held that is written over.
-OLD = b"what was there before\n"
+OLD = MAGIC + b"what was there before\n"  # no model in another format, which none replaces
 
 
 class Scenario(ABC):

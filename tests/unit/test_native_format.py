@@ -237,6 +237,24 @@ def test_a_file_is_replaced_under_a_model_that_has_it_mapped(tmp_path: Path) -> 
     assert_equal(read_model(path), second)
 
 
+def test_a_model_is_not_saved_over_what_is_no_model_of_gpuqs(tmp_path: Path) -> None:
+    """`gpuqs.load("m.txt").save("m.txt")` would lose the only copy of a library's model."""
+    model, path = gpuqs.from_model(small()), tmp_path / "m.txt"
+    path.write_text("tree\nversion=v4\n")
+    for target in (path, str(path)):
+        with pytest.raises(FileExistsError, match="save under another name, or remove it first") as caught:
+            model.save(target)
+        assert caught.value.filename == str(path) and path.read_text() == "tree\nversion=v4\n"
+    path.write_bytes(b"")  # as tempfile makes one
+    for _ in range(2):
+        model.save(path)
+        assert_equal(read_model(path), model.forest)
+    path.write_bytes(path.read_bytes()[:100])  # what is left of one
+    model.save(path)
+    assert_equal(read_model(path), model.forest)
+    model.save(os.devnull)
+
+
 def rewritten(path: Path, how: str) -> None:
     """Change a file in place, as ``cp`` over it or an interrupted copy does."""
     size = path.stat().st_size

@@ -72,6 +72,8 @@ def test_nothing_is_overwritten_silently(folder: Path) -> None:
     Path("model.tuned.gpuqs").write_text("precious")
     got = run("tune", "model.gpuqs", "rows.npy")
     assert got.exit_code == 2 and "model.tuned.gpuqs is there already" in got.output
+    got = run("tune", "model.gpuqs", "rows.npy", "-o", "model.tuned.gpuqs")
+    assert got.exit_code == 1 and "save under another name" in got.output and "Plan" not in got.output
     native.write(FOREST, "again.tuned.gpuqs")
     got = run("tune", "again.tuned.gpuqs", "rows.npy")  # whose own name the default would be
     assert got.exit_code == 2 and "again.tuned.gpuqs is there already" in got.output
