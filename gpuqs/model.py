@@ -386,7 +386,8 @@ class Model:
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
-            self.__dict__["_plain"] = self._make_plain(self._chooser)  # the short way keeps programs of its own
+            self.__dict__["_plain"] = self._make_plain(self._chooser)  # the short ways keep programs of their own
+            self.__dict__["_plain_fast"] = self._make_plain(self._chooser, "fast")
         return plan
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
@@ -493,6 +494,10 @@ class Model:
     def _plain(self) -> cpu_fallback.PlainCalls | None:
         return self._make_plain(self._chooser)
 
+    @lazy
+    def _plain_fast(self) -> cpu_fallback.PlainCalls | None:
+        return self._make_plain(self._chooser, "fast")
+
     def _plain_of_tested(self) -> cpu_fallback.PlainCalls | None:
         """`_plain` for documents of the columns `Forest.tested` alone, by the plan of now."""
         chooser, made = self._chooser, self._plain_narrow
@@ -500,8 +505,12 @@ class Model:
             made = self._plain_narrow = chooser, self._make_plain(chooser, narrow=True)
         return made[1]
 
-    def _make_plain(self, chooser: Chooser, narrow: bool = False) -> cpu_fallback.PlainCalls | None:
-        return plain_calls(self.forest, chooser, self._programs, narrow) if self.device is HOST else None
+    def _make_plain(
+        self, chooser: Chooser, precision: Precision = "exact", narrow: bool = False
+    ) -> cpu_fallback.PlainCalls | None:
+        if self.device is not HOST:
+            return None
+        return plain_calls(self.forest, chooser, self._programs, precision=precision, narrow=narrow)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

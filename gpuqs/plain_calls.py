@@ -13,6 +13,8 @@ from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.explanation import Chooser
 from gpuqs.forest import Forest
+from gpuqs.layout.leaves import fixed_point_step
+from gpuqs.outputs import Precision
 from gpuqs.programs import Programs
 from gpuqs.threads import THREAD_WORK, threads_of_call
 
@@ -39,7 +41,7 @@ def most_few(forest: Forest) -> int:
 
 
 def plain_calls(
-    forest: Forest, chooser: Chooser, programs: Programs, narrow: bool = False
+    forest: Forest, chooser: Chooser, programs: Programs, *, precision: Precision = "exact", narrow: bool = False
 ) -> cpu_fallback.PlainCalls | None:
     """What answers a forest's calls without wishes on the host.
 
@@ -56,7 +58,7 @@ def plain_calls(
         way = chooser.way(n_documents, HOST, here)
         if n_documents <= few and way.n_threads not in (None, 1):
             return None
-        return programs.get(way.engine, "exact", None, narrow, on=here, params=way.params)
+        return programs.get(way.engine, precision, None, narrow, on=here, params=way.params)
 
     def threads_of(n_documents: int) -> int:
         planned = chooser.way(n_documents, HOST, cpu_fallback.machine()).n_threads
@@ -69,19 +71,22 @@ def plain_calls(
         BRIEF,
         rows_at_once(forest, narrow),
         threads_of,
-        raw=_link(forest, "identity", forest.average_raw),
-        value=_link(forest, "identity" if of_numpy else links.kernel_of(forest), forest.average),
+        raw=_link(forest, precision, "identity", forest.average_raw),
+        value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),
         then=of_numpy,
     )
 
 
-def _link(forest: Forest, name: str, averaged: bool) -> cpu_fallback.Link | None:
+def _link(forest: Forest, precision: Precision, name: str, averaged: bool) -> cpu_fallback.Link | None:
     """What makes scores of sums; None: sums are these."""
+    divisor = links.trees_averaged(forest, forest.n_trees) if averaged else 1.0
+    of_all = partial(cpu_fallback.Link, name, forest.sum_dtype, forest.n_outputs, forest.link_scale, divisor)
+    if precision == "fast":
+        return of_all(step=fixed_point_step(forest), base=forest.base_score)
     last = None if forest.base_first or not forest.base_score.any() else forest.base_score
     if name == "identity" and last is None and not averaged:
         return None
-    divisor = links.trees_averaged(forest, forest.n_trees) if averaged else 1.0
-    return cpu_fallback.Link(name, forest.sum_dtype, forest.n_outputs, forest.link_scale, divisor, last)
+    return of_all(last=last)
 
 
 def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:

@@ -14,6 +14,8 @@ cdef extern from "driver/links.hpp" namespace "gpuqs" nogil:
         const void* last
         double divisor
         double scale
+        double step
+        const double* base
 
     const CLink* find_link(const char* name)
     cbool gives_one(const CLink*)
@@ -22,6 +24,6 @@ cdef extern from "driver/links.hpp" namespace "gpuqs" nogil:
 
 cdef class Link:
     cdef Finish c
-    cdef object last
+    cdef object last, base
 
     cdef int fill(self, const void* sums, int64_t n, void* out, int n_threads=*) except -1 nogil

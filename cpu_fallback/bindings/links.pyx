@@ -31,9 +31,14 @@ cdef class Link:
         The trees that sums are averaged over, or 1.
     last : ndarray [n_outputs], optional
         What is added before all else.
+    step : float
+        Of fixed-point sums, int64: ``dtype`` is that of their scores, ``step`` times a sum and its base score. 0: sums are no such.
+    base : ndarray [n_outputs], optional
+        Base scores of fixed-point sums.
     """
 
-    def __init__(self, str name, dtype, int n_outputs, double scale=1.0, double divisor=1.0, last=None):
+    def __init__(self, str name, dtype, int n_outputs, double scale=1.0, double divisor=1.0, last=None, double step=0.0,
+                 base=None):
         dtype = np.dtype(dtype)
         self.c.link = find_link(name.encode())
         if self.c.link == NULL or dtype not in (np.float32, np.float64):
@@ -45,6 +50,10 @@ cdef class Link:
             if self.last.shape != (n_outputs,):
                 raise ValueError(f"what is added last must be [{n_outputs}]")
             self.c.last = <const void*><size_t>self.last.ctypes.data
+        self.base = np.ascontiguousarray(np.zeros(n_outputs) if base is None else base, np.float64)
+        if self.base.shape != (n_outputs,):
+            raise ValueError(f"base scores must be [{n_outputs}]")
+        self.c.step, self.c.base = step, <const double*><size_t>self.base.ctypes.data
 
     cdef int fill(self, const void* sums, int64_t n, void* out, int n_threads=1) except -1 nogil:
         c_finish(self.c, sums, n, out, n_threads)

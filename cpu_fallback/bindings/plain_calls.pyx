@@ -55,15 +55,21 @@ def costs_changed():
     age_of_costs += 1
 
 
-cdef int fill(Scorer scorer, const Documents& documents, Values values, int n_threads, Link link, void* scores) except -1 nogil:
-    scorer.fill(documents, values, scores, n_threads)
+cdef int fill(Scorer scorer, const Documents& documents, Values values, int n_threads, void* sums, Link link,
+              void* scores) except -1 nogil:
+    scorer.fill(documents, values, sums, n_threads)
     if link is not None:
-        link.fill(scores, documents.n, scores, n_threads)
+        link.fill(sums, documents.n, scores, n_threads)
     return 0
 
 
+cdef int number_type(char sum_format) noexcept:
+    """NumPy's, of sums."""
+    return cnp.NPY_DOUBLE if sum_format == b"d" else cnp.NPY_FLOAT if sum_format == b"f" else cnp.NPY_INT64
+
+
 cdef class PlainCalls:
-    """Scores NumPy's arrays as calls without wishes ask: on the host, with precision "exact", few documents in one thread.
+    """Scores NumPy's arrays as calls without wishes ask: on the host, with one precision, few documents in one thread.
 
     Parameters
     ----------
@@ -79,7 +85,7 @@ cdef class PlainCalls:
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
         one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
     raw, value : Link or None
-        What makes raw scores and values of sums; None: sums are these.
+        What makes raw scores and values of sums; None: sums are these. Fixed-point sums have both.
     then : callable, optional
         What makes values of what ``value`` gives, both [documents, outputs].
     """
@@ -149,13 +155,14 @@ cdef class PlainCalls:
         return program
 
     cdef scores(self, cnp.ndarray x, bint raw, bint alone=False):
-        cdef cnp.ndarray sums
+        cdef cnp.ndarray sums, scores
         cdef Documents docs
         cdef Scorer scorer
         cdef Values values
         cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
         cdef cnp.npy_intp[2] shape
-        cdef void* to
+        cdef void* of_sums
+        cdef void* of_scores
         cdef list programs
         cdef int n_threads = 1
         cdef Link link
@@ -180,23 +187,25 @@ cdef class PlainCalls:
         docs.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
         docs.planes = NULL
         shape[0], shape[1] = n, values.c.n_outputs
-        sums = cnp.PyArray_EMPTY(1 if values.c.n_outputs == 1 else 2, shape,
-                                 cnp.NPY_DOUBLE if values.sum_format == b"d" else cnp.NPY_FLOAT, False)
-        to = cnp.PyArray_DATA(sums)
+        n_dims = 1 if values.c.n_outputs == 1 else 2
         link = self.raw_link if raw else self.value_link
+        scores = sums = cnp.PyArray_EMPTY(n_dims, shape, number_type(values.sum_format), False)
+        if link is not None and link.c.step != 0:
+            scores = cnp.PyArray_EMPTY(n_dims, shape, cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT, False)
+        of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
         if is_few and programs is self.programs and self.keeps_lock[n] > 0:
-            fill(scorer, docs, values, 1, link, to)
+            fill(scorer, docs, values, 1, of_sums, link, of_scores)
             seconds += seconds_now()
         else:
             with nogil:
-                fill(scorer, docs, values, n_threads, link, to)
+                fill(scorer, docs, values, n_threads, of_sums, link, of_scores)
                 seconds += seconds_now()
         if is_few and programs is self.programs:
             self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
         if raw or self.then is None:
-            return sums
-        return self.then(cnp.PyArray_Reshape(sums, (n, values.c.n_outputs))).reshape((<object>sums).shape)
+            return scores
+        return self.then(cnp.PyArray_Reshape(scores, (n, values.c.n_outputs))).reshape((<object>scores).shape)
 
     def raw(self, cnp.ndarray X not None):
         """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
@@ -209,7 +218,8 @@ cdef class PlainCalls:
 
 
 cdef int is_default(name, value) except -1:
-    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), one thread (4) or something else (0)."""
+    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), one thread (4), precision "fast" (8)
+    or something else (0)."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
     if value is False:
@@ -221,12 +231,14 @@ cdef int is_default(name, value) except -1:
             return 4
         return name == "start_iteration" and value == 0
     if type(value) is str:
-        return name == "engine" and value == "auto" or name == "precision" and value == "exact"
+        if name == "precision":
+            return value == "exact" or 8 * (value == "fast")
+        return name == "engine" and value == "auto"
     return 0
 
 
 cdef int wished(output, dict wishes) except -2:
-    """What a call of `Model.predict` asks for, as `is_default` does: raw scores or values, of one thread or of any (else -1)."""
+    """What a call of `Model.predict` asks for, as `is_default` says; -1: something else."""
     cdef int all_asked = 0, asked
     if type(output) is not str:
         return -1
@@ -253,7 +265,7 @@ def plain_first(method):
         if type(X) is cnp.ndarray:
             asked = wished(output, wishes)
             if asked >= 0:
-                plain = self._plain
+                plain = self._plain_fast if asked & 8 else self._plain
                 if plain is not None:
                     answer = (<PlainCalls?>plain).scores(X, asked & 2, asked & 4)
                     if answer is not None:

@@ -101,6 +101,17 @@ template <class Kernel, class Real> void run(const Finish& of, const void* sums,
     }
 }
 
+template <class Real> void score(const Finish& of, const void* sums, int64_t first, int64_t end, void* out) {
+    const int64_t* const fixed = static_cast<const int64_t*>(sums);
+    Real* const to = static_cast<Real*>(out);
+    const int n = of.n_outputs;
+    const double step = of.step;  // not to be read again after each store
+    for (int k = 0; k < n; k++) {
+        const double base = of.base[k];
+        for (int64_t i = first * n + k; i < end * n; i += n) to[i] = static_cast<Real>(static_cast<double>(fixed[i]) * step + base);
+    }
+}
+
 }  // namespace
 
 struct Link {
@@ -137,11 +148,20 @@ const Link* find_link(const char* name) {
 bool gives_one(const Link* link) { return link->floats == &run<argmax, float>; }
 
 void finish(const Finish& of, const void* sums, int64_t n, void* out, int n_threads) {
-    const auto piece_of = of.is_double ? of.link->doubles : of.link->floats;
+    const auto apply = of.is_double ? of.link->doubles : of.link->floats;
+    const auto score_fixed = of.is_double ? score<double> : score<float>;
+    const bool done = of.step != 0 && of.link->floats == &run<identity, float> && of.divisor == 1;
     const int width = gives_one(of.link) ? 1 : of.n_outputs;
-    const int64_t step = std::max<int64_t>(kValuesOfPiece / std::max(of.n_outputs, 1), 1), pieces = (n + step - 1) / step;
-    if (n_threads == 1 || pieces < 2) return piece_of(of, sums, 0, n, width, out);
-    share_out(pieces, n_threads, [&](int, int64_t p) { piece_of(of, sums, p * step, std::min(n, (p + 1) * step), width, out); });
+    const auto finish_piece = [&](int64_t first, int64_t end) {
+        if (of.step != 0) score_fixed(of, sums, first, end, out);
+        if (!done) apply(of, of.step != 0 ? out : sums, first, end, width, out);
+    };
+    const int64_t size = std::max<int64_t>(kValuesOfPiece / std::max(of.n_outputs, 1), 1), pieces = (n + size - 1) / size;
+    if (n_threads == 1 || pieces < 2) {
+        for (int64_t p = 0; p < pieces; p++) finish_piece(p * size, std::min(n, (p + 1) * size));
+    } else {
+        share_out(pieces, n_threads, [&](int, int64_t p) { finish_piece(p * size, std::min(n, (p + 1) * size)); });
+    }
 }
 
 }  // namespace gpuqs

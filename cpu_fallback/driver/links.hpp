@@ -1,6 +1,7 @@
 // Sums -> raw scores or values: what follows from one document's sums alone; `cuda/apply_link.cu` does the same on GPUs.
 //
 //   foreach document (threads share them out):
+//       foreach output of fixed-point sums: sums[document][output] <- step * sums[document][output] + base[output]
 //       foreach output: raw[output] <- (sums[document][output] + last[output]) / divisor
 //       out[document] <- link(raw)
 //
@@ -15,7 +16,7 @@ struct Link;
 // The link of that name, of gpuqs.links.KERNELS; null: there is none.
 const Link* find_link(const char* name);
 
-// What becomes of a document's sums, which are floats or doubles.
+// What becomes of a document's sums, which are floats or doubles, or, with a step, int64.
 struct Finish {
     const Link* link;
     bool is_double;
@@ -23,11 +24,14 @@ struct Finish {
     const void* last;  // [n_outputs] of the sums' type, or null: added before all else
     double divisor;    // the trees that sums are averaged over, or 1
     double scale;      // a factor on raw scores inside the link
+    double step;       // of fixed-point sums; or 0
+    const double* base;  // [n_outputs]: what is added to those
 };
 
 // Whether a link gives each document one value, whatever its outputs.
 bool gives_one(const Link*);
-// sums, out: [n][n_outputs]; out is [n][1] where the link gives one, else it may be where the sums lie.
+// sums, out: [n][n_outputs]; out is [n][1] where the link gives one, else it may be where floats or doubles lie. Fixed-point
+// sums have no link that gives one.
 void finish(const Finish&, const void* sums, int64_t n, void* out, int n_threads);
 
 }  // namespace gpuqs

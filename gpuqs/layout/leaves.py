@@ -121,7 +121,8 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":
-        value, step = _fixed_point(value.astype(np.float64))
+        step = fixed_point_step(forest)
+        value = np.rint(value.astype(np.float64) / step).astype(np.int32)
         start, add_last = zero.astype(np.int64), forest.base_score
     elif not forest.base_first:
         start, add_last = zero.astype(dtype), forest.base_score
@@ -139,12 +140,11 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
     )
 
 
-def _fixed_point(value: np.ndarray) -> tuple[npt.NDArray[np.int32], float]:
-    """Round to whole steps of the smallest power of two that keeps them below 2^23 in magnitude."""
-    largest = np.abs(value).max(initial=0.0)
+def fixed_point_step(forest: Forest) -> float:
+    """The smallest power of two in whole steps of which a forest's leaf values are below 2^23 in magnitude."""
+    largest = np.abs(forest.weighted_leaves().astype(forest.sum_dtype)).max(initial=0.0).astype(np.float64)
     exponent = int(np.frexp(largest)[1]) - 23 if largest else 0
     exponent = max(exponent, -1022)  # the step itself stays a normal number
     if np.rint(np.ldexp(largest, -exponent)) >= FIXED_POINT_LIMIT:
         exponent += 1
-    step = float(np.ldexp(1.0, exponent))
-    return np.rint(value / step).astype(np.int32), step
+    return float(np.ldexp(1.0, exponent))

@@ -43,6 +43,17 @@ FORESTS: dict[str, dict[str, Any]] = {
 }
 
 
+#: What changes the way of no call.
+WISHES: list[dict[str, Any]] = [
+    {},
+    {"output": "raw"},
+    {"raw_score": True},
+    {"n_threads": 1},
+    {"precision": "fast"},
+    {"precision": "fast", "output": "raw"},
+]
+
+
 def made(**fields: Any) -> Forest:
     return random_forest(np.random.default_rng(5), **fields)
 
@@ -73,12 +84,12 @@ def test_same_bits(fields: dict[str, Any], dtype: type, long_way: list[int]) -> 
     with np.errstate(over="ignore"):
         documents = probing_documents(np.random.default_rng(6), model.forest, 20_000).astype(dtype)
     for n in (1, 2, 7, 8, 9, 64, plain_calls.MOST - 1, plain_calls.MOST, plain_calls.MOST + 1, 20_000):
-        for words in ({}, {"output": "raw"}, {"raw_score": True}, {"n_threads": 1}):
+        for words in WISHES:
             given = model.predict(documents[:n], **words)
             expected = asked_otherwise(model, documents[:n], **words)
             assert given.dtype == expected.dtype and given.shape == expected.shape
             assert given.tobytes() == expected.tobytes()
-    calls = 10 * 4
+    calls = 10 * len(WISHES)
     assert len(long_way) == calls * (2 if model.forest.link == "argmax" else 1)
 
 

@@ -267,9 +267,9 @@ def test_the_short_way_takes_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
     want = model.predict(x)  # the short way has kept a program
     assert model._plain is not None
-    before = model._plain
+    before = model._plain, model._plain_fast
     plan = model.tune(X, 0.1, batch_sizes=[1])
-    assert model._plain is not before and model._plain is not None
+    assert {model._plain, model._plain_fast}.isdisjoint({*before, None})
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
     assert several._plain is not None and several._plain.values(x) is None  # several threads are not for it
