@@ -7,6 +7,7 @@ from functools import wraps
 cimport numpy as cnp
 
 from gpuqs.cpu_fallback.links cimport Link
+from gpuqs.cpu_fallback.scorer import most_threads
 from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
 from libc.stdint cimport int16_t
 from libc.stdlib cimport getenv
@@ -154,7 +155,8 @@ cdef class PlainCalls:
             of_more[n] = program
         return program
 
-    cdef scores(self, cnp.ndarray x, bint raw, bint alone=False):
+    cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0):
+        """Raw scores or values, by so many threads (0: as many as such a call gets), or None."""
         cdef cnp.ndarray sums, scores
         cdef Documents docs
         cdef Scorer scorer
@@ -164,7 +166,6 @@ cdef class PlainCalls:
         cdef void* of_sums
         cdef void* of_scores
         cdef list programs
-        cdef int n_threads = 1
         cdef Link link
         cdef double seconds
         if n == 0 or n > self.most_at_once or not self.takes(x, n):
@@ -176,8 +177,8 @@ cdef class PlainCalls:
         program = self.program(n)
         if program is None:
             return None
-        if not (is_few or alone):
-            n_threads = self.threads_of(n)
+        if n_threads == 0:
+            n_threads = 1 if is_few else self.threads_of(n)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
             return None
         scorer, values = program
@@ -194,14 +195,15 @@ cdef class PlainCalls:
             scores = cnp.PyArray_EMPTY(n_dims, shape, cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
-        if is_few and programs is self.programs and self.keeps_lock[n] > 0:
+        counts = is_few and n_threads == 1
+        if counts and programs is self.programs and self.keeps_lock[n] > 0:
             fill(scorer, docs, values, 1, of_sums, link, of_scores)
             seconds += seconds_now()
         else:
             with nogil:
                 fill(scorer, docs, values, n_threads, of_sums, link, of_scores)
                 seconds += seconds_now()
-        if is_few and programs is self.programs:
+        if counts and programs is self.programs:
             self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
         if raw or self.then is None:
             return scores
@@ -218,8 +220,8 @@ cdef class PlainCalls:
 
 
 cdef int is_default(name, value) except -1:
-    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), one thread (4), precision "fast" (8)
-    or something else (0)."""
+    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), precision "fast" (4), a number of
+    threads (8) or something else (0)."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
     if value is False:
@@ -227,12 +229,12 @@ cdef int is_default(name, value) except -1:
     if value is True:
         return 2 * (name in ("raw_score", "output_margin"))
     if type(value) is int:
-        if name == "n_threads" and value == 1:
-            return 4
+        if name == "n_threads":
+            return 8 * (value > 0)
         return name == "start_iteration" and value == 0
     if type(value) is str:
         if name == "precision":
-            return value == "exact" or 8 * (value == "fast")
+            return value == "exact" or 4 * (value == "fast")
         return name == "engine" and value == "auto"
     return 0
 
@@ -261,13 +263,14 @@ def plain_first(method):
     """
     @wraps(method)
     def predict(self, X, output="value", **wishes):
-        cdef int asked
+        cdef int asked, n_threads
         if type(X) is cnp.ndarray:
             asked = wished(output, wishes)
             if asked >= 0:
-                plain = self._plain_fast if asked & 8 else self._plain
+                plain = self._plain_fast if asked & 4 else self._plain
                 if plain is not None:
-                    answer = (<PlainCalls?>plain).scores(X, asked & 2, asked & 4)
+                    n_threads = min(wishes["n_threads"], most_threads()) if asked & 8 else 0
+                    answer = (<PlainCalls?>plain).scores(X, asked & 2, n_threads)
                     if answer is not None:
                         return answer
         return method(self, X, output, **wishes)

@@ -49,6 +49,8 @@ WISHES: list[dict[str, Any]] = [
     {"output": "raw"},
     {"raw_score": True},
     {"n_threads": 1},
+    {"n_threads": 3, "output": "raw"},
+    {"n_threads": 10**30},
     {"precision": "fast"},
     {"precision": "fast", "output": "raw"},
 ]
@@ -74,7 +76,7 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
     """The answer of the long way: a wish leads there."""
-    return model.predict(X, **words | {"n_threads": 2})
+    return model.predict(X, **words | {"trees": slice(None)})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

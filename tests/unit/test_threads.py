@@ -82,10 +82,10 @@ def test_threads_of_calls_without_wishes() -> None:
     script = (
         "import os, numpy as np; from test_threads import MODEL, X\n"
         "many = np.tile(X, (10, 1)); before = len(os.listdir('/proc/self/task'))\n"
-        "for words in ({'X': X}, {'X': many, 'n_threads': 1}, {'X': many}):\n"
+        "for words in ({'X': X}, {'X': many, 'n_threads': 1}, {'X': many, 'n_threads': 2}, {'X': many}):\n"
         "    MODEL.predict(**words); print(len(os.listdir('/proc/self/task')) - before)\n"
     )
-    assert run(f"import os; os.environ['OMP_NUM_THREADS'] = '3'\n{script}").stdout == "0\n0\n2\n"
+    assert run(f"import os; os.environ['OMP_NUM_THREADS'] = '3'\n{script}").stdout == "0\n0\n1\n2\n"
 
 
 @pytest.mark.usefixtures("four_processors")
