@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from gpuqs.cpu_fallback.arrow import ArrowTable
+from gpuqs.cpu_fallback.float_mode import in_default_float_mode
 from gpuqs.cpu_fallback.links import Link
 from gpuqs.cpu_fallback.plain_calls import PlainCalls, costs_age, costs_changed, plain_first
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
@@ -45,6 +46,7 @@ __all__ = [
     "costs_changed",
     "default_threads",
     "effective_threads",
+    "in_default_float_mode",
     "instruction_set",
     "isa",
     "latency",

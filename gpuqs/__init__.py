@@ -86,6 +86,12 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
 
 
 def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
+    from gpuqs.cpu_fallback import in_default_float_mode
+
+    return in_default_float_mode(_read)(source, mmap, categories)
+
+
+def _read(source: Any, mmap: bool, categories: Categories | None) -> Model:
     from gpuqs.formats import read_model
     from gpuqs.model import Model
     from gpuqs.told_categories import told

@@ -126,13 +126,13 @@ def apply_link(
 
 
 def _exp_of_numpy(raw: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         values: np.ndarray = np.exp(raw)
     return values
 
 
 def _softmax_of_numpy(raw: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         grown = np.exp(raw - raw.max(axis=1, keepdims=True))
     values: np.ndarray = grown / grown.sum(axis=1, keepdims=True)
     return values

@@ -226,7 +226,7 @@ class Model:
             num_iteration=num_iteration,
             iteration_range=iteration_range,
         )
-        check_options(self.forest, output, precision)
+        check_options(self.forest, output, precision, engine)
         asked = self.device if device is None and self.device is not HOST else device
         runs_on = place(self.forest, X, asked, engine, output, base_margin)
         if runs_on is HOST:
@@ -290,6 +290,7 @@ class Model:
         rows = documents.chunk(0, documents.n)
         return plain.raw(rows) if output == "raw" else plain.values(rows)
 
+    @cpu_fallback.in_default_float_mode
     def warm_up(
         self,
         n_documents: int = 10_000,
@@ -332,6 +333,7 @@ class Model:
         self.predict(rows, engine=engine, precision=precision, trees=trees, device=device)
         return self
 
+    @cpu_fallback.in_default_float_mode
     def tune(
         self,
         X: Any,
@@ -390,6 +392,7 @@ class Model:
             self.__dict__["_plain_fast"] = self._make_plain(self._chooser, "fast")
         return plan
 
+    @cpu_fallback.in_default_float_mode
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
         """Code documents once, to score them many times or with several prefixes of the model.
 
@@ -452,6 +455,7 @@ class Model:
                 self._elsewhere[there.key] = model
             return self._elsewhere[there.key]
 
+    @cpu_fallback.in_default_float_mode
     def save(self, path: str | os.PathLike[str], *, ready: bool = False) -> None:
         """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment.
 

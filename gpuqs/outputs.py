@@ -19,8 +19,10 @@ PRECISIONS: Final = get_args(Precision)
 _OF_CLASSIFIERS = ("sigmoid", "ova_sigmoid", "softmax", "argmax", "hinge")
 
 
-def check_options(forest: Forest, output: str, precision: str) -> None:
-    """Refuse precisions that are not there, and outputs that are not for this forest."""
+def check_options(forest: Forest, output: str, precision: str, engine: str) -> None:
+    """Refuse precisions that are not there, outputs that are not for this forest, and engines that are no names."""
+    if not isinstance(engine, str):
+        raise ValueError(f"engine must be a name, such as 'auto', not {engine!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
     if output == "per_tree" and precision == "fast":

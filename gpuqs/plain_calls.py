@@ -31,7 +31,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def plain_first(method: Method) -> Method:
     """`Model.predict` that answers calls without wishes by ``self._plain``, where there is one; ``method`` does
     all else. It is C's, for Python takes longer to find fifteen arguments' values than a small forest's score takes."""
-    tries_plain: Method = cpu_fallback.plain_first(method)
+    tries_plain: Method = cpu_fallback.plain_first(cpu_fallback.in_default_float_mode(method))
     return tries_plain
 
 
@@ -40,6 +40,7 @@ def most_few(forest: Forest) -> int:
     return min(MOST, (THREAD_WORK - 1) // max(forest.n_trees, 1))
 
 
+@cpu_fallback.in_default_float_mode
 def plain_calls(
     forest: Forest, chooser: Chooser, programs: Programs, *, precision: Precision = "exact", narrow: bool = False
 ) -> cpu_fallback.PlainCalls | None:
@@ -65,7 +66,7 @@ def plain_calls(
         return threads_of_call(forest, n_documents, planned=planned)
 
     return cpu_fallback.PlainCalls(
-        partial(_bound, program_of),
+        cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
         of_documents.n_features,
         few,
         BRIEF,

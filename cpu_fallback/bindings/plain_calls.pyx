@@ -27,6 +27,11 @@ cdef extern from "driver/small_calls.hpp" namespace "gpuqs" nogil:
         void remember() except +
 
 
+cdef extern from "driver/float_mode.hpp" namespace "gpuqs":
+    cdef cppclass DefaultFloatMode:
+        void hold()
+
+
 cdef bytes environment(const char* name):
     cdef const char* value = getenv(name)
     return None if value == NULL else value
@@ -168,6 +173,8 @@ cdef class PlainCalls:
         cdef list programs
         cdef Link link
         cdef double seconds
+        cdef DefaultFloatMode mode
+        mode.hold()  # until this returns
         if n == 0 or n > self.most_at_once or not self.takes(x, n):
             return None
         if self.costs_age != age_of_costs or not self.environment.is_as_before():

@@ -11,6 +11,8 @@
 #include <new>
 #include <thread>
 
+#include "driver/float_mode.hpp"
+
 namespace gpuqs {
 namespace {
 
@@ -68,6 +70,7 @@ void run_from(Job& job, int thread, int64_t p) {
 }
 
 void help() {
+    const DefaultFloatMode mode;  // a thread begins in that of the one that starts it
     std::unique_lock<std::mutex> lock(pool->lock);
     for (;;) {
         Job* job = pool->jobs;

@@ -276,6 +276,9 @@ def test_any_number_of_threads(n_threads: int) -> None:
     ("options", "problem"),
     [
         ({"engine": "quickscorer"}, "engine must be 'auto' or one of .*bitslice.*'quickscorer'"),
+        ({"engine": None}, "engine must be a name, such as 'auto', not None"),
+        ({"engine": []}, "engine must be a name, such as 'auto', not "),
+        ({"engine": 5, "n_threads": 1}, "engine must be a name, such as 'auto', not 5"),
         ({"precision": "double"}, "precision must be 'exact' or 'fast', not 'double'"),
         ({"output": "proba"}, "output must be one of .* 'per_tree', not 'proba'"),
     ],

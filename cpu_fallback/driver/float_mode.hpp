@@ -1,0 +1,52 @@
+// The floating-point mode that the training libraries' bits rest on: to nearest, denormals kept, no traps.
+//
+// A caller's thread may be in another: what is built with -ffast-math flushes denormals in each thread that loads it.
+#pragma once
+#include <cfenv>
+
+#ifdef GPUQS_X86
+#include <immintrin.h>
+#endif
+#ifdef GPUQS_AARCH64
+#include <cstdint>
+#endif
+
+namespace gpuqs {
+
+// For as long as this lives, in the thread that made it.
+class DefaultFloatMode {
+public:
+    DefaultFloatMode() : changed_(!is_on()) {
+        if (!changed_) return;
+        std::fegetenv(&before_);
+        std::fesetenv(FE_DFL_ENV);
+#ifdef GPUQS_X86
+        _mm_setcsr(kDefault);  // some C libraries leave denormals as they are
+#endif
+    }
+    ~DefaultFloatMode() {
+        if (changed_) std::fesetenv(&before_);
+    }
+    void hold() const {}  // Cython leaves out what nobody uses
+    DefaultFloatMode(const DefaultFloatMode&) = delete;
+    DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
+
+private:
+#ifdef GPUQS_X86
+    static constexpr unsigned kDefault = 0x1f80, kFlags = 0x3f;  // flags tell what happened, the other bits are the mode
+    static bool is_on() { return (_mm_getcsr() & ~kFlags) == kDefault; }
+#elif defined(GPUQS_AARCH64)
+    static bool is_on() {
+        uint64_t mode;
+        asm volatile("mrs %0, fpcr" : "=r"(mode));
+        return mode == 0;
+    }
+#else
+    static bool is_on() { return std::fegetround() == FE_TONEAREST; }
+#endif
+
+    const bool changed_;
+    std::fenv_t before_;
+};
+
+}  // namespace gpuqs
