@@ -150,11 +150,11 @@ bool gives_one(const Link* link) { return link->floats == &run<argmax, float>; }
 void finish(const Finish& of, const void* sums, int64_t n, void* out, int n_threads) {
     const auto apply = of.is_double ? of.link->doubles : of.link->floats;
     const auto score_fixed = of.is_double ? score<double> : score<float>;
-    const bool done = of.step != 0 && of.link->floats == &run<identity, float> && of.divisor == 1;
+    const bool scores_alone = of.step != 0 && of.link->floats == &run<identity, float> && of.divisor == 1;
     const int width = gives_one(of.link) ? 1 : of.n_outputs;
     const auto finish_piece = [&](int64_t first, int64_t end) {
         if (of.step != 0) score_fixed(of, sums, first, end, out);
-        if (!done) apply(of, of.step != 0 ? out : sums, first, end, width, out);
+        if (!scores_alone) apply(of, of.step != 0 ? out : sums, first, end, width, out);
     };
     const int64_t size = std::max<int64_t>(kValuesOfPiece / std::max(of.n_outputs, 1), 1), pieces = (n + size - 1) / size;
     if (n_threads == 1 || pieces < 2) {
