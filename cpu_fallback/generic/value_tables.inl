@@ -53,8 +53,9 @@ struct Tables {
         return first + in_lane / values * (bytes / value) + lane * values + in_lane % values;
     }
 
+    // ahead: so many bytes further are the tables that come next, and are asked for; 0: they have been.
     template <class Value, int part_bytes, int n_leaves>
-    static void add_block(const uint8_t* tables, int n_trees, const uint8_t* leaf, int stride, Value* sums) {
+    static void add_block(const uint8_t* tables, int n_trees, const uint8_t* leaf, int stride, Value* sums, int64_t ahead) {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,
                       n_blocks = kDocumentsInRegisters / documents;
         using TreeTables = Tree<part_bytes, n_leaves, n_parts>;
@@ -63,6 +64,8 @@ struct Tables {
         for (int r = 0; r < n_blocks * n_parts; r++) sum[r / n_parts][r % n_parts] = load_register(at + r);
         for (int t = 0; t < n_trees; t++, tables += 64 * sizeof(Value), leaf += stride) {
             const TreeTables tree(tables);
+            if (ahead)
+                for (size_t line = 0; line < sizeof(Value); line++) __builtin_prefetch(tables + ahead + 64 * line);
             for (int b = 0; b < n_blocks; b++) {
                 const auto index = tree.index(leaf + b / part_bytes * sizeof(Register), b % part_bytes);
                 Register looked_up[n_parts], value[n_parts];
@@ -82,7 +85,8 @@ struct Tables {
                 const int trees = n_trees - t < kTrees ? n_trees - t : kTrees;
                 for (int d = 0; d < n; d += kDocumentsInRegisters)
                     add_block<Value, part_bytes, n_leaves>(tables + 64 * sizeof(Value) * t, trees,
-                                                           leaf + static_cast<int64_t>(t) * stride + d, stride, sums + d);
+                                                           leaf + static_cast<int64_t>(t) * stride + d, stride, sums + d,
+                                                           d + kDocumentsInRegisters < n ? 0 : 64 * sizeof(Value) * kTrees);
             }
         }
     }
