@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from gpuqs.cpu_fallback.arrow import ArrowTable
-from gpuqs.cpu_fallback.float_mode import in_default_float_mode
+from gpuqs.cpu_fallback.float_modes import in_default_float_mode
 from gpuqs.cpu_fallback.links import Link
 from gpuqs.cpu_fallback.plain_calls import PlainCalls, costs_age, costs_changed, plain_first
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads

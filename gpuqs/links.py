@@ -134,7 +134,7 @@ def _exp_of_numpy(raw: np.ndarray) -> np.ndarray:
 def _softmax_of_numpy(raw: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         grown = np.exp(raw - raw.max(axis=1, keepdims=True))
-    values: np.ndarray = grown / grown.sum(axis=1, keepdims=True)
+        values: np.ndarray = grown / grown.sum(axis=1, keepdims=True)
     return values
 
 

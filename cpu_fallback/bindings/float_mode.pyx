@@ -1,26 +1,21 @@
 # distutils: language = c++
 # cython: language_level=3
-"""Calls that give the same bits in whatever floating-point mode their caller is."""
-
-from functools import wraps
-
-from numpy import errstate
+"""The floating-point mode of a thread."""
 
 
 cdef extern from "driver/float_mode.hpp" namespace "gpuqs":
-    cdef cppclass DefaultFloatMode:
+    cdef cppclass CDefaultFloatMode "gpuqs::DefaultFloatMode":
         pass
 
 
-def in_default_float_mode(function):
-    """A function that runs rounding to nearest, with denormals, and with no errors or warnings of NumPy's arithmetic."""
-    @wraps(function)
-    def settled(*args, **words):
-        cdef DefaultFloatMode* mode = new DefaultFloatMode()
-        try:
-            with errstate(all="ignore"):
-                return function(*args, **words)
-        finally:
-            del mode
+cdef class DefaultFloatMode:
+    """A context that rounds to nearest and keeps denormals, whatever this thread does before and afterwards."""
 
-    return settled
+    cdef CDefaultFloatMode* mode
+
+    def __enter__(self):
+        self.mode = new CDefaultFloatMode()
+
+    def __exit__(self, *_):
+        del self.mode
+        self.mode = NULL

@@ -119,7 +119,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     ------
     FileExistsError
     """
-    if os.path.isfile(path) and os.path.getsize(path):
+    if os.path.isfile(path) and os.path.getsize(path) and os.access(path, os.R_OK):
         with open(path, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 problem = "holds no model in gpuqs's format; save under another name, or remove it first"

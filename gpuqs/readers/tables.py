@@ -15,7 +15,7 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import TableCoding, fill_numbers, kind_of_arrow
 from gpuqs.arrays.coding import NUMBERS
 from gpuqs.arrays.columns import columns_of
-from gpuqs.cpu_fallback import effective_threads
+from gpuqs.cpu_fallback import effective_threads, in_default_float_mode
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
@@ -107,6 +107,7 @@ class _TableReader(DocumentReader):
             raise ColumnError(f"{self.path}: no column {name!r}; it has {_shorten(names)}")
         return names.index(name)
 
+    @in_default_float_mode
     def _chunk(self, batch: Any, columns: _Columns) -> Chunk:
         """A chunk from an Arrow batch that holds ``columns.wanted``, in that order."""
         n = len(columns.features)

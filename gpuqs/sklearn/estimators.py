@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from gpuqs.arrays.refusals import refuse_strangers
+from gpuqs.cpu_fallback import in_default_float_mode
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
@@ -196,6 +197,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
                 return labels.astype(np.int32)
         return labels
 
+    @in_default_float_mode
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes [D, n_classes]; of multi-label models those of the labels."""
         self._check_classes()
@@ -207,6 +209,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         return np.column_stack([1 - values, values])
 
     @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
+    @in_default_float_mode
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of `predict_proba`; there where the trained estimator, scikit-learn's or CatBoost's, has it."""
         if not self._model.forest.source.startswith("CatBoost"):
@@ -296,6 +299,7 @@ class GpuqsOutlierDetector(OutlierMixin, Prefitted):  # type: ignore[misc]
         """Score that parts outliers (below) from inliers."""
         return self.offset
 
+    @in_default_float_mode
     def score_samples(self, X: Any) -> np.ndarray:
         """Scores of documents [D]: the lower, the more abnormal."""
         forest = self._model.forest
@@ -303,10 +307,12 @@ class GpuqsOutlierDetector(OutlierMixin, Prefitted):  # type: ignore[misc]
         # From the sums, in scikit-learn's order: a document may lie on the offset, where the last bit decides.
         return cast(np.ndarray, -(2 ** -(self._scores(X, "raw") / (forest.n_trees * expected))))
 
+    @in_default_float_mode
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores less the offset [D]: negative for outliers."""
         return self.score_samples(X) - self.offset
 
+    @in_default_float_mode
     def predict(self, X: Any) -> np.ndarray:
         """-1 for outliers, 1 for inliers [D]."""
         return np.where(self.decision_function(X) < 0, -1, 1)

@@ -12,6 +12,7 @@ import numpy as np
 from gpuqs.arrays import as_documents, coded_rows, columns_of
 from gpuqs.arrays.pandas_frames import labels_of
 from gpuqs.arrays.sparse import all_columns, checked_matrix
+from gpuqs.cpu_fallback import in_default_float_mode
 from gpuqs.forest import Forest
 from gpuqs.verify.check import Certificate, Check, Tally
 from gpuqs.verify.disagreement import Disagreement, Step
@@ -51,6 +52,7 @@ def default_rows(forest: Forest) -> int:
     return int(min(by_trees, max(100, _VALUES // max(1, forest.n_features))))
 
 
+@in_default_float_mode
 def verify(
     model: str | os.PathLike[str] | bytes,
     X: Any = None,

@@ -19,6 +19,8 @@ from forests import probing_documents, random_forest
 import gpuqs
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.readers import open_documents
+from gpuqs.verify import verify
 
 HERE = Path(__file__).parent
 C = ctypes.CDLL(None)
@@ -144,6 +146,38 @@ def test_threads_do_not_inherit_it(name: str) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
+@pytest.mark.parametrize("name", BITS)
+def test_tables_are_read_as_ever(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, plain_rows(), delimiter=",", fmt="%.9g", header=",".join(f"f{i}" for i in range(8)), comments="")
+    forest = replace(FOREST, schema=replace(FOREST.schema, names=tuple(f"f{i}" for i in range(8))))
+
+    def values() -> bytes:
+        return b"".join(chunk.values.tobytes() for chunk in open_documents(path, forest))
+
+    want = values()
+    with mode(name):
+        assert values() == want
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_probabilities_of_wrapped_classifiers(name: str) -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    from gpuqs.sklearn import wrap
+
+    rows = plain_rows()
+    classes = np.digitize(rows[:, 1], [-0.5, 0.5])
+    for kind in ("HistGradientBoostingClassifier", "IsolationForest"):
+        for labels in (classes, classes > 0):
+            wrapped = wrap(getattr(ensemble, kind)(random_state=1).fit(rows, labels))
+            calls = ("predict_proba",) if hasattr(wrapped, "predict_proba") else ("score_samples", "decision_function")
+            for call in calls:
+                want = getattr(wrapped, call)(rows).tobytes()
+                with mode(name):
+                    assert getattr(wrapped, call)(rows).tobytes() == want
+
+
 def test_numpy_that_raises(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     xgb = pytest.importorskip("xgboost")
@@ -161,3 +195,11 @@ def test_numpy_that_raises(tmp_path: Path) -> None:
         for rows in (small, pd.DataFrame(small), pd.DataFrame(small).astype("Float64"), small.tolist()):
             np.testing.assert_array_equal(model.predict(rows), expected)
         model.save(tmp_path / "saved", ready=True)
+        certificate = verify(path, small[:100])
+    assert certificate.ok
+    softmax = random_forest(np.random.default_rng(1), n_outputs=3, link="softmax", source="scikit-learn 1.6")
+    documents = probing_documents(np.random.default_rng(2), softmax, 100)
+    for times in np.geomspace(10, 1e4, 40):  # exponentials that get denormal, or where they are divided
+        far = Model(replace(softmax, leaf_value=softmax.leaf_value * times))
+        with np.errstate(all="raise"):
+            np.testing.assert_array_equal(far.predict(documents), far.predict(documents, trees=slice(None)))

@@ -1,0 +1,24 @@
+"""Calls that give the same bits in whatever floating-point mode their caller is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpuqs.cpu_fallback.float_mode import DefaultFloatMode
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def in_default_float_mode(function: Function) -> Function:
+    """A function that runs rounding to nearest, with denormals, without errors and warnings of NumPy's arithmetic."""
+
+    @wraps(function)
+    def settled(*args: Any, **words: Any) -> Any:
+        with DefaultFloatMode(), np.errstate(all="ignore"):
+            return function(*args, **words)
+
+    return settled  # type: ignore[return-value]
