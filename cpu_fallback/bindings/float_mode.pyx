@@ -3,11 +3,6 @@
 """The floating-point mode of a thread."""
 
 
-cdef extern from "driver/float_mode.hpp" namespace "gpuqs":
-    cdef cppclass CDefaultFloatMode "gpuqs::DefaultFloatMode":
-        pass
-
-
 cdef class DefaultFloatMode:
     """A context that rounds to nearest and keeps denormals, whatever this thread does before and afterwards."""
 

@@ -6,6 +6,7 @@ from functools import wraps
 
 cimport numpy as cnp
 
+from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
 from gpuqs.cpu_fallback.links cimport Link
 from gpuqs.cpu_fallback.scorer import most_threads
 from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
@@ -25,11 +26,6 @@ cdef extern from "driver/small_calls.hpp" namespace "gpuqs" nogil:
     cdef cppclass Environment:
         cbool is_as_before()
         void remember() except +
-
-
-cdef extern from "driver/float_mode.hpp" namespace "gpuqs":
-    cdef cppclass DefaultFloatMode:
-        void hold()
 
 
 cdef bytes environment(const char* name):
@@ -173,7 +169,7 @@ cdef class PlainCalls:
         cdef list programs
         cdef Link link
         cdef double seconds
-        cdef DefaultFloatMode mode
+        cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
         if n == 0 or n > self.most_at_once or not self.takes(x, n):
             return None
