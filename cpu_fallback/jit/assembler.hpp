@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "jit/code_ahead.hpp"
 #include "jit/code_bytes.hpp"
 #include "jit/encoding.hpp"
 
@@ -28,8 +29,8 @@ struct Operand {
 
 class Assembler {
 public:
-    Assembler(Encoding encoding, int word_bytes)
-        : evex_(encoding == Encoding::evex), word_bytes_(word_bytes), scratch_(evex_ ? 31 : 15) {
+    Assembler(Encoding encoding, int word_bytes, CodeAhead ahead = CodeAhead::asked)
+        : evex_(encoding == Encoding::evex), asks_(ahead == CodeAhead::asked), word_bytes_(word_bytes), scratch_(evex_ ? 31 : 15) {
         require(encoding != Encoding::none, "no encoding", 0);
         require(word_bytes == 16 || word_bytes == 32 || (evex_ && word_bytes == 64), "no register holds a word of bytes:", word_bytes);
     }
@@ -121,10 +122,9 @@ public:
         bytes({0x41, 0xff, 0x57, static_cast<uint8_t>(8 * number)});  // call [r15 + 8 * number]
     }
 
-    // Asks for the code that comes kAhead bytes later, a cache line for each line that was written: processors read ahead
-    // of machine code less than they need where it lies beyond the first cache.
+    // Asks for the code that comes kAhead bytes later, a cache line for each line that was written, where code is asked ahead.
     void ask_ahead() {
-        for (; asked_ < code_.size() + kAhead; asked_ += kLine) {
+        for (; asks_ && asked_ < code_.size() + kAhead; asked_ += kLine) {
             bytes({0x0f, 0x18, 0x15});  // prefetcht1 [rip + the way from the instruction's end]
             immediate(static_cast<int32_t>(static_cast<int64_t>(asked_) - static_cast<int64_t>(code_.size() + sizeof(int32_t))));
         }
@@ -205,7 +205,7 @@ private:
         code_.grow(at - start);
     }
 
-    const bool evex_;
+    const bool evex_, asks_;
     const int word_bytes_;
     const int scratch_;
     size_t asked_ = kAhead;  // up to here

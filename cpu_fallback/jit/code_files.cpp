@@ -31,8 +31,8 @@ void append(const char* variable, const std::string& path, const void* data, siz
 std::string perf_lines(const CompiledPrograms& compiled) {
     std::string lines;
     const std::vector<size_t>& starts = *compiled.starts;
-    for (size_t block = 0; block < starts.size(); block++) {
-        const size_t start = starts[block], end = block + 1 < starts.size() ? starts[block + 1] : compiled.bytes;
+    for (size_t block = 0; block + 1 < starts.size(); block++) {
+        const size_t start = starts[block], end = starts[block + 1];
         lines += hexadecimal(reinterpret_cast<uintptr_t>(compiled.address + start)) + " " + hexadecimal(end - start) + " gpuqs_trees_" +
                  std::to_string(compiled.block_offsets[block]) + "_to_" + std::to_string(compiled.block_offsets[block + 1] - 1) + "_" +
                  compiled.isa + "_" + std::to_string(compiled.documents) + "\n";
@@ -54,7 +54,7 @@ void show_code(const CompiledPrograms& compiled, const CodeFiles& files) {
                                  "-" + hexadecimal(reinterpret_cast<uintptr_t>(compiled.address)) + ".bin";
         const std::string path = files.folder + "/" + name;
         unlink(path.c_str());  // of a program that lay there before
-        append("GPUQS_DUMP_CODE", path, compiled.address, compiled.bytes);
+        append("GPUQS_DUMP_CODE", path, compiled.address, compiled.starts->back());
     }
     if (files.perf_map) {
         const std::string lines = perf_lines(compiled);

@@ -11,9 +11,8 @@ struct CompiledPrograms {
     const char* isa;
     int documents;  // in a word
     const int32_t* block_offsets;
-    const std::vector<size_t>* starts;  // of each tree block, in the code
+    const std::vector<size_t>* starts;  // of each tree block, in the code, and the end
     const uint8_t* address;             // where it runs
-    size_t bytes;
 };
 
 // GPUQS_DUMP_CODE=folder: the bytes, in folder/gpuqs-PID-ISA-DOCUMENTS-ADDRESS.bin.

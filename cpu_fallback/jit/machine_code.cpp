@@ -14,12 +14,21 @@ MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, i
         for (const size_t start : part.starts) starts_.push_back(bytes + start);
         bytes += part.code.size();
     }
+    starts_.push_back(bytes);
     code_ = std::make_unique<Executable>(codes);
-    show_code({kernels.isa, 8 * kernels.widths[width].word_bytes, layout.block_offsets, &starts_, code_->at(0), bytes}, files);
+    show_code({kernels.isa, 8 * kernels.widths[width].word_bytes, layout.block_offsets, &starts_, code_->at(0)}, files);
+}
+
+// One line after the other, as processors foresee it of data.
+void MachineCode::read(int block) const {
+    constexpr size_t line = 64;
+    for (size_t at = starts_[block]; at < starts_[block + 1]; at += line)
+        static_cast<void>(*static_cast<const volatile uint8_t*>(code_->at(at)));
 }
 
 void MachineCode::run(int block, const void* words, void* planes, void* leaf) const {
     using Function = void (*)(const void* words, void* planes, void* leaf, const Spread* spread);
+    if (code_ahead_here() == CodeAhead::read) read(block);
     reinterpret_cast<Function>(code_->at(starts_[block]))(words, planes, leaf, spread_);
 }
 

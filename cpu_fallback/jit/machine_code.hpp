@@ -19,12 +19,14 @@ public:
     MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
                 const CodeFiles& files);
 
-    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words.
+    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words. Reads the code first, if that is how it is had.
     void run(int block, const void* words, void* planes, void* leaf) const;
 
 private:
+    void read(int block) const;
+
     const Spread* spread_;
-    std::vector<size_t> starts_;
+    std::vector<size_t> starts_;  // of tree blocks, and the end
     std::unique_ptr<Executable> code_;
 };
 

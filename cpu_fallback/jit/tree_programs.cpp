@@ -183,9 +183,9 @@ private:
 
 }  // namespace
 
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes, int first, int end) {
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end) {
     TreePrograms programs;
-    Assembler assembler(encoding, word_bytes);
+    Assembler assembler(encoding, word_bytes, ahead);
     TreeWriter writer(assembler, encoding);
     const int first_tree = layout.block_offsets[first], end_tree = layout.block_offsets[end];
     if (layout.nodes)

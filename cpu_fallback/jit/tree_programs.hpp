@@ -4,7 +4,7 @@
 //       for each node, parents first:
 //           S_j = S_end | (S_first & predicate)      one instruction; S in registers
 //           plane[k] ^= S_j, k the zeros at the end of j
-//           prefetch of code some trees further, a line for each line
+//           prefetch of code some trees further, a line for each line, where code is asked ahead
 //       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
 //
 // Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "jit/code_ahead.hpp"
 #include "jit/code_bytes.hpp"
 #include "jit/encoding.hpp"
 #include "layout/bitslice.hpp"
@@ -26,6 +27,6 @@ struct TreePrograms {
 };
 
 // Of tree blocks [first, end).
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, int word_bytes, int first, int end);
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end);
 
 }  // namespace gpuqs

@@ -1,6 +1,7 @@
 // Writes machine code as hexadecimal, a line for each line that it reads, or "error: ..." where none can be written:
 //   ENCODING WORD_BYTES OPERATION ARGUMENTS...     one operation of the assembler; operands in memory are BASE WORD
-//   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one tree block (see `write_trees`)
+//   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one tree block (see `write_trees`), which ask for code ahead
+//   ENCODING WORD_BYTES trees_read LEAF_BYTES ...  the same, for code that is read before it runs
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -78,7 +79,7 @@ template <class Number> std::vector<Number> read_many(std::istream& in, size_t n
 
 // n_trees, then of each tree: leaves, levels, the predicates of the levels, or (no levels) predicate, left and right of
 // each entry.
-std::vector<uint8_t> write_trees(Encoding encoding, int word_bytes, std::istream& in) {
+std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_bytes, std::istream& in) {
     BitsliceLayout layout{};
     layout.leaf_bytes = read<int>(in);
     layout.n_trees = read<int>(in);
@@ -103,7 +104,7 @@ std::vector<uint8_t> write_trees(Encoding encoding, int word_bytes, std::istream
     layout.tree_leaves = tree_leaves.data();
     layout.node_offsets = node_offsets.data();
     layout.nodes = nodes.data();
-    const CodeBytes code = write_programs(layout, encoding, word_bytes, 0, 1).code;
+    const CodeBytes code = write_programs(layout, encoding, ahead, word_bytes, 0, 1).code;
     return {code.begin(), code.end()};
 }
 
@@ -119,8 +120,9 @@ int main() {
         try {
             const int word_bytes = read<int>(in);
             in >> operation;
-            const auto code =
-                operation == "trees" ? write_trees(encoding, word_bytes, in) : write_operation(operation, encoding, word_bytes, in);
+            const CodeAhead ahead = operation == "trees_read" ? CodeAhead::read : CodeAhead::asked;
+            const auto code = operation.rfind("trees", 0) == 0 ? write_trees(encoding, ahead, word_bytes, in)
+                                                               : write_operation(operation, encoding, word_bytes, in);
             for (const uint8_t byte : code) std::printf("%02x", byte);
             std::printf("\n");
         } catch (const std::logic_error& error) {

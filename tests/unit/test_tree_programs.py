@@ -162,3 +162,17 @@ def test_programs_ask_for_each_line_of_code_ahead(assembler: Path, shape: str) -
         assert targets == tuple(range(8192, 8192 + 64 * len(targets), 64))
         assert targets[-1] + 256 > len(code) + 8192
         assert all(8192 - 256 < target - end <= 8192 for end, target in zip(ends, targets, strict=True))
+
+
+@pytest.mark.parametrize("shape", ["random", "oblivious"])
+def test_programs_that_are_read_ahead_ask_for_nothing(assembler: Path, shape: str) -> None:
+    layout = lay_out(random_forest(np.random.default_rng(5), **FORESTS[shape]))
+    lines = (f"{e} {w} {ahead} {trees_line(layout)}" for e, w in WIDTHS for ahead in ("trees", "trees_read"))
+    codes = assemble(assembler, lines)
+    for asking, read in zip(codes[::2], codes[1::2], strict=True):
+        assert isinstance(asking, bytes) and isinstance(read, bytes)
+        assert asked_ahead(asking) and not asked_ahead(read)
+        without = [
+            [one for one in disassemble(code) if not one.startswith(("prefetch", "int3"))] for code in (asking, read)
+        ]
+        assert without[0] == without[1]

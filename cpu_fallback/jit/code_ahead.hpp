@@ -1,0 +1,19 @@
+// How machine code that lies beyond the L2 cache gets there before it runs: processors read ahead of it less than they need.
+#pragma once
+
+namespace gpuqs {
+
+enum class CodeAhead {
+    asked,  // it prefetches itself
+    read,   // each tree block's is read as data before it runs
+};
+
+// What suits this processor. AMD's (Zen 5) drop prefetches to the L2 cache that memory would have to answer.
+inline CodeAhead code_ahead_here() {
+#ifdef GPUQS_X86
+    if (__builtin_cpu_is("amd")) return CodeAhead::read;
+#endif
+    return CodeAhead::asked;
+}
+
+}  // namespace gpuqs
