@@ -70,7 +70,7 @@ public:
         for (int b = 0; b < layout_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
         return static_cast<size_t>(trees) * (layout_.mask_bits / 8) * (together_ ? together_ : kernels_.vqs_lanes);
     }
-    void find(int block, int n, int stride, const void* loaded, void* bits, void* leaf) const override {
+    void find(int block, int n, int stride, const void* loaded, void* bits, const LeafRecords&, void* leaf) const override {
         if (head(loaded).is_double)
             find_by(kernels_.quickscorer.qs_double, kernels_.quickscorer.vqs_double, block, x<double>(loaded), n, stride, bits, leaf);
         else
@@ -107,7 +107,7 @@ public:
         else
             head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(scratch), x<float>(loaded));
     }
-    void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
+    void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
         int32_t* to = static_cast<int32_t*>(leaf);
         if (head(loaded).is_double)
             kernels_.walk_double(layout_, block, x<double>(loaded), head(loaded).has_missing, n, stride, to);
@@ -151,13 +151,13 @@ public:
             code(kernels_.rank_codes_float, kernels_.path_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank,
                  codes);
     }
-    void find(int block, int n, int stride, const void* loaded, void*, void* leaf) const override {
+    void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords& records, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
         uint8_t* const to = static_cast<uint8_t*>(leaf);
         if (!apart(n, stride))
-            kernels_.rank_tests(layout_, block, reinterpret_cast<const int8_t*>(codes), n, stride, to);
+            kernels_.rank_tests(layout_, block, reinterpret_cast<const int8_t*>(codes), records, n, stride, to);
         else if (has_paths())
-            kernels_.rank_paths(layout_, block, reinterpret_cast<const uint8_t*>(codes), n, stride, to);
+            kernels_.rank_paths(layout_, block, reinterpret_cast<const uint8_t*>(codes), records, n, stride, to);
         else
             kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, to);
     }
@@ -244,7 +244,7 @@ public:
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
-    void find(int block, int, int stride, const void* loaded, void* scratch, void* leaf) const override {
+    void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords&, void* leaf) const override {
         find_predicates(block, stride, loaded, scratch);
         run_programs(block, stride, scratch, leaf);
     }

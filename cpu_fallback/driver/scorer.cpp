@@ -89,7 +89,7 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
 // work(document block, documents, first tree, trees, leaf).
 template <class Work>
 void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const Thread& thread,
-                      int64_t first, int n, Work work) {
+                      const LeafRecords& records, int64_t first, int n, Work work) {
     const int size = static_cast<int>(blocks.size), stride = blocks.stride;
     char* const loaded = static_cast<char*>(thread.loaded.get());
     const size_t loaded_bytes = engine.loaded_bytes(stride);
@@ -100,7 +100,7 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
         for (int d = 0; d < n; d += size)
             for (int b = s; b < end; b++) {
                 const int rows = std::min(size, n - d), tree = engine.first_tree(b);
-                engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), thread.leaf.get());
+                engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), records, thread.leaf.get());
                 work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
             }
     }
@@ -117,7 +117,8 @@ std::vector<int> share_trees(const ExitLeaves& engine, int most) {
 }
 
 // leaf[tree][stride] of all trees for one document block; null where threads can share nothing out.
-Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, int n_threads) {
+Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafRecords& records,
+                     int n_threads) {
     const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
     if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
     const std::vector<int> starts = share_trees(engine, n_threads * kSharesOfThread);
@@ -136,7 +137,7 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
         loads[number] = false;
         for (int b = starts[share]; b < starts[share + 1]; b++) {
             const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
-            engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), static_cast<char*>(leaf.get()) + at);
+            engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), records, static_cast<char*>(leaf.get()) + at);
         }
     });
     return leaf;
@@ -151,7 +152,8 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
-    const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
+    const LeafRecords records = {values.value, values.width * (values.kind == ValueKind::float64 ? 8 : 4), values.offsets};
+    const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
     const Buffer memory = allocate(sizeof(int32_t) * stride);
     int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added
     for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
@@ -176,7 +178,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
         if (found)
             add(0, n, 0, values.n_trees, found.get());
         else
-            find_exit_leaves(engine, documents, blocks, thread, first, n, add);
+            find_exit_leaves(engine, documents, blocks, thread, records, first, n, add);
         exchange([](const Sum& sum, Sum& value) { value = sum; });
     });
 }
@@ -187,7 +189,8 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
     const int stride = blocks.stride;
     engine.make_ready(stride, n_threads);
     const uint16_t* order = engine.order(stride);
-    const Buffer found = find_by_trees(engine, documents, blocks, n_threads);
+    const LeafRecords records = {values.leaf_id, sizeof(int32_t), values.offsets};
+    const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
     for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
         const auto number = [&](int block, int rows, int tree, int n_trees, const void* leaves) {
             const Leaf* leaf = static_cast<const Leaf*>(leaves);
@@ -199,7 +202,7 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
         if (found)
             number(0, n, 0, values.n_trees, found.get());
         else
-            find_exit_leaves(engine, documents, blocks, thread, first, n, number);
+            find_exit_leaves(engine, documents, blocks, thread, records, first, n, number);
     });
 }
 

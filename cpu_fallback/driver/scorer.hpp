@@ -46,8 +46,10 @@ public:
     virtual bool begins_superblock(int) const { return true; }
     // So many document blocks go through a superblock, one after another, before any goes on to the next superblock.
     virtual int blocks_together() const { return 1; }
-    // Writes leaf[tree in block][stride] of a tree block. Calls go through the tree blocks in order.
-    virtual void find(int block, int n, int stride, const void* loaded, void* scratch, void* leaf) const = 0;
+    // Writes leaf[tree in block][stride] of a tree block, and may ask for the leaves' records. Calls go through the tree blocks
+    // in order.
+    virtual void find(int block, int n, int stride, const void* loaded, void* scratch, const LeafRecords& records,
+                      void* leaf) const = 0;
 };
 
 // sums: [documents][n_outputs] of double, float or int64; started: they begin with what is there, not with start.

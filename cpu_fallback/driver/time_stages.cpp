@@ -35,7 +35,7 @@ public:
         engine_.load(documents, first, n, stride, loaded, scratch);
         stage(0);
     }
-    void find(int block, int, int stride, const void* loaded, void* scratch, void* leaf) const override {
+    void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords&, void* leaf) const override {
         stage(3);
         engine_.find_predicates(block, stride, loaded, scratch);
         stage(1);

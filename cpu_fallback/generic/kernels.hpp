@@ -66,12 +66,12 @@ struct Kernels {
     // The same along heavy paths, by code[document][kPathEntries]; null where walks are faster.
     void (*path_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint8_t* code);
     void (*path_codes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, uint8_t* code);
-    void (*rank_paths)(const RankWalkLayout&, int block, const uint8_t* code, int n, int stride, uint8_t* leaf);
+    void (*rank_paths)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
     // The same for more documents, code[entry][places]; stride is a multiple of places_together(n, rank_lanes).
     int rank_lanes;
     void (*rank_bytes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, int8_t* code);
     void (*rank_bytes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, int8_t* code);
-    void (*rank_tests)(const RankWalkLayout&, int block, const int8_t* code, int n, int stride, uint8_t* leaf);
+    void (*rank_tests)(const RankWalkLayout&, int block, const int8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
 
     // Ranks documents [first, first + n) to bit planes.
     void (*rank)(const RankTables&, const Documents&, int64_t first, int n, uint8_t* planes, int64_t plane_bytes);

@@ -3,7 +3,7 @@
 //   codes: as of walks, byte[entry]
 //   for each word: word = bits (byte[entry of place] > position of place) ^ turned
 //   for each tree: path = from its root
-//                  as often as its walks change paths at most:
+//                  as often as its walks change paths at most (eight walks side by side):
 //                      place = the first at or after path's first with its bit set in word or in ends
 //                      if its bit is set in word: path = light[place]
 //                  leaf[tree] = the label at the end of path
@@ -30,47 +30,83 @@ void path_codes(const RankWalkLayout& layout, const Value* x, int n, int stride,
         }
 }
 
-// The label at which a document with these outcomes ends that begins on `path`.
-template <class Set, int changes> uint64_t follow(uint64_t path, uint64_t word, uint64_t ends, const uint16_t* light) {
-    const uint64_t stops = word | ends;
-#pragma GCC unroll 6
-    for (int i = 0; i < changes; i++) {
-        const int place = __builtin_ctzll(stops & ~uint64_t{0} << (path % kPathPlaces));
-        path = Set::either(word, place, light[place], path);
+// What belongs to so many words later is asked for.
+constexpr int kWordsAhead = 16;
+// So many walks take each step side by side: a step waits for the one before, and a processor has room for few that wait.
+constexpr int kWalksTogether = 8;
+
+// A word of some documents, as the trees in it are walked.
+template <class Set, int documents> struct AskedWord {
+    int64_t number = -1;
+    uint64_t outcomes[documents], stops[documents];  // stops: where a walk leaves its path, or the path ends
+    const uint16_t* light;
+
+    void ask(const RankPaths& paths, int64_t w, const typename Set::Bytes* bytes) {
+        number = w;
+        light = paths.light + w * kPathPlaces;
+        for (int line = 0; line < 2; line++) {
+            __builtin_prefetch(light + kWordsAhead * kPathPlaces + kPathPlaces / 2 * line);
+            __builtin_prefetch(line ? paths.tests[w + kWordsAhead].position : paths.tests[w + kWordsAhead].entry);
+        }
+        for (int d = 0; d < documents; d++) {
+            outcomes[d] = Set::ask(paths.tests[w], bytes[d]) ^ paths.turned[w];
+            stops[d] = outcomes[d] | paths.ends[w];
+        }
     }
-    return path >> kLabelShift;
+};
+
+// n trees from `tree` on, whose walks change paths so often at most, to leaf[tree][stride]; the leaves' records are asked for.
+template <class Set, int documents, int changes, int n>
+void follow(const RankPaths& paths, int tree, const typename Set::Bytes* bytes, AskedWord<Set, documents>& asked,
+            const LeafRecords& records, int stride, uint8_t* leaf) {
+    AskedWord<Set, documents> word[n];
+    uint64_t path[n][documents];
+    for (int t = 0; t < n; t++) {
+        if (paths.word[tree + t] != asked.number) asked.ask(paths, paths.word[tree + t], bytes);
+        word[t] = asked;
+        for (int d = 0; d < documents; d++) path[t][d] = paths.heavy[tree + t];
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < changes; i++)
+#pragma GCC unroll 8
+        for (int t = 0; t < n; t++)
+#pragma GCC unroll 2
+            for (int d = 0; d < documents; d++) {
+                const int place = __builtin_ctzll(word[t].stops[d] & ~uint64_t{0} << (path[t][d] % kPathPlaces));
+                path[t][d] = Set::either(word[t].outcomes[d], place, word[t].light[place], path[t][d]);
+            }
+    for (int t = 0; t < n; t++, leaf += stride)
+        for (int d = 0; d < documents; d++) {
+            const uint64_t label = path[t][d] >> kLabelShift;
+            leaf[d] = static_cast<uint8_t>(label);
+            records.ask(tree + t, label);
+        }
 }
 
-// Of so many words later, the paths are asked for.
-constexpr int kWordsAhead = 8;
-
-// Trees [first, end), whose walks change paths so often at most, to leaf[tree][stride], of so many documents.
+// Trees [first, end) of so many documents.
 template <class Set, int documents, int changes>
-void ask_words(const RankPaths paths, int first, int end, const uint8_t* code, int stride, uint8_t* leaf) {
+void ask_words(const RankPaths paths, int first, int end, const uint8_t* code, const LeafRecords& records, int stride, uint8_t* leaf) {
+    constexpr int together = kWalksTogether / documents;
     typename Set::Bytes bytes[documents];
     for (int d = 0; d < documents; d++) bytes[d] = Set::load(code + d * kPathEntries);
-    for (int t = first; t < end;) {
-        const int64_t w = paths.word[t];
-        const uint16_t* light = paths.light + w * kPathPlaces;
-        for (int line = 0; line < 2; line++) __builtin_prefetch(light + kWordsAhead * kPathPlaces + kPathPlaces / 2 * line);
-        uint64_t word[documents];
-        for (int d = 0; d < documents; d++) word[d] = Set::ask(paths.tests[w], bytes[d]) ^ paths.turned[w];
-        do {
-            for (int d = 0; d < documents; d++)
-                leaf[d] = static_cast<uint8_t>(follow<Set, changes>(paths.heavy[t], word[d], paths.ends[w], light));
-            leaf += stride, t++;
-        } while (t < end && paths.word[t] == w);
-    }
+    AskedWord<Set, documents> asked;
+    int t = first;
+    for (; t + together <= end; t += together, leaf += together * static_cast<int64_t>(stride))
+        follow<Set, documents, changes, together>(paths, t, bytes, asked, records, stride, leaf);
+    for (; t < end; t++, leaf += stride) follow<Set, documents, changes, 1>(paths, t, bytes, asked, records, stride, leaf);
 }
 
 // n documents by path_codes, to leaf[tree][stride] of a tree block.
-template <class Set> void rank_paths(const RankWalkLayout& layout, int block, const uint8_t* code, int n, int stride, uint8_t* leaf) {
+template <class Set>
+void rank_paths(const RankWalkLayout& layout, int block, const uint8_t* code, const LeafRecords& records, int n, int stride,
+                uint8_t* leaf) {
     using Ask = decltype(&ask_words<Set, 1, 0>);
     constexpr Ask ask[2][4] = {{ask_words<Set, 1, 3>, ask_words<Set, 1, 4>, ask_words<Set, 1, 5>, ask_words<Set, 1, 6>},
                                {ask_words<Set, 2, 3>, ask_words<Set, 2, 4>, ask_words<Set, 2, 5>, ask_words<Set, 2, 6>}};
     const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     const int most = layout.paths.most[block] < 3 ? 0 : layout.paths.most[block] - 3;
-    for (int d = 0; d < n; d += 2, code += 2 * kPathEntries) ask[d + 1 < n][most](layout.paths, first, end, code, stride, leaf + d);
+    for (int d = 0; d < n; d += 2, code += 2 * kPathEntries)
+        ask[d + 1 < n][most](layout.paths, first, end, code, records, stride, leaf + d);
 }
 
 // The kernel of a set that has paths; null otherwise.

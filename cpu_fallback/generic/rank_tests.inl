@@ -93,26 +93,30 @@ void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code
 }
 
 template <int lanes, int registers>
-void ask_block(const RankWalkLayout& layout, int block, const int8_t* code, int stride, uint8_t* leaf) {
+void ask_block(const RankWalkLayout& layout, int block, const int8_t* code, const LeafRecords& records, int stride, uint8_t* leaf) {
     constexpr int kTreesTogether = registers == 1 ? 4 : 2;  // as many as registers hold
     const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     int t = first;
-    for (; t + kTreesTogether <= end; t += kTreesTogether)
+    for (; t + kTreesTogether <= end; t += kTreesTogether) {
+        for (int i = 0; i < kTreesTogether; i++) records.ask(t + i);
         ask_trees<lanes, registers, kTreesTogether>(layout.tests, layout.node_offsets + t, code, stride,
                                                     leaf + static_cast<int64_t>(t - first) * stride);
+    }
     for (; t < end; t++)
         ask_trees<lanes, registers, 1>(layout.tests, layout.node_offsets + t, code, stride,
                                        leaf + static_cast<int64_t>(t - first) * stride);
 }
 
 // n documents by rank_bytes, to leaf[tree][stride] of a tree block; stride has room for whole registers.
-template <int lanes> void rank_tests(const RankWalkLayout& layout, int block, const int8_t* code, int n, int stride, uint8_t* leaf) {
+template <int lanes>
+void rank_tests(const RankWalkLayout& layout, int block, const int8_t* code, const LeafRecords& records, int n, int stride,
+                uint8_t* leaf) {
     const int places = places_together(n, lanes);
     const auto ask = places == lanes       ? ask_block<lanes, 1>
                      : places == 2 * lanes ? ask_block<lanes, 2>
                                            : ask_block<lanes, kRegistersTogether>;
     for (int first = 0; first < n; first += places, code += static_cast<int64_t>(places) * layout.n_entries)
-        ask(layout, block, code, stride, leaf + first);
+        ask(layout, block, code, records, stride, leaf + first);
 }
 
 }  // namespace

@@ -37,16 +37,24 @@ inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
 
 // Ranks of n documents, x[column][stride], to rank[column][stride]; -1: missing.
 template <class Value> void rank_columns(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank) {
-    for (int c = 0; c < layout.columns.n; c++) {
+    const ThresholdBlocks<Value>& blocks = blocks_of<Value>(layout);
+    for (int c = 0; c < layout.columns.n; c++) {  // all blocks are found, and asked for, before any is read
         const int64_t at = static_cast<int64_t>(c) * stride;
         const int64_t n_samples = layout.sample_block[c + 1] - layout.sample_block[c];
-        const Value* sample = blocks_of<Value>(layout).sample + layout.sample_block[c] * kBlockThresholds;
-        const Value* threshold = blocks_of<Value>(layout).threshold + layout.block[c] * kBlockThresholds;
+        const Value* sample = blocks.sample + layout.sample_block[c] * kBlockThresholds;
+        for (int d = 0; d < n; d++) {
+            const int64_t block = count_below(sample, n_samples, x[at + d]);
+            __builtin_prefetch(blocks.threshold + (layout.block[c] + block) * kBlockThresholds);
+            rank[at + d] = static_cast<int32_t>(block);
+        }
+    }
+    for (int c = 0; c < layout.columns.n; c++) {
+        const int64_t at = static_cast<int64_t>(c) * stride;
         for (int d = 0; d < n; d++) {
             const Value value = x[at + d];
-            const int64_t block = count_below(sample, n_samples, value);
-            const int below = Paths::below(threshold + block * kBlockThresholds, value);
-            rank[at + d] = value != value ? -1 : static_cast<int32_t>(block * kBlockThresholds) + below;
+            const int64_t first = int64_t{rank[at + d]} * kBlockThresholds;
+            const int below = Paths::below(blocks.threshold + layout.block[c] * kBlockThresholds + first, value);
+            rank[at + d] = value != value ? -1 : static_cast<int32_t>(first) + below;
         }
     }
 }

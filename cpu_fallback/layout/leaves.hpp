@@ -23,4 +23,18 @@ struct LeafValues {
     int32_t table_leaves;        // 32 or 64: most leaves of a tree
 };
 
+// What is read next of each exit leaf.
+struct LeafRecords {
+    const void* first;
+    int64_t bytes;           // of a leaf's
+    const int64_t* offsets;  // first leaf of each tree
+
+    // Of all leaves of a tree; of one.
+    void ask(int tree) const {
+        for (int64_t at = bytes * offsets[tree]; at < bytes * offsets[tree + 1]; at += 64)
+            __builtin_prefetch(static_cast<const char*>(first) + at);
+    }
+    void ask(int tree, int64_t leaf) const { __builtin_prefetch(static_cast<const char*>(first) + bytes * (offsets[tree] + leaf)); }
+};
+
 }  // namespace gpuqs

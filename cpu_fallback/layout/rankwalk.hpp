@@ -34,7 +34,7 @@ constexpr int kSigned = 127;  // bytes and positions are taken from it: they are
 constexpr int kMostRankLanes = 32;
 // So few documents walk, or follow paths where there are such; more of them are asked every test, which takes as long for one
 // as for a register full of them. Sets with registers of 16 bytes, of other instructions, too, take longer for it.
-constexpr int kWalking = 4, kWalkingNarrow = 8, kFollowing = 8;
+constexpr int kWalking = 4, kWalkingNarrow = 8, kFollowing = 10;
 constexpr int most_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that pass a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;

@@ -43,9 +43,9 @@ class Bitslice(CpuEngine):
         False: {128: 1.9, 256: 2.6, 512: 4.3},
         True: {128: 1.4, 256: 2.1, 512: 3.2},
     }
-    #: No other engine's program is as large; it asks for itself ahead (an Intel server with AVX-512: 20 to 50 us of
-    #: 1,000 trees x 64 leaves).
-    cold_node: ClassVar[float] = 0.8
+    #: No other engine's program is as large (1,000 trees x 64 leaves: 20 to 50 us on an Intel server with AVX-512, 70 on a
+    #: Zen 5).
+    cold_node: ClassVar[float] = 1.0
     cold_interpreted: ClassVar[float] = 1.0
     #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07

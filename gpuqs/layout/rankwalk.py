@@ -49,7 +49,7 @@ TREE_BLOCK = 32 * WALKS
 
 #: So few documents walk, with registers of 16 bytes the second number, or follow paths where there are such; more are
 #: asked every test, one, two or so many registers full of them together, of at most `MOST_LANES` bytes.
-WALKING, WALKING_NARROW, FOLLOWING = 4, 8, 8
+WALKING, WALKING_NARROW, FOLLOWING = 4, 8, 10
 REGISTERS_TOGETHER, MOST_LANES = 4, 32
 #: Places of a word, of which the last is no node's; most entries that the tests of words name.
 PATH_PLACES, PATH_ENTRIES = 64, 256

@@ -91,9 +91,9 @@ def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.
     monkeypatch.setenv("GPUQS_ISA", isa)
     rows = mslr_like(5, 12)[0]
     middling = Model(lambdamart_like(100, 64, rows))
-    assert "four documents of a middling forest; without AVX2 some more |" in README
+    assert "four documents of a middling forest; in portable code some more |" in README
     chosen = taken("bwqs", middling)
-    assert chosen == [4] if isa == "avx2" else chosen[:2] == [4, 5] and max(chosen) <= 15
+    assert chosen[0] == 4 < max(chosen) <= 15 if isa == "portable" else chosen == [4]
     assert "some tens at 64 leaves a tree, more beyond |" in README
     forests = (oblivious_like(50, levels, rows) for levels in (6, 8))
     tens, more = (max(taken("qs_oblivious", Model(forest))) for forest in forests)
