@@ -21,9 +21,12 @@
 namespace gpuqs {
 namespace {
 
+// How many floats the levels' own tables of a column take.
+inline int64_t of_levels(int n_bits) { return n_bits < 4 ? 16 * n_bits : 48 + (1 << (n_bits < 8 ? n_bits : 8)); }
+
 // Where the rows of levels level ... level + 2 begin among the tables of a column of more than six bits.
 inline int64_t rows_offset(int n_bits, int level) {
-    int64_t at = 48 + (1 << (n_bits < 8 ? n_bits : 8));  // the levels' own tables come first
+    int64_t at = of_levels(n_bits);  // these come first
     for (int before = 3 + n_bits % 3; before < level; before += 3) at += int64_t{8} << before;
     return at;
 }
@@ -137,8 +140,17 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
     }
 }
 
-// Of so many columns later, where each lies by itself, the values are asked for.
+// Of so many columns later, where each lies by itself, the values are asked for; in a call's first documents the tables, too,
+// for what other work has left of them.
 constexpr int kColumnsAhead = 2;
+
+inline void prefetch_tables(const RankTables& ranks, int column) {
+    const float* const tables = ranks.levels + ranks.level_offsets[column];
+    for (int64_t at = 0; at < of_levels(ranks.n_bits[column]); at += 16) {
+        __builtin_prefetch(tables + at);
+        asm volatile("");  // as in prefetch_rows
+    }
+}
 
 // Ranks of documents on the numeric columns.
 template <class Reading>
@@ -157,6 +169,7 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
             prefetch_rows(documents, of_row, end, of_column, ahead);
             if (by_columns && c + kColumnsAhead < n_columns)
                 prefetch_column(documents, first + d, rows, ranks.columns.feature[c + kColumnsAhead]);
+            if (first + d == 0 && c + kColumnsAhead < n_columns) prefetch_tables(ranks, c + kColumnsAhead);
             const float* x = block.column(c);
             const float* levels = ranks.levels + ranks.level_offsets[c];
             uint8_t* to = planes + ranks.plane_offsets[c] * plane_bytes + d / 8;
