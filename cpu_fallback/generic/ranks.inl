@@ -140,9 +140,10 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
     }
 }
 
-// Of so many columns later, where each lies by itself, the values are asked for; in a call's first documents the tables, too,
-// for what other work has left of them.
-constexpr int kColumnsAhead = 2;
+// The tables of so many columns later are asked for in a call's first documents: other work may have put them out of the caches.
+constexpr int kTablesAhead = 2;
+// Where each column lies by itself, the values of so many bytes of a row later.
+constexpr int kRowBytesAhead = 64;
 
 inline void prefetch_tables(const RankTables& ranks, int column) {
     const float* const tables = ranks.levels + ranks.level_offsets[column];
@@ -157,6 +158,7 @@ template <class Reading>
 void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
     const int64_t of_row = lines_of_row(documents, ranks.columns);
     const int size = rank_block(n, of_row * 64), n_columns = ranks.columns.n;
+    constexpr int columns_ahead = kRowBytesAhead / sizeof(typename Reading::In);
     const bool by_columns = documents.row_stride == (documents.is_double ? sizeof(double) : sizeof(float));
     for (int d = 0; d < n; d += size) {
         const int rows = n - d < size ? n - d : size;
@@ -167,9 +169,11 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
         const int64_t of_column = (size * of_row + n_columns - 1) / (n_columns > 0 ? n_columns : 1);
         for (int c = 0; c < n_columns; c++) {
             prefetch_rows(documents, of_row, end, of_column, ahead);
-            if (by_columns && c + kColumnsAhead < n_columns)
-                prefetch_column(documents, first + d, rows, ranks.columns.feature[c + kColumnsAhead]);
-            if (first + d == 0 && c + kColumnsAhead < n_columns) prefetch_tables(ranks, c + kColumnsAhead);
+            if (by_columns && c + columns_ahead < n_columns)
+                prefetch_column(documents, first + d, rows, ranks.columns.feature[c + columns_ahead]);
+            else if (by_columns && ahead.row < end && c + columns_ahead - n_columns >= 0)
+                prefetch_column(documents, ahead.row, end - ahead.row, ranks.columns.feature[(c + columns_ahead) % n_columns]);
+            if (first + d == 0 && c + kTablesAhead < n_columns) prefetch_tables(ranks, c + kTablesAhead);
             const float* x = block.column(c);
             const float* levels = ranks.levels + ranks.level_offsets[c];
             uint8_t* to = planes + ranks.plane_offsets[c] * plane_bytes + d / 8;
