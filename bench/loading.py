@@ -170,15 +170,15 @@ def loading(path: Path, *options: str) -> dict[str, Any]:
 def every_format(folder: Path, sizes: list[int]) -> dict[str, dict[str, Any]]:
     """What loading takes in each format and size; gpuqs's own is saved from LightGBM's."""
     found = {}
-    path = folder / "model"
+    path, saved = folder / "model", folder / "model.gpuqs"
     for n_trees in sizes:
         for name, make in FILES.items():
             path.write_bytes(make(LEAVES, n_trees))
             found[f"{name}, {n_trees:,} trees"] = loading(path)
             if name == "LightGBM text":
-                gpuqs.load(path).save(path)
-                found[f"gpuqs, {n_trees:,} trees"] = loading(path)
-                found[f"gpuqs mapped, {n_trees:,} trees"] = loading(path, "mmap")
+                gpuqs.load(path).save(saved)
+                found[f"gpuqs, {n_trees:,} trees"] = loading(saved)
+                found[f"gpuqs mapped, {n_trees:,} trees"] = loading(saved, "mmap")
     return found
 
 
