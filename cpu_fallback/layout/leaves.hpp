@@ -29,12 +29,18 @@ struct LeafRecords {
     int64_t bytes;           // of a leaf's
     const int64_t* offsets;  // first leaf of each tree
 
-    // Of all leaves of a tree; of one.
+    void ask(int tree, int64_t leaf) const { ask_at(bytes * (offsets[tree] + leaf)); }
+    // Of all leaves of a tree, where these are numbers: vectors would be more than caches want at once.
     void ask(int tree) const {
-        for (int64_t at = bytes * offsets[tree]; at < bytes * offsets[tree + 1]; at += 64)
-            __builtin_prefetch(static_cast<const char*>(first) + at);
+        if (bytes > static_cast<int64_t>(sizeof(double))) return;
+        for (int64_t at = bytes * offsets[tree]; at < bytes * offsets[tree + 1]; at += 64) ask_at(at);
     }
-    void ask(int tree, int64_t leaf) const { __builtin_prefetch(static_cast<const char*>(first) + bytes * (offsets[tree] + leaf)); }
+
+private:
+    void ask_at(int64_t at) const {
+        __builtin_prefetch(static_cast<const char*>(first) + at);
+        asm volatile("");  // else compilers drop calls of a function that only prefetches
+    }
 };
 
 }  // namespace gpuqs
