@@ -70,6 +70,16 @@ cdef int number_type(char sum_format) noexcept:
     return cnp.NPY_DOUBLE if sum_format == b"d" else cnp.NPY_FLOAT if sum_format == b"f" else cnp.NPY_INT64
 
 
+cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
+    """Whether no byte between the first and the last of ``x`` [n, columns] is one of ``out``'s, which is C-contiguous."""
+    cdef Py_ssize_t begin = <Py_ssize_t>cnp.PyArray_DATA(x), way
+    cdef Py_ssize_t end = begin + cnp.PyArray_ITEMSIZE(x), of_out = <Py_ssize_t>cnp.PyArray_DATA(out)
+    for axis in range(2):
+        way = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
+        begin, end = begin + min(way, 0), end + max(way, 0)
+    return end <= of_out or of_out + cnp.PyArray_NBYTES(out) <= begin
+
+
 cdef class PlainCalls:
     """Scores NumPy's arrays as calls without wishes ask: on the host, with one precision, few documents in one thread.
 
@@ -156,8 +166,8 @@ cdef class PlainCalls:
             of_more[n] = program
         return program
 
-    cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0):
-        """Raw scores or values, by so many threads (0: as many as such a call gets), or None."""
+    cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None):
+        """Raw scores or values, by so many threads (0: as many as such a call gets), in ``out`` if it is given, or None."""
         cdef cnp.ndarray sums, scores
         cdef Documents docs
         cdef Scorer scorer
@@ -193,9 +203,18 @@ cdef class PlainCalls:
         shape[0], shape[1] = n, values.c.n_outputs
         n_dims = 1 if values.c.n_outputs == 1 else 2
         link = self.raw_link if raw else self.value_link
-        scores = sums = cnp.PyArray_EMPTY(n_dims, shape, number_type(values.sum_format), False)
-        if link is not None and link.c.step != 0:
-            scores = cnp.PyArray_EMPTY(n_dims, shape, cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT, False)
+        of_link = link is not None and link.c.step != 0  # fixed-point sums become scores of another type
+        type_of_sums = number_type(values.sum_format)
+        type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
+        if out is None:
+            scores = cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
+        elif (cnp.PyArray_NDIM(out) == n_dims and cnp.PyArray_DIM(out, 0) == n
+                and (n_dims == 1 or cnp.PyArray_DIM(out, 1) == shape[1]) and cnp.PyArray_TYPE(out) == type_of_scores
+                and cnp.PyArray_ISCARRAY(out) and (raw or self.then is None) and lie_apart(x, out)):
+            scores = out
+        else:
+            return None
+        sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False) if of_link else scores
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
         counts = is_few and n_threads == 1
@@ -224,7 +243,7 @@ cdef class PlainCalls:
 
 cdef int is_default(name, value) except -1:
     """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), precision "fast" (4), a number of
-    threads (8) or something else (0)."""
+    threads (8), an answer in memory of NumPy's (16) or something else (0)."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
     if value is False:
@@ -235,6 +254,8 @@ cdef int is_default(name, value) except -1:
         if name == "n_threads":
             return 8 * (value > 0)
         return name == "start_iteration" and value == 0
+    if type(value) is cnp.ndarray:
+        return 16 * (name == "out")
     if type(value) is str:
         if name == "precision":
             return value == "exact" or 4 * (value == "fast")
@@ -273,7 +294,7 @@ def plain_first(method):
                 plain = self._plain_fast if asked & 4 else self._plain
                 if plain is not None:
                     n_threads = min(wishes["n_threads"], most_threads()) if asked & 8 else 0
-                    answer = (<PlainCalls?>plain).scores(X, asked & 2, n_threads)
+                    answer = (<PlainCalls?>plain).scores(X, asked & 2, n_threads, wishes["out"] if asked & 16 else None)
                     if answer is not None:
                         return answer
         return method(self, X, output, **wishes)

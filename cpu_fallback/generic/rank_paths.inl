@@ -44,10 +44,12 @@ template <class Set, int documents> struct AskedWord {
     void ask(const RankPaths& paths, int64_t w, const typename Set::Bytes* bytes) {
         number = w;
         light = paths.light + w * kPathPlaces;
-        for (int line = 0; line < 2; line++) {
-            __builtin_prefetch(light + kWordsAhead * kPathPlaces + kPathPlaces / 2 * line);
-            __builtin_prefetch(line ? paths.tests[w + kWordsAhead].position : paths.tests[w + kWordsAhead].entry);
-        }
+        const PathTests* const tests_ahead = paths.tests + w + kWordsAhead;
+        const uint16_t* const light_ahead = light + kWordsAhead * kPathPlaces;
+        __builtin_prefetch(tests_ahead->entry);
+        __builtin_prefetch(tests_ahead->position);
+        __builtin_prefetch(light_ahead);
+        __builtin_prefetch(light_ahead + kPathPlaces / 2);
         for (int d = 0; d < documents; d++) {
             outcomes[d] = Set::ask(paths.tests[w], bytes[d]) ^ paths.turned[w];
             stops[d] = outcomes[d] | paths.ends[w];

@@ -171,7 +171,7 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
             prefetch_rows(documents, of_row, end, of_column, ahead);
             if (by_columns && c + columns_ahead < n_columns)
                 prefetch_column(documents, first + d, rows, ranks.columns.feature[c + columns_ahead]);
-            else if (by_columns && ahead.row < end && c + columns_ahead - n_columns >= 0)
+            else if (by_columns && ahead.row < end)
                 prefetch_column(documents, ahead.row, end - ahead.row, ranks.columns.feature[(c + columns_ahead) % n_columns]);
             if (first + d == 0 && c + kTablesAhead < n_columns) prefetch_tables(ranks, c + kTablesAhead);
             const float* x = block.column(c);

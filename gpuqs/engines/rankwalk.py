@@ -56,7 +56,7 @@ class RankWalk(CpuEngine):
     register_node: ClassVar[float] = 0.24
     tree: ClassVar[float] = 0.3
     searched_column: ClassVar[float] = 2.9
-    #: What a call reads once lies in order, and is asked for ahead (a Zen 5, 1 to 100 documents of 1,000 trees x 64 leaves).
+    #: What a call reads once lies in order, and is asked for ahead (a Zen 5, 1 to 100 documents of 1,000 x 64).
     cold_node: ClassVar[float] = 0.35
     #: So many times as long where `bitslice` has words of 512 documents: they speed up its part, of this one none (an
     #: Intel server with AVX-512, 100 documents of 1,000 x 64).

@@ -113,6 +113,61 @@ def test_any_order_of_bytes_and_rows(order: str, long_way: list[int]) -> None:
     assert len(long_way) == (order in ("misaligned", "swapped", "long"))
 
 
+@pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
+def test_answers_in_memory_that_is_given(fields: dict[str, Any], long_way: list[int]) -> None:
+    model = Model(made(**fields))
+    documents = probing_documents(np.random.default_rng(6), model.forest, 300)
+    expected = {}
+    with np.errstate(over="ignore"):
+        for n, (at, words) in product((1, 9, 300), enumerate(WISHES)):
+            expected[n, at] = model.predict(documents[:n], **words)
+        long_way.clear()
+        for (n, at), answer in expected.items():
+            out = np.full(answer.shape, 77, answer.dtype)
+            assert model.predict(documents[:n], out=out, **WISHES[at]) is out
+            assert out.tobytes() == answer.tobytes()
+    assert bool(long_way) == (model.forest.link == "argmax" or "scikit-learn" in fields.get("source", ""))
+
+
+def memory(n: int) -> dict[str, np.ndarray]:
+    """What answers of n float64 do not fit, or need a closer look."""
+    locked, misaligned = np.empty(n), np.empty(8 * n + 1, np.uint8)[1:].view(np.float64)
+    locked.setflags(write=False)
+    arrays = {"float32": np.empty(n, np.float32), "longer": np.empty(n + 1), "one column": np.empty((n, 1))}
+    arrays |= {"every other": np.empty(2 * n)[::2], "backwards": np.empty(n)[::-1], "swapped": np.empty(n, ">f8")}
+    return arrays | {"locked": locked, "misaligned": misaligned, "subclass": np.empty(n).view(np.recarray)}
+
+
+@pytest.mark.parametrize("kind", memory(1))
+def test_memory_that_does_not_fit_goes_the_long_way(kind: str, long_way: list[int]) -> None:
+    model, X = Model(made()), np.random.default_rng(7).normal(size=(9, 8))
+    outcomes = []
+    for words in ({}, {"trees": slice(None)}):
+        out = memory(9)[kind]
+        try:
+            outcomes.append(model.predict(X, out=out, **words).tolist())
+        except InputError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+    assert long_way == [9, 9]
+
+
+def test_memory_beside_the_documents(long_way: list[int]) -> None:
+    model, n = Model(made()), 9
+    buffer = np.random.default_rng(7).normal(size=n + 8 * n + n)
+    X = buffer[n:-n].reshape(n, 8)
+    expected = model.predict(X.copy())
+    for documents in (X, X[::-1, ::-1][::-1, ::-1]):
+        for beside in (buffer[:n], buffer[-n:]):
+            assert np.array_equal(model.predict(documents, out=beside), expected)
+    assert np.array_equal(model.predict(X[::-1], out=buffer[:n]), expected[::-1])
+    assert not long_way
+    for within in (buffer[1 : n + 1], buffer[-n - 1 : -1]):
+        for documents in (X, X[::-1], X[:, ::-1]):
+            with pytest.raises(InputError, match="shares memory"):
+                model.predict(documents, out=within)
+
+
 @pytest.mark.parametrize(
     "X",
     [np.zeros(8), np.zeros((2, 7)), np.zeros((2, 2, 8)), np.zeros((1, 8), complex), np.array([["a"] * 8])],
