@@ -43,8 +43,8 @@ class Bitslice(CpuEngine):
         False: {128: 1.9, 256: 2.6, 512: 4.3},
         True: {128: 1.4, 256: 2.1, 512: 3.2},
     }
-    #: No other engine's program is as large (1,000 trees x 64 leaves: 20 to 50 us on an Intel server with AVX-512, 50 to
-    #: 70 on a Zen 5).
+    #: No other engine's program is as large (1,000 trees x 64 leaves: 20 to 50 us on an Intel server with AVX-512, 50
+    #: to 70 on a Zen 5).
     cold_node: ClassVar[float] = 1.0
     cold_interpreted: ClassVar[float] = 1.0
     #: Nanoseconds per category set and document, by tables.
