@@ -137,7 +137,7 @@ def by_batch(results: Results) -> list[str]:
 
 def calls(results: Results) -> list[str]:
     """Small calls."""
-    report = headline(results, "small")
+    report = results.reports["small", "amd-epyc-zen-5"]
     model = report["models"][0]
     cells = {cell["documents"]: cell["calls"] for cell in model["cells"] if cell["documents"] in (1, 10, 100)}
 

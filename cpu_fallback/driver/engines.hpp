@@ -244,8 +244,10 @@ public:
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
-    void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords&, void* leaf) const override {
+    void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords& records, void* leaf) const override {
         find_predicates(block, stride, loaded, scratch);
+        if (records.first && stride < document_block())  // few documents, for which nobody has had them brought
+            for (int t = first_tree(block); t < first_tree(block + 1); t++) records.ask(t);
         run_programs(block, stride, scratch, leaf);
     }
 

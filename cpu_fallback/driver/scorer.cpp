@@ -152,7 +152,8 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const int n_outputs = values.n_outputs;
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
-    const LeafRecords records = {values.value, values.width * (values.kind == ValueKind::float64 ? 8 : 4), values.offsets};
+    const int64_t value_bytes = values.kind == ValueKind::float64 ? sizeof(double) : sizeof(float);
+    const LeafRecords records = {values.tables ? nullptr : values.value, values.width * value_bytes, values.offsets};
     const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
     const Buffer memory = allocate(sizeof(int32_t) * stride);
     int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added

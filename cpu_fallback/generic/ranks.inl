@@ -24,6 +24,9 @@ namespace {
 // How many floats the levels' own tables of a column take.
 inline int64_t of_levels(int n_bits) { return n_bits < 4 ? 16 * n_bits : 48 + (1 << (n_bits < 8 ? n_bits : 8)); }
 
+// How many levels are searched in registers: the last ones are left to rows, by threes, where there are too many.
+inline int levels_by_tables(int n_bits) { return n_bits <= Search::kLevels ? n_bits : n_bits - (n_bits - Search::kLevels + 2) / 3 * 3; }
+
 // Where the rows of levels level ... level + 2 begin among the tables of a column of more than six bits.
 inline int64_t rows_offset(int n_bits, int level) {
     int64_t at = of_levels(n_bits);  // these come first
@@ -57,7 +60,7 @@ template <bool ties> bool search(const float* tables, int n_bits, const float* x
     uint8_t* top = planes + (n_bits - 1) * plane_bytes;
     alignas(64) uint32_t answers[kRankBlock];
     if (n_bits <= Search::kLevels) return search_levels<ties, false>(tables, n_bits, x, n_documents, top, plane_bytes, answers);
-    int level = n_bits - (n_bits - Search::kLevels + 2) / 3 * 3;  // the last levels are left to rows, by threes
+    int level = levels_by_tables(n_bits);
     bool tie = search_levels<ties, true>(tables, level, x, n_documents, top, plane_bytes, answers);
     for (; level < n_bits; level += 3)
         tie |= Rows::ask<ties>(tables + rows_offset(n_bits, level), level, x, n_documents, answers, top - level * plane_bytes,
@@ -145,12 +148,19 @@ constexpr int kTablesAhead = 2;
 // Where each column lies by itself, the values of so many bytes of a row later.
 constexpr int kRowBytesAhead = 64;
 
-inline void prefetch_tables(const RankTables& ranks, int column) {
-    const float* const tables = ranks.levels + ranks.level_offsets[column];
-    for (int64_t at = 0; at < of_levels(ranks.n_bits[column]); at += 16) {
-        __builtin_prefetch(tables + at);
+inline void prefetch_floats(const float* first, int64_t n) {
+    for (int64_t at = 0; at < n; at += 16) {
+        __builtin_prefetch(first + at);
         asm volatile("");  // as in prefetch_rows
     }
+}
+
+// The levels that are searched in registers, and the rows of the next three.
+inline void prefetch_tables(const RankTables& ranks, int column) {
+    const float* const tables = ranks.levels + ranks.level_offsets[column];
+    const int n_bits = ranks.n_bits[column], level = levels_by_tables(n_bits);
+    prefetch_floats(tables, of_levels(level));
+    if (level < n_bits) prefetch_floats(tables + rows_offset(n_bits, level), int64_t{8} << level);
 }
 
 // Ranks of documents on the numeric columns.

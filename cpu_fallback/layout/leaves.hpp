@@ -25,7 +25,7 @@ struct LeafValues {
 
 // What is read next of each exit leaf.
 struct LeafRecords {
-    const void* first;
+    const void* first;       // null: something else, which is asked for as it is read
     int64_t bytes;           // of a leaf's
     const int64_t* offsets;  // first leaf of each tree
 
