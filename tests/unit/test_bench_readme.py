@@ -117,7 +117,8 @@ def numbers_told(value: Any) -> set[str]:
 
 def typed_by_hand(blocks: Mapping[str, Block], results: Results) -> list[str]:
     """Figures of speed that stay as they are when the results are others, and numbers that no result has."""
-    changed = [Results(other(results.reports, random.Random(seed))) for seed in (1, 2, 3)]  # two alike may chance to agree
+    # Three, for in two a figure may chance to stay.
+    changed = [Results(other(results.reports, random.Random(seed))) for seed in (1, 2, 3)]
     known, typed = numbers_told(results.reports), []
     for block in blocks.values():
         text, *others = ("\n".join(block(each)) for each in (results, *changed))
