@@ -247,7 +247,7 @@ public:
     void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords& records, void* leaf) const override {
         find_predicates(block, stride, loaded, scratch);
         if (records.first && stride < document_block())  // few documents, for which nobody has had them brought
-            for (int t = first_tree(block); t < first_tree(block + 1); t++) records.ask(t);
+            for (int t = first_tree(block); t < first_tree(block + 1); t++) prefetch_records(records, t);
         run_programs(block, stride, scratch, leaf);
     }
 

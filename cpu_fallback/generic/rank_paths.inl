@@ -81,7 +81,7 @@ void follow(const RankPaths& paths, int tree, const typename Set::Bytes* bytes, 
         for (int d = 0; d < documents; d++) {
             const uint64_t label = path[t][d] >> kLabelShift;
             leaf[d] = static_cast<uint8_t>(label);
-            records.ask(tree + t, label);
+            prefetch_record(records, tree + t, label);
         }
 }
 

@@ -98,7 +98,7 @@ void ask_block(const RankWalkLayout& layout, int block, const int8_t* code, cons
     const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     int t = first;
     for (; t + kTreesTogether <= end; t += kTreesTogether) {
-        for (int i = 0; i < kTreesTogether; i++) records.ask(t + i);
+        for (int i = 0; i < kTreesTogether; i++) prefetch_records(records, t + i);
         ask_trees<lanes, registers, kTreesTogether>(layout.tests, layout.node_offsets + t, code, stride,
                                                     leaf + static_cast<int64_t>(t - first) * stride);
     }

@@ -148,19 +148,13 @@ constexpr int kTablesAhead = 2;
 // Where each column lies by itself, the values of so many bytes of a row later.
 constexpr int kRowBytesAhead = 64;
 
-inline void prefetch_floats(const float* first, int64_t n) {
-    for (int64_t at = 0; at < n; at += 16) {
-        __builtin_prefetch(first + at);
-        asm volatile("");  // as in prefetch_rows
-    }
-}
-
 // The levels that are searched in registers, and the rows of the next three.
 inline void prefetch_tables(const RankTables& ranks, int column) {
     const float* const tables = ranks.levels + ranks.level_offsets[column];
     const int n_bits = ranks.n_bits[column], level = levels_by_tables(n_bits);
-    prefetch_floats(tables, of_levels(level));
-    if (level < n_bits) prefetch_floats(tables + rows_offset(n_bits, level), int64_t{8} << level);
+    constexpr int64_t float_bytes = sizeof(float);
+    prefetch_bytes(tables, float_bytes * of_levels(level));
+    if (level < n_bits) prefetch_bytes(tables + rows_offset(n_bits, level), float_bytes * 8 << level);
 }
 
 // Ranks of documents on the numeric columns.

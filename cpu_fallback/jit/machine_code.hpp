@@ -19,7 +19,8 @@ public:
     MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
                 const CodeFiles& files);
 
-    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words. Reads the code first, if that is how it is had.
+    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words. Code that does not ask for itself
+    // is read first.
     void run(int block, const void* words, void* planes, void* leaf) const;
 
 private:

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "layout/prefetch.hpp"
+
 #include "layout/columns.hpp"
 
 namespace gpuqs {
@@ -31,19 +33,15 @@ struct RowLine { int64_t row, line; };
 // Prefetches so many lines of the rows before `end`, in the order of their addresses, and goes on behind them.
 static inline void prefetch_rows(const Documents& documents, int64_t of_row, int64_t end, int64_t lines, RowLine& at) {
     for (; lines > 0 && at.row < end; lines--) {
-        __builtin_prefetch(static_cast<const char*>(documents.data) + at.row * documents.row_stride + 64 * at.line);
-        asm volatile("");  // else compilers drop calls of a function that only prefetches
+        prefetch(static_cast<const char*>(documents.data) + at.row * documents.row_stride + 64 * at.line);
         if (++at.line == of_row) at = {at.row + 1, 0};
     }
 }
 
 // Prefetches a column of rows [first, first + n), where columns lie one after another.
 static inline void prefetch_column(const Documents& documents, int64_t first, int64_t n, int64_t column) {
-    const char* at = static_cast<const char*>(documents.data) + first * documents.row_stride + column * documents.column_stride;
-    for (const char* const end = at + n * documents.row_stride; at < end; at += 64) {
-        __builtin_prefetch(at);
-        asm volatile("");
-    }
+    prefetch_bytes(static_cast<const char*>(documents.data) + first * documents.row_stride + column * documents.column_stride,
+                   n * documents.row_stride);
 }
 
 }  // namespace gpuqs

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "layout/prefetch.hpp"
+
 namespace gpuqs {
 
 // The leaf values of so many trees stay in the L1 cache while all documents of a block take them.
@@ -28,19 +30,21 @@ struct LeafRecords {
     const void* first;       // null: something else, which is asked for as it is read
     int64_t bytes;           // of a leaf's
     const int64_t* offsets;  // first leaf of each tree
-
-    void ask(int tree, int64_t leaf) const { ask_at(bytes * (offsets[tree] + leaf)); }
-    // Of all leaves of a tree, where these are numbers: vectors would be more than caches want at once.
-    void ask(int tree) const {
-        if (bytes > static_cast<int64_t>(sizeof(double))) return;
-        for (int64_t at = bytes * offsets[tree]; at < bytes * offsets[tree + 1]; at += 64) ask_at(at);
-    }
-
-private:
-    void ask_at(int64_t at) const {
-        __builtin_prefetch(static_cast<const char*>(first) + at);
-        asm volatile("");  // else compilers drop calls of a function that only prefetches
-    }
 };
+
+static inline const void* record_at(const LeafRecords& records, int64_t leaf) {
+    return static_cast<const char*>(records.first) + records.bytes * leaf;
+}
+
+// Of a leaf of a tree.
+static inline void prefetch_record(const LeafRecords& records, int tree, int64_t leaf) {
+    prefetch(record_at(records, records.offsets[tree] + leaf));
+}
+
+// Of all leaves of a tree, where these are numbers: vectors would be more than caches want at once.
+static inline void prefetch_records(const LeafRecords& records, int tree) {
+    const int64_t first = records.offsets[tree], end = records.offsets[tree + 1];
+    if (records.bytes <= static_cast<int64_t>(sizeof(double))) prefetch_bytes(record_at(records, first), records.bytes * (end - first));
+}
 
 }  // namespace gpuqs
