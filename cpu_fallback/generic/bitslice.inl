@@ -71,6 +71,7 @@ template <class Word> void predicates(const BitsliceLayout& layout, int block, c
             above &= ~missing;
             equal &= ~missing;
         }
+#pragma GCC unroll 4
         for (int i = 0; i < segment.count; i++) *to++ = or_and(above, equal, over[0][*low++]);
     }
 }

@@ -14,12 +14,11 @@
 namespace gpuqs {
 namespace {
 
-// So many documents are ranked at a time, column after column: 16, or 128 of many; fewer if these and the next, which are
-// prefetched meanwhile, would take more than kRowsInCache. row_bytes: what is read of a row, 0 where rows do not lie side by side.
-constexpr int kRankBlock = 128, kLeastWideRows = 32;
-constexpr int rank_block(int n, int64_t row_bytes) {
-    int size = n <= 16 ? 16 : kRankBlock;
-    while (size > kLeastWideRows && 2 * size * row_bytes > kRowsInCache) size /= 2;
+// So many of n documents are ranked at a time, column after column.
+constexpr int kRankBlock = 128;
+constexpr int rank_block(int n) {
+    int size = 16;
+    while (size < n && size < kRankBlock) size *= 2;
     return size;
 }
 

@@ -1,6 +1,6 @@
 // Rank coding: documents to bit planes, planes[column's first + bit][document].
 //
-//   for each run of 16 to 128 documents:
+//   for each run of 16 to 128 documents:                   (the next columns are asked for: lines_ahead.inl)
 //       for each column: x[document] = its values as float32, see block_columns.inl
 //           for each level: answer = not (x <= table[level][answers so far])
 //           or, for three levels at once: answers = the number of those seven thresholds below x
@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "generic/block_columns.inl"
+#include "generic/lines_ahead.inl"
 #include "layout/ranks.hpp"
 #include "rows.inl"
 #include "search.inl"
@@ -145,8 +146,6 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
 
 // The tables of so many columns later are asked for in a call's first documents: other work may have put them out of the caches.
 constexpr int kTablesAhead = 2;
-// Where each column lies by itself, the values of so many bytes of a row later.
-constexpr int kRowBytesAhead = 64;
 
 // The levels that are searched in registers, and the rows of the next three.
 inline void prefetch_tables(const RankTables& ranks, int column) {
@@ -160,23 +159,14 @@ inline void prefetch_tables(const RankTables& ranks, int column) {
 // Ranks of documents on the numeric columns.
 template <class Reading>
 void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
-    const int64_t of_row = lines_of_row(documents, ranks.columns);
-    const int size = rank_block(n, of_row * 64), n_columns = ranks.columns.n;
-    constexpr int columns_ahead = kRowBytesAhead / sizeof(typename Reading::In);
-    const bool by_columns = documents.row_stride == (documents.is_double ? sizeof(double) : sizeof(float));
+    const int size = rank_block(n), n_columns = ranks.columns.n;
+    if (n_columns == 0) return;
+    LinesAhead ahead(documents, ranks.columns, first, size);
     for (int d = 0; d < n; d += size) {
         const int rows = n - d < size ? n - d : size;
         BlockColumns<Reading> block(documents, ranks.columns, first + d, rows, size);
-        // Prefetches the next rows while these are searched: a few lines with every column, for more would make loads wait.
-        RowLine ahead = {first + d + size, 0};
-        const int64_t end = ahead.row + size < documents.n ? ahead.row + size : documents.n;
-        const int64_t of_column = (size * of_row + n_columns - 1) / (n_columns > 0 ? n_columns : 1);
         for (int c = 0; c < n_columns; c++) {
-            prefetch_rows(documents, of_row, end, of_column, ahead);
-            if (by_columns && c + columns_ahead < n_columns)
-                prefetch_column(documents, first + d, rows, ranks.columns.feature[c + columns_ahead]);
-            else if (by_columns && ahead.row < end)
-                prefetch_column(documents, ahead.row, end - ahead.row, ranks.columns.feature[(c + columns_ahead) % n_columns]);
+            ahead.pass(c);
             if (first + d == 0 && c + kTablesAhead < n_columns) prefetch_tables(ranks, c + kTablesAhead);
             const float* x = block.column(c);
             const float* levels = ranks.levels + ranks.level_offsets[c];

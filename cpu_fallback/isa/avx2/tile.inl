@@ -9,9 +9,6 @@
 namespace gpuqs {
 namespace {
 
-// Rows that are ranked together, and the next ones, take so much of the L2 cache.
-constexpr int64_t kRowsInCache = 384 << 10;  // bytes
-
 // A lane is set where a value is not the float32 that it becomes.
 using Lossy = __m256d;
 inline bool any(Lossy lossy) { return _mm256_movemask_pd(lossy) != 0; }

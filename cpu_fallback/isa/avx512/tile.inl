@@ -9,9 +9,6 @@
 namespace gpuqs {
 namespace {
 
-// Rows that are ranked together, and the next ones, take so much of the L2 cache: 1 MiB at least.
-constexpr int64_t kRowsInCache = 768 << 10;  // bytes
-
 // Bits are set where a value is not the float32 that it becomes.
 using Lossy = __m512i;
 inline bool any(Lossy lossy) { return _mm512_test_epi64_mask(lossy, lossy) != 0; }

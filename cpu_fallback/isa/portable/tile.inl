@@ -8,8 +8,6 @@ namespace gpuqs {
 namespace {
 
 constexpr int kTile = 1;
-// Rows that are ranked together, and the next ones, take so much of the L2 cache.
-constexpr int64_t kRowsInCache = 384 << 10;  // bytes
 
 // A value; true if it is not the float32 that it becomes.
 template <class Reading> inline bool copy_tile(const char* at, float* to) { return read_one<Reading>(at, to); }
