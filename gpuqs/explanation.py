@@ -194,7 +194,7 @@ class Chooser:
         warm = self._warm(name, n_documents)
         if warm is None or ENGINES[name].device != HOST.kind:
             return warm
-        return warm + ENGINES[name].cold(self._forest) / 2
+        return warm + ENGINES[name].cold(self._forest, n_documents) / 2
 
     def _warm(self, name: str, n_documents: int) -> float | None:
         """`cost` where all calls are warm, as those are that `Model.tune` measures."""

@@ -10,14 +10,19 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import making
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost, kilonodes
+from gpuqs.engines.cpu import CpuEngine, category_cost
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import MAX_PREDICATES, BitsliceLayout, build_bitslice, gray_values, value_tables, why_not
 from gpuqs.layout.leaves import LeafValues
-from gpuqs.layout.oblivious import level_nodes
+from gpuqs.layout.oblivious import is_oblivious, n_levels
 from gpuqs.layout.programs import MAX_LEAVES
 from gpuqs.layout.ranks import RankTables
+
+#: Documents that are coded together, of calls with so many or fewer (`rank_block`).
+CODED_TOGETHER = (16, 32, 64, 128)
+#: Most leaves of trees whose values lie in tables.
+TABLE_LEAVES = 64
 
 
 class Bitslice(CpuEngine):
@@ -40,32 +45,49 @@ class Bitslice(CpuEngine):
 
     #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
-        False: {128: 1.9, 256: 2.6, 512: 4.3},
-        True: {128: 1.4, 256: 2.1, 512: 3.2},
+        False: {128: 1.4, 256: 1.7, 512: 2.3},
+        True: {128: 1.2, 256: 1.45, 512: 1.6},
     }
-    #: No other engine's program is as large (1,000 trees x 64 leaves: 20 to 50 us on an Intel server with AVX-512, 50
-    #: to 70 on a Zen 5).
-    cold_node: ClassVar[float] = 1.0
-    cold_interpreted: ClassVar[float] = 1.0
+    #: The same per tree, and per level of oblivious trees, which have no programs.
+    tree_costs: ClassVar[dict[int, float]] = {128: 8.0, 256: 17.0, 512: 31.0}
+    level_costs: ClassVar[dict[int, float]] = {128: 3.2, 256: 5.0, 512: 7.5}
+    #: Per tree and place of a document, where leaf values are read one by one.
+    value: ClassVar[float] = 0.16
+    #: Per column, for each run of documents that are coded together, and for each place in it.
+    column: ClassVar[float] = 8.0
+    place: ClassVar[float] = 0.25
     #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07
+    cold_call: ClassVar[float] = 18.0
+    cold_node: ClassVar[float] = 0.4
+    cold_tree: ClassVar[float] = 6.0
+    cold_column: ClassVar[float] = 20.0
+    cold_value: ClassVar[float] = 0.0
+    #: Per leaf of trees too large for tables.
+    cold_leaf: ClassVar[float] = 1.0
 
     def supports(self, forest: Forest) -> str | None:
         return why_not(forest, MAX_LEAVES)
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        widest = cpu_fallback.instruction_set().widest_word
-        whole, rest = divmod(n_documents, widest)
-        of_words = self.word_costs[cpu_fallback.compiles_programs()]
-        word = next((w for w in of_words if w >= rest), widest) if not whole else widest
-        words = (whole + (rest > 0)) * kilonodes(forest) * of_words[word]
-        return CALL + words + category_cost(forest, n_documents, self.category_set)
+        isa = cpu_fallback.instruction_set()
+        word = next(w for w in self.tree_costs if w >= min(n_documents, isa.widest_word))
+        if is_oblivious(forest):
+            each = int(n_levels(forest).sum()) * self.level_costs[word]
+        else:
+            of_node = self.word_costs[cpu_fallback.compiles_programs()][word]
+            each = forest.n_nodes * of_node + forest.n_trees * self.tree_costs[word]
+        if not _has_tables(forest, isa.name):
+            each += forest.n_trees * word * self.value
+        together = next(n for n in CODED_TOGETHER if n >= min(n_documents, CODED_TOGETHER[-1]))
+        runs = -(-n_documents // together)
+        coding = len(forest.tested) * runs * (self.column + together * self.place)
+        words = -(-n_documents // word) * each
+        return CALL + (words + coding) * 1e-3 + category_cost(forest, n_documents, self.category_set)
 
-    def cold(self, forest: Forest) -> float:
-        if level_nodes(forest) is not None:  # programs of some loads a tree
-            return kilonodes(forest) * CpuEngine.cold_node
-        compiled = cpu_fallback.compiles_programs()
-        return kilonodes(forest) * (self.cold_node if compiled else self.cold_interpreted)
+    def cold(self, forest: Forest, n_documents: int) -> float:
+        leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0
+        return super().cold(forest, n_documents) + leaves * 1e-3 * self.cold_leaf
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
@@ -86,6 +108,16 @@ class Bitslice(CpuEngine):
         self, forest: Forest, layout: BitsliceLayout, values: LeafValues, isa: str
     ) -> tuple[LeafValues, cpu_fallback.Values]:
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
-        n_leaves = 32 if forest.n_leaves <= 32 else 64
+        n_leaves = _table_leaves(forest)
         part_bytes = cpu_fallback.table_part(isa, n_leaves, values.value.itemsize)
         return values, cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)
+
+
+def _table_leaves(forest: Forest) -> int:
+    return 32 if forest.n_leaves <= 32 else TABLE_LEAVES
+
+
+def _has_tables(forest: Forest, isa: str) -> bool:
+    """Whether exact leaf values are looked up in registers."""
+    value_bytes = np.dtype(forest.sum_dtype).itemsize
+    return forest.n_leaves <= TABLE_LEAVES and cpu_fallback.table_part(isa, _table_leaves(forest), value_bytes) > 0

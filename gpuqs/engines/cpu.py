@@ -20,6 +20,8 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 
 #: Nanoseconds per category set and document, where sets are laid out by column.
 CATEGORY_SET = 5.0
+#: So many documents read about all cache lines of a tree's leaf values; the rows of more are asked for meanwhile.
+LEAVES_READ, VALUES_READ = 8, 128
 #: Most values of documents that a thread holds (16 MiB of float64).
 MAX_VALUES = 1 << 21
 
@@ -35,12 +37,20 @@ class CpuProgram(Program):
 class CpuEngine(Engine):
     """An engine whose program is a `CpuProgram`."""
 
-    #: Nanoseconds per node of `cold`: measured by turns on a Zen 3 (1,000 trees x 64 leaves and 100 x 31, 1 to 256
-    #: documents, 32 MB of other memory read between calls), in the units of `cost`.
-    cold_node: ClassVar[float] = 0.6
+    #: Microseconds of `cold`; nanoseconds per node, per tree, per tree and document (up to `LEAVES_READ`), per column,
+    #: and per column and document: 64 MB of other memory read between the calls that `cost` tells of.
+    cold_call: ClassVar[float] = 12.0
+    cold_node: ClassVar[float] = 0.73
+    cold_tree: ClassVar[float] = 0.0
+    cold_exit: ClassVar[float] = 0.8
+    cold_column: ClassVar[float] = 0.0
+    cold_value: ClassVar[float] = 4.0
 
-    def cold(self, forest: Forest) -> float:
-        return kilonodes(forest) * self.cold_node
+    def cold(self, forest: Forest, n_documents: int) -> float:
+        of_tree = self.cold_tree + self.cold_exit * min(n_documents, LEAVES_READ)
+        of_column = self.cold_column + self.cold_value * min(n_documents, VALUES_READ)
+        of_trees = forest.n_trees * of_tree + len(forest.tested) * of_column
+        return self.cold_call + kilonodes(forest) * self.cold_node + of_trees * 1e-3
 
     @abstractmethod
     def _lay_out(

@@ -14,7 +14,7 @@ from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, kilonodes
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
-from gpuqs.layout.oblivious import MAX_LEVELS, build_oblivious, level_nodes, n_levels
+from gpuqs.layout.oblivious import MAX_LEVELS, build_oblivious, is_oblivious, n_levels
 from gpuqs.layout.quickscorer import QuickScorerLayout, build_quickscorer, mask_bits_for
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.reversing import false_trees
@@ -22,9 +22,9 @@ from gpuqs.layout.reversing import false_trees
 MAX_LEAVES = 64
 #: Documents that go through a column's tests at once in `bwqs` and `qs_oblivious`.
 TOGETHER = 4
-#: Instruction sets without wide registers take so many times as long. NEON, which nobody has timed yet, has
-#: registers as wide as SSE4.2.
-NARROW = {"portable": 3.5, "sse4.2": 1.9, "neon": 1.9}
+#: Instruction sets with registers of other than eight floats take so many times as long. NEON, which nobody has timed
+#: yet, has registers as wide as SSE4.2.
+WIDTH = {"portable": 3.5, "sse4.2": 1.9, "neon": 1.9, "avx512": 0.6}
 
 
 def _tree_block(default: int) -> Parameter:
@@ -70,13 +70,14 @@ class QuickScorer(_OnQuickScorerLayout):
 
     parameters: ClassVar[tuple[Parameter, ...]] = (_document_block(16),)
     together: ClassVar[int] = 1
-    #: Nanoseconds per node and document, and per column: between none, by which a Zen 3 was described, and the 14 of an
-    #: Intel server of 2.6 GHz (100 trees x 31 leaves).
-    node: ClassVar[float] = 0.23
-    column: ClassVar[float] = 8.0
+    #: Nanoseconds per document and node, tree and column.
+    node: ClassVar[float] = 0.18
+    tree: ClassVar[float] = 0.6
+    column: ClassVar[float] = 4.5
+    cold_value: ClassVar[float] = 10.0
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        each = kilonodes(forest) * self.node + len(forest.tested) * 1e-3 * self.column
+        each = kilonodes(forest) * self.node + _thousands(forest, self.tree, self.column)
         return CALL + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
@@ -95,20 +96,20 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     #: δ: a block's tests (1.9 MiB at 64 leaves) come from memory once for so many documents.
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(2000), _document_block(256))
     together: ClassVar[int] = TOGETHER
-    #: Nanoseconds per document, node and column, so that it is to `qs` as measured by turns on a Zen 3: 0.65 times as
-    #: long at 1,000 trees x 64 leaves, 0.75 at 1,000 x 8. At 20,000 x 64 it is 0.5. The column: between 1.4,
-    #: measured there, and the 4.3 of that Intel server.
-    node: ClassVar[float] = 0.145
-    column: ClassVar[float] = 3.0
-    #: And of a document on its own: per node up to 1.3 times `qs`'s.
-    lone_node: ClassVar[float] = 0.3
+    #: Nanoseconds per document and node, tree and column; and of a document on its own.
+    node: ClassVar[float] = 0.1
+    tree: ClassVar[float] = 0.6
+    column: ClassVar[float] = 1.8
+    lone_node: ClassVar[float] = 0.19
+    lone_tree: ClassVar[float] = 1.0
     lone_column: ClassVar[float] = QuickScorer.column
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         grouped, lone = in_groups(n_documents)
         nodes = (grouped * self.node + lone * self.lone_node) * kilonodes(forest)
-        columns = (grouped * self.column + lone * self.lone_column) * len(forest.tested) * 1e-3
-        return CALL + nodes + columns + category_cost(forest, n_documents)
+        of_group = _thousands(forest, self.tree, self.column)
+        of_lone = _thousands(forest, self.lone_tree, self.lone_column)
+        return CALL + nodes + grouped * of_group + lone * of_lone + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
@@ -125,22 +126,30 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
 
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1 << 20), _document_block(64))
     together: ClassVar[int] = TOGETHER
-    #: Nanoseconds per level and document, of groups and of a document on its own, so that it is to `qs` per node as
-    #: measured by turns at 1,000 trees x 64 leaves on a Zen 3.
-    level: ClassVar[float] = 0.55
-    lone_level: ClassVar[float] = 0.85
+    #: Nanoseconds per document and level, in groups and of a document on its own, tree and column.
+    level: ClassVar[float] = 0.2
+    lone_level: ClassVar[float] = 0.42
+    tree: ClassVar[float] = 0.3
+    column: ClassVar[float] = 1.5
+    cold_call: ClassVar[float] = 8.0
+    cold_node: ClassVar[float] = 0.11
+    cold_tree: ClassVar[float] = 1.5
+    cold_exit: ClassVar[float] = 2.3
+    cold_value: ClassVar[float] = 7.0
 
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > 1 << MAX_LEVELS:
             return f"a tree has {forest.n_leaves} leaves; masks hold {MAX_LEVELS} levels"
-        if level_nodes(forest) is None:
+        if not is_oblivious(forest):
             return "a tree is not oblivious (complete, with one test a level)"
         return None
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         levels = max(int(n_levels(forest).sum()), 1) * 1e-3
         grouped, lone = in_groups(n_documents)
-        return CALL + (grouped * self.level + lone * self.lone_level) * levels + category_cost(forest, n_documents)
+        of_levels = (grouped * self.level + lone * self.lone_level) * levels
+        each = _thousands(forest, self.tree, self.column)
+        return CALL + of_levels + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
@@ -157,19 +166,34 @@ class VQuickScorer(_OnQuickScorerLayout):
     #: τ: the bitvectors of a block stay in the L1 and L2 caches next to its tests.
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1024), _document_block(64))
     together: ClassVar[int] = 0
-    #: Nanoseconds per node and document: up to 32 leaves, more.
-    node: ClassVar[dict[bool, float]] = {True: 0.08, False: 0.105}
+    #: Nanoseconds per place of a document and node, of trees of up to 32 leaves or more (True, False), and tree: with
+    #: registers of eight floats. Most nodes of oblivious trees are false.
+    node: ClassVar[dict[bool, float]] = {True: 0.058, False: 0.088}
+    tree: ClassVar[float] = 0.3
+    oblivious: ClassVar[float] = 2.2
+    #: Per document and column.
+    column: ClassVar[float] = 0.4
+    cold_column: ClassVar[float] = 5.0
+    cold_exit: ClassVar[float] = 0.0
+    cold_value: ClassVar[float] = 1.5
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         isa = cpu_fallback.instruction_set()
         rows = math.ceil(n_documents / isa.lanes) * isa.lanes
-        nodes = rows * kilonodes(forest) * self.node[forest.n_leaves <= 32] * NARROW.get(isa.name, 1.0)
-        return CALL + nodes + category_cost(forest, n_documents)
+        of_node = self.node[forest.n_leaves <= 32] * (self.oblivious if is_oblivious(forest) else 1.0)
+        each = kilonodes(forest) * of_node + _thousands(forest, self.tree, 0.0)
+        columns = n_documents * _thousands(forest, 0.0, self.column)
+        return CALL + rows * each * WIDTH.get(isa.name, 1.0) + columns + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> QuickScorerLayout:
         return build_quickscorer(forest, settings["tree_block"], mask_bits=32 if forest.n_leaves <= 32 else 64)
+
+
+def _thousands(forest: Forest, of_tree: float, of_column: float) -> float:
+    """Microseconds of so many nanoseconds per tree, and per column that is tested."""
+    return (forest.n_trees * of_tree + len(forest.tested) * of_column) * 1e-3
 
 
 def _fewest_mask_bits(forest: Forest) -> int:

@@ -45,22 +45,24 @@ class RankWalk(CpuEngine):
         Parameter("tree_block", f"τ: trees of a block, in whole groups of {WALKS}", TREE_BLOCK, 1, 1 << 20),
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 128, 1, 4096),
     )
-    #: Nanoseconds per step of a walk, and per column to code a document.
-    step: ClassVar[float] = 0.48
-    #: As much per step of what would be a walk.
-    followed_step: ClassVar[float] = 0.32
-    column: ClassVar[float] = 8.0
-    #: Of more documents: nanoseconds per node of those that pass it together, and of each register of them; per tree
-    #: and column of each document. So that they are to walks as measured on a Zen 3, 1,000 trees x 64 leaves.
-    node: ClassVar[float] = 0.26
-    register_node: ClassVar[float] = 0.24
+    #: Nanoseconds per document: of a walk, per step; where paths are followed, per tree and for each doubling of its
+    #: leaves; per column.
+    step: ClassVar[float] = 0.37
+    path: ClassVar[float] = 1.2
+    path_doubling: ClassVar[float] = 0.49
+    column: ClassVar[float] = 4.5
+    #: Of more documents: nanoseconds per node of those that pass it together, and of each register of them, narrower
+    #: than 64 bytes or so wide (False, True); per column, and per tree and column of each document.
+    node: ClassVar[dict[bool, float]] = {False: 0.37, True: 0.1}
+    register_node: ClassVar[dict[bool, float]] = {False: 0.29, True: 0.55}
+    searched_column: ClassVar[float] = 30.0
     tree: ClassVar[float] = 0.3
-    searched_column: ClassVar[float] = 2.9
-    #: What a call reads once lies in order, and is asked for ahead (a Zen 5, 1 to 100 documents of 1,000 x 64).
-    cold_node: ClassVar[float] = 0.35
-    #: So many times as long where `bitslice` has words of 512 documents: they speed up its part, of this one none (an
-    #: Intel server with AVX-512, 100 documents of 1,000 x 64).
-    beside_wide_words: ClassVar[float] = 1.35
+    searched_value: ClassVar[float] = 1.25
+    cold_call: ClassVar[float] = 14.0
+    cold_node: ClassVar[float] = 0.17
+    cold_exit: ClassVar[float] = 0.0
+    cold_column: ClassVar[float] = 8.0
+    cold_value: ClassVar[float] = 0.4
 
     def supports(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
@@ -73,21 +75,23 @@ class RankWalk(CpuEngine):
         return None
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        steps, columns = int(forest.tree_depth.sum()) * 1e-3, forest.n_features * 1e-3
+        trees, columns = forest.n_trees * 1e-3, forest.n_features * 1e-3
         isa = cpu_fallback.instruction_set()
         lanes = min(isa.widest_word // 8, MOST_LANES)
         follows = isa.has_paths and forest.n_leaves <= PATH_PLACES
         if n_documents <= (FOLLOWING if follows else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
-            work = n_documents * (steps * (self.followed_step if follows else self.step) + columns * self.column)
+            if follows:
+                of_trees = trees * (self.path + self.path_doubling * math.log2(max(forest.n_leaves, 2)))
+            else:
+                of_trees = int(forest.tree_depth.sum()) * 1e-3 * self.step
+            work = n_documents * (of_trees + columns * self.column)
         else:
-            registers = math.ceil(n_documents / lanes)
+            registers, wide = math.ceil(n_documents / lanes), lanes == MOST_LANES
             together = math.ceil(registers / REGISTERS_TOGETHER)
             if registers > 2:  # three are asked as four
                 registers = together * REGISTERS_TOGETHER
-            work = kilonodes(forest) * (together * self.node + registers * self.register_node)
-            work += n_documents * (forest.n_trees * 1e-3 * self.tree + columns * self.searched_column)
-            if isa.widest_word > 256:
-                work *= self.beside_wide_words
+            work = kilonodes(forest) * (together * self.node[wide] + registers * self.register_node[wide])
+            work += n_documents * (trees * self.tree + columns * self.searched_value) + columns * self.searched_column
         return CALL + work + category_cost(forest, n_documents)
 
     def _lay_out(

@@ -22,12 +22,18 @@ class Walk(CpuEngine):
     summary: ClassVar[str] = "plain tree walk, for trees of any depth"
 
     #: Nanoseconds per node that a walk visits.
-    visit: ClassVar[float] = 1.4
+    visit: ClassVar[float] = 0.75
+    #: Per document and column.
+    column: ClassVar[float] = 0.6
     #: Documents that walk a tree side by side, however few of them there are; fewer in all walk trees side by side, and
     #: to begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
     lanes: ClassVar[int] = 16
     begun: ClassVar[float] = 0.7
-    cold_node: ClassVar[float] = 1.0
+    cold_call: ClassVar[float] = 18.0
+    cold_node: ClassVar[float] = 0.8
+    cold_tree: ClassVar[float] = 5.0
+    cold_column: ClassVar[float] = 10.0
+    cold_value: ClassVar[float] = 0.3
     #: Fewest and most documents that go through a tree while it is in the cache, where nobody says how many.
     document_blocks: ClassVar[tuple[int, int]] = (256, 4096)
 
@@ -45,7 +51,8 @@ class Walk(CpuEngine):
         visits = (depth + forest.n_trees) * 1e-3
         walked = n_documents + self.begun if n_documents < self.lanes else -(-n_documents // self.lanes) * self.lanes
         walks = walked * visits * self.visit
-        return CALL + walks + category_cost(forest, n_documents)
+        columns = n_documents * len(forest.tested) * 1e-3 * self.column
+        return CALL + walks + columns + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]

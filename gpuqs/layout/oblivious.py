@@ -5,6 +5,8 @@ The exit leaf's number, counted from left to right, has a bit for each level: 1 
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,9 @@ from gpuqs.layout.quickscorer import MASK_DTYPES, QuickScorerLayout, list_tests,
 
 #: Masks have a bit for each level.
 MAX_LEVELS = 16
+
+#: What `is_oblivious` says of each living forest.
+_OBLIVIOUS: WeakKeyDictionary[Forest, bool] = WeakKeyDictionary()
 
 
 def n_levels(forest: Forest) -> npt.NDArray[np.int64]:
@@ -35,6 +40,14 @@ def level_nodes(forest: Forest) -> npt.NDArray[np.int64] | None:
         if (read != read[alike]).any():
             return None
     return nodes
+
+
+def is_oblivious(forest: Forest) -> bool:
+    """Whether `level_nodes` has an answer; found out once."""
+    known = _OBLIVIOUS.get(forest)
+    if known is None:
+        known = _OBLIVIOUS[forest] = level_nodes(forest) is not None
+    return known
 
 
 def build_oblivious(forest: Forest, tree_block: int) -> QuickScorerLayout:

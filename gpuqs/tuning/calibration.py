@@ -46,7 +46,7 @@ _TREES, _LEAVES, _FEATURES, _THRESHOLDS = 100, 64, 136, 100
 #: Bytes of a file of ours at most.
 _MOST_BYTES = 4096
 #: Raised when factors come to mean something else.
-_FORMAT = 3
+_FORMAT = 4
 
 _lock = Lock()
 _known: dict[tuple[str, bool], dict[str, float]] = {}

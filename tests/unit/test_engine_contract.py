@@ -78,7 +78,7 @@ def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
 
 def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Model(FOREST).engine_for(30)
-    monkeypatch.setattr(type(ENGINES[before]), "cold", lambda self, forest: 1e6)
+    monkeypatch.setattr(type(ENGINES[before]), "cold", lambda self, forest, n: 1e6)
     assert Model(FOREST).engine_for(30) != before
 
 

@@ -207,7 +207,7 @@ def made_up_costs(monkeypatch: pytest.MonkeyPatch) -> None:
             cost = lambda forest, n, each=each, us=us: 1.0 + -(-n // each) * us  # noqa: E731
             of_walk = lambda forest, n: 1.0 + n * (4.0 if n < 26 else 2.0)  # noqa: E731
             monkeypatch.setattr(engine, "cost", of_walk if name == "walk" else cost, raising=False)
-            monkeypatch.setattr(engine, "cold", lambda forest: 0.0, raising=False)
+            monkeypatch.setattr(engine, "cold", lambda forest, n: 0.0, raising=False)
     monkeypatch.setattr("gpuqs.explanation.factor", lambda name, machine: 1.0)
 
 

@@ -118,25 +118,25 @@ def test_factors_scale_what_is_not_the_same_for_all(monkeypatch: pytest.MonkeyPa
     after = {c.engine: c.microseconds for c in Model(FOREST).explain(100).choices if c.microseconds}
     for name, us in after.items():
         scale = {"bwqs": 0.5, "qs_oblivious": 0.5, "vqs": 0.4, "walk": 1.0, "reference": 1.0}.get(name, MOST)
-        cold = ENGINES[name].cold(FOREST) / 2  # half of the calls
+        cold = ENGINES[name].cold(FOREST, 100) / 2  # half of the calls
         assert us == pytest.approx(CALL + scale * (before[name] - cold - CALL) + cold)
     assert Model(FOREST).engine_for(40) == "vqs"
 
 
 def test_choices_made_before_a_calibration_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the model's calls, those on the short way too, whichever model had it taken."""
-    model, X, asked = Model(FOREST), np.zeros((40, FOREST.n_features), np.float32), []
+    model, X, asked = Model(FOREST), np.zeros((400, FOREST.n_features), np.float32), []
     get = type(model._programs).get
     monkeypatch.setattr(type(model._programs), "get", lambda *a, **k: asked.append(a[1]) or get(*a, **k))
-    before = model.engine_for(40)
+    before = model.engine_for(400)
     model.predict(X)
-    assert asked == [before] and model.engine_for(40) == before
+    assert asked == [before] and model.engine_for(400) == before
     made_up(monkeypatch, **{name: 0.4 if name == "vqs" else MOST for name in HERE})
-    Model(FOREST).warm_up(40)
+    Model(FOREST).warm_up(400)
     asked.clear()
     model.predict(X)
-    cheapest = min((c for c in model.explain(40).choices if c.microseconds), key=lambda c: c.microseconds or 0.0)
-    assert asked == [model.engine_for(40)] == [cheapest.engine] != [before]
+    cheapest = min((c for c in model.explain(400).choices if c.microseconds), key=lambda c: c.microseconds or 0.0)
+    assert asked == [model.engine_for(400)] == [cheapest.engine] != [before]
 
 
 def test_another_machine_measures_for_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
