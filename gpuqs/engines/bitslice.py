@@ -45,7 +45,7 @@ class Bitslice(CpuEngine):
 
     #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
-        False: {128: 1.4, 256: 1.7, 512: 2.3},
+        False: {128: 1.5, 256: 1.8, 512: 2.3},
         True: {128: 1.2, 256: 1.45, 512: 1.6},
     }
     #: The same per tree, and per level of oblivious trees, which have no programs.
@@ -53,9 +53,10 @@ class Bitslice(CpuEngine):
     level_costs: ClassVar[dict[int, float]] = {128: 3.2, 256: 5.0, 512: 7.5}
     #: Per tree and place of a document, where leaf values are read one by one.
     value: ClassVar[float] = 0.16
-    #: Per column, for each run of documents that are coded together, and for each place in it.
+    #: Per column, for each run of documents that are coded together, and for each place in it: without registers of 32
+    #: bytes or more, and with them (False, True).
     column: ClassVar[float] = 8.0
-    place: ClassVar[float] = 0.25
+    place: ClassVar[dict[bool, float]] = {False: 2.5, True: 0.25}
     #: Nanoseconds per category set and document, by tables.
     category_set: ClassVar[float] = 0.07
     cold_call: ClassVar[float] = 18.0
@@ -81,7 +82,7 @@ class Bitslice(CpuEngine):
             each += forest.n_trees * word * self.value
         together = next(n for n in CODED_TOGETHER if n >= min(n_documents, CODED_TOGETHER[-1]))
         runs = -(-n_documents // together)
-        coding = len(forest.tested) * runs * (self.column + together * self.place)
+        coding = len(forest.tested) * runs * (self.column + together * self.place[isa.widest_word > 128])
         words = -(-n_documents // word) * each
         return CALL + (words + coding) * 1e-3 + category_cost(forest, n_documents, self.category_set)
 

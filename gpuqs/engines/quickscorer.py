@@ -24,7 +24,7 @@ MAX_LEAVES = 64
 TOGETHER = 4
 #: Instruction sets with registers of other than eight floats take so many times as long. NEON, which nobody has timed
 #: yet, has registers as wide as SSE4.2.
-WIDTH = {"portable": 3.5, "sse4.2": 1.9, "neon": 1.9, "avx512": 0.6}
+WIDTH = {"portable": 3.3, "sse4.2": 1.5, "neon": 1.5, "avx512": 0.6}
 
 
 def _tree_block(default: int) -> Parameter:

@@ -79,7 +79,7 @@ def test_a_busy_machine_is_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
             name: str = name, cost: Callable[..., float | None] = engine.cost,
         ) -> None:
             calls[name] = calls.get(name, 0) + 1
-            quiet = ((cost(calibration.small_forest(), len(X)) or 0) - CALL) * 1e-6
+            quiet = ((cost(calibration.small_forest(), len(X)) or 0) - CALL) * calibration._AT_HOME[name] * 1e-6
             time[0] += quiet * (100 if calls[name] % 3 == 0 and name in ("vqs", "walk") else 2)
 
         monkeypatch.setattr(engine, "score", score)
