@@ -75,6 +75,8 @@ def plain_calls(
         raw=_link(forest, precision, "identity", forest.average_raw),
         value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),
         then=of_numpy,
+        n_iterations=forest.n_iterations,
+        some_left_out=forest.iterations_left_out > 0,
     )
 
 

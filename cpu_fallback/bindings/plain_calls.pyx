@@ -100,11 +100,14 @@ cdef class PlainCalls:
         What makes raw scores and values of sums; None: sums are these. Fixed-point sums have both.
     then : callable, optional
         What makes values of what ``value`` gives, both [documents, outputs].
+    n_iterations : int
+        Of all trees; ``some_left_out`` tells that the model had more.
     """
 
     cdef object program_of, threads_of, then
     cdef Link raw_link, value_link
-    cdef Py_ssize_t n_features, most_at_once
+    cdef Py_ssize_t n_features, most_at_once, n_iterations
+    cdef bint some_left_out
     cdef double brief
     cdef list programs  # by the number of documents; None: not asked for yet
     cdef dict of_more  # those for more than few
@@ -114,7 +117,9 @@ cdef class PlainCalls:
     cdef Py_ssize_t costs_age  # then, too
 
     def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Py_ssize_t most_at_once=0,
-                 threads_of=None, Link raw=None, Link value=None, then=None):
+                 threads_of=None, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
+                 bint some_left_out=False):
+        self.n_iterations, self.some_left_out = n_iterations, some_left_out
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
         self.most_at_once, self.threads_of = max(most, most_at_once), threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
@@ -231,6 +236,10 @@ cdef class PlainCalls:
             return scores
         return self.then(cnp.PyArray_Reshape(scores, (n, values.c.n_outputs))).reshape((<object>scores).shape)
 
+    cdef bint are_all(self, number) except -1:
+        """Whether so many iterations from the first on are all trees, as LightGBM counts: none or less are all there were."""
+        return number == self.n_iterations or (not self.some_left_out and (number <= 0 or number > self.n_iterations))
+
     def raw(self, cnp.ndarray X not None):
         """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
         it holds other numbers than native floats, many rows or none, or is no array of documents at all."""
@@ -243,7 +252,7 @@ cdef class PlainCalls:
 
 cdef int is_default(name, value) except -1:
     """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), precision "fast" (4), a number of
-    threads (8), an answer in memory of NumPy's (16) or something else (0)."""
+    threads (8), an answer in memory of NumPy's (16), a number of iterations (32) or something else (0)."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
     if value is False:
@@ -253,13 +262,15 @@ cdef int is_default(name, value) except -1:
     if type(value) is int:
         if name == "n_threads":
             return 8 * (value > 0)
+        if name == "num_iteration":
+            return 32
         return name == "start_iteration" and value == 0
     if type(value) is cnp.ndarray:
         return 16 * (name == "out")
     if type(value) is str:
         if name == "precision":
             return value == "exact" or 4 * (value == "fast")
-        return name == "engine" and value == "auto"
+        return (name == "engine" and value == "auto") or (name == "device" and value == "cpu")
     return 0
 
 
@@ -292,7 +303,7 @@ def plain_first(method):
             asked = wished(output, wishes)
             if asked >= 0:
                 plain = self._plain_fast if asked & 4 else self._plain
-                if plain is not None:
+                if plain is not None and (not asked & 32 or (<PlainCalls?>plain).are_all(wishes["num_iteration"])):
                     n_threads = min(wishes["n_threads"], most_threads()) if asked & 8 else 0
                     answer = (<PlainCalls?>plain).scores(X, asked & 2, n_threads, wishes["out"] if asked & 16 else None)
                     if answer is not None:

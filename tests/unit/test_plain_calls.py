@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import gc
 import os
 import sys
@@ -51,6 +52,9 @@ WISHES: list[dict[str, Any]] = [
     {"n_threads": 1},
     {"n_threads": 3, "output": "raw"},
     {"n_threads": 10**30},
+    {"num_iteration": -1},
+    {"num_iteration": 0, "start_iteration": 0},
+    {"num_iteration": 10**30, "device": "cpu"},
     {"precision": "fast"},
     {"precision": "fast", "output": "raw"},
 ]
@@ -76,7 +80,8 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
     """The answer of the long way: a wish leads there."""
-    return model.predict(X, **words | {"trees": slice(None)})
+    words = {name: wish for name, wish in words.items() if name not in ("num_iteration", "start_iteration")}
+    return model.predict(X, **words, trees=slice(None))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -214,6 +219,22 @@ def test_wishes_are_granted() -> None:
     assert not np.array_equal(model.predict(X, start_iteration=5), model.predict(X))
     with pytest.raises(gpuqs.errors.UnsupportedModelError):
         model.predict(X, pred_contrib=True)
+
+
+@pytest.mark.parametrize("left_out", [0, 3])
+def test_numbers_of_iterations(left_out: int, long_way: list[int]) -> None:
+    forest = dataclasses.replace(made(), iterations_left_out=left_out)
+    model, X = Model(forest), np.random.default_rng(8).normal(size=(3, 8))
+    expected, n = model.predict(X), forest.n_iterations
+    assert np.array_equal(model.predict(X, num_iteration=n), expected) and long_way == []
+    assert not np.array_equal(model.predict(X, num_iteration=n - 1), expected) and long_way == [3]
+    for number in (-1, 0, n + 1, 10**30):
+        if left_out:
+            with pytest.raises(ValueError, match="best iteration"):
+                model.predict(X, num_iteration=number)
+        else:
+            assert np.array_equal(model.predict(X, num_iteration=number), expected)
+    assert long_way == [3]
 
 
 def test_more_than_signals_may_wait_for_goes_the_long_way(long_way: list[int]) -> None:
