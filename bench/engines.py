@@ -164,7 +164,9 @@ def markdown(report: dict) -> str:
                 f"| {label} | {r['us_per_document']:.3f} | {r['minimum_us']:.3f} | {r['times_library']:.1f} |"
             )
         lines += ["", *[f"- {line}" for line in result["ratios"]], ""]
-    lines += ["## Stages of bitslice, 1,000 x 64: ns per document (and per document and tree: a thousandth)", ""]
+    shape = f"{report.get('n_trees', 1_000):,} x 64"  # reports that do not say so are of full runs
+    of_tree = " (and per document and tree: a thousandth)" if shape.startswith("1,000 ") else ""
+    lines += [f"## Stages of bitslice, {shape}: ns per document{of_tree}", ""]
     lines += [f"clock {report['ghz']:.2f} GHz: a nanosecond is that many cycles", ""]
     names = list(next(iter(report["stages"].values())))
     lines += [f"| | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
@@ -172,7 +174,7 @@ def markdown(report: dict) -> str:
         lines.append(f"| {label} | {' | '.join(f'{parts[name]:.0f}' for name in names)} |")
     lines.append("")
     if report["latencies"]:
-        lines += ["## Small batches, 1,000 x 64, microseconds a call", "", "| documents | gpuqs | engine | LightGBM |"]
+        lines += [f"## Small batches, {shape}, microseconds a call", "", "| documents | gpuqs | engine | LightGBM |"]
         lines += ["|---|---|---|---|"]
         for n, r in report["latencies"].items():
             lines.append(f"| {n} | {r['gpuqs']:.1f} | {r['engine']} | {r['LightGBM']:.1f} |")
@@ -203,6 +205,7 @@ def main() -> None:
         "versions": f"gpuqs {gpuqs.__version__}, LightGBM {lightgbm.__version__}, XGBoost {xgboost.__version__}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}",
         "results": results,
+        "n_trees": n_trees,
         "ghz": clock(),
         "stages": stages(lambdamart(n_trees, 64), X, 3 if args.quick else args.rounds),
         "latencies": latencies(lambdamart(n_trees, 64), X, 3 if args.quick else args.rounds),

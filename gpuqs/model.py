@@ -19,7 +19,7 @@ from gpuqs.errors import InputError
 from gpuqs.explanation import Chooser, Explanation, Way
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
-from gpuqs.keywords import output_and_trees, whole
+from gpuqs.keywords import output_and_trees, truth, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.plain_calls import plain_calls, plain_first
@@ -480,9 +480,10 @@ class Model:
         from gpuqs.layout.ranks import to_keep
         from gpuqs.tuning.plan import to_json
 
+        kept = to_keep(self.forest) if truth(ready, "ready") else {}
         plan = None if self.plan is None else to_json(self.plan)
         native.check_target(path)
-        native.write(self.forest, path, plan, to_keep(self.forest) if ready else {})
+        native.write(self.forest, path, plan, kept)
 
     def _documents(self, X: Any, device: Device, engine: str | Way, isa: str) -> tuple[Documents, Device]:
         """Documents, and the device where they lie."""

@@ -69,6 +69,9 @@ def test_a_model_saved_again_is_as_ready_as_it_is_told(tmp_path: Path) -> None:
     loaded.save(tmp_path / "c")
     assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
     assert (tmp_path / "c").stat().st_size < (tmp_path / "a").stat().st_size
+    with pytest.raises(ValueError, match="ready must be True or False, not 'no'"):
+        loaded.save(tmp_path / "d", ready="no")  # type: ignore[arg-type]
+    assert not (tmp_path / "d").exists()
 
 
 def damaged(arrays: dict[str, np.ndarray], how: str) -> dict[str, Any]:
