@@ -70,9 +70,9 @@ class Engine(ABC):
         None where the engine is taken only if it is asked for, or if no other runs the forest.
 
         They are those of calls that find everything in the caches; `cold` says what the others take more. The figures
-        are those of a core of a Zen 5, with AVX-512 and AVX2: sixteen forests of LightGBM, XGBoost and CatBoost, 100 to
-        1,000 trees of 8 to 256 leaves on 28 to 700 columns, calls of 1 to 1,000 documents. Other processors scale them
-        much alike, which is all that a choice between engines needs.
+        are those of a core of a Zen 5, with every instruction set: sixteen forests of LightGBM, XGBoost and CatBoost,
+        100 to 1,000 trees of 8 to 256 leaves on 28 to 700 columns, calls of 1 to 1,000 documents. Other processors
+        scale them much alike, which is all that a choice between engines needs.
         """
 
     def cold(self, forest: Forest, n_documents: int) -> float:

@@ -48,9 +48,9 @@ class Bitslice(CpuEngine):
         False: {128: 1.5, 256: 1.8, 512: 2.3},
         True: {128: 1.2, 256: 1.45, 512: 1.6},
     }
-    #: The same per tree, and per level of oblivious trees, which have no programs.
+    #: The same per tree, half of it for oblivious trees, which have no programs; and per level of these.
     tree_costs: ClassVar[dict[int, float]] = {128: 8.0, 256: 17.0, 512: 31.0}
-    level_costs: ClassVar[dict[int, float]] = {128: 3.2, 256: 5.0, 512: 7.5}
+    level_costs: ClassVar[dict[int, float]] = {128: 2.5, 256: 3.8, 512: 6.0}
     #: Per tree and place of a document, where leaf values are read one by one.
     value: ClassVar[float] = 0.16
     #: Per column, for each run of documents that are coded together, and for each place in it: without registers of 32
@@ -74,7 +74,7 @@ class Bitslice(CpuEngine):
         isa = cpu_fallback.instruction_set()
         word = next(w for w in self.tree_costs if w >= min(n_documents, isa.widest_word))
         if is_oblivious(forest):
-            each = int(n_levels(forest).sum()) * self.level_costs[word]
+            each = int(n_levels(forest).sum()) * self.level_costs[word] + forest.n_trees * self.tree_costs[word] / 2
         else:
             of_node = self.word_costs[cpu_fallback.compiles_programs()][word]
             each = forest.n_nodes * of_node + forest.n_trees * self.tree_costs[word]

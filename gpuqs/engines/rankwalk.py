@@ -75,7 +75,7 @@ class RankWalk(CpuEngine):
         return None
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        trees, columns = forest.n_trees * 1e-3, forest.n_features * 1e-3
+        trees, columns = forest.n_trees * 1e-3, len(forest.tested) * 1e-3
         isa = cpu_fallback.instruction_set()
         lanes = min(isa.widest_word // 8, MOST_LANES)
         follows = isa.has_paths and forest.n_leaves <= PATH_PLACES

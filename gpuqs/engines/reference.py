@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs.devices.base import Device
-from gpuqs.engines.base import CALL, Engine, Program
+from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.parameters import NONE_GIVEN, Params
 from gpuqs.forest import (
     CATEGORICAL,
@@ -83,16 +82,11 @@ class Reference(Engine):
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "a walk in NumPy: readable, slow, the yardstick"
 
-    #: Nanoseconds per node that a document visits, microseconds per node.
-    visit: ClassVar[float] = 30.0
-    setup: ClassVar[float] = 10.0
-
     def supports(self, forest: Forest) -> str | None:
         return None
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
-        visits = forest.n_trees * (math.log2(max(forest.n_leaves, 2)) + 1) * 1e-3
-        return CALL + n_documents * visits * self.visit + forest.n_nodes * self.setup
+    def cost(self, forest: Forest, n_documents: int) -> None:
+        return None
 
     def prepare(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import shutil
@@ -80,6 +81,21 @@ def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Model(FOREST).engine_for(30)
     monkeypatch.setattr(type(ENGINES[before]), "cold", lambda self, forest, n: 1e6)
     assert Model(FOREST).engine_for(30) != before
+
+
+@pytest.mark.parametrize("n", [0, 1, 100, 2_000])
+def test_auto_never_takes_the_yardstick(n: int) -> None:
+    """Of constant models, too, and of none at all."""
+    rng = np.random.default_rng(2)
+    for forest in (FOREST, random_forest(rng, n_trees=3, max_leaves=1), random_forest(rng, n_trees=0)):
+        assert Model(forest).engine_for(n) != "reference"
+
+
+def test_costs_know_the_columns_that_are_tested() -> None:
+    wide = dataclasses.replace(FOREST, n_features=FOREST.n_features + 5_000)
+    for name, engine in ENGINES.items():
+        if engine.device == "cpu" and engine.supports(FOREST) is None:
+            assert engine.cost(wide, 20) == engine.cost(FOREST, 20), name
 
 
 def forest_and_documents(name: str) -> tuple[Forest, np.ndarray]:
