@@ -49,8 +49,7 @@ class CpuEngine(Engine):
     def cold(self, forest: Forest, n_documents: int) -> float:
         of_tree = self.cold_tree + self.cold_exit * min(n_documents, LEAVES_READ)
         of_column = self.cold_column + self.cold_value * min(n_documents, VALUES_READ)
-        of_trees = forest.n_trees * of_tree + len(forest.tested) * of_column
-        return self.cold_call + kilonodes(forest) * self.cold_node + of_trees * 1e-3
+        return self.cold_call + microseconds(forest, node=self.cold_node, tree=of_tree, column=of_column)
 
     @abstractmethod
     def _lay_out(
@@ -114,6 +113,11 @@ def fitting(wanted: int, default: int, values_each: int) -> int:
 def kilonodes(forest: Forest) -> float:
     """Thousands of nodes, so that nanoseconds a node become microseconds; one node at least."""
     return max(forest.n_nodes, 1) * 1e-3
+
+
+def microseconds(forest: Forest, *, node: float = 0.0, tree: float = 0.0, column: float = 0.0) -> float:
+    """What so many nanoseconds per node, per tree and per column that is tested take."""
+    return kilonodes(forest) * node + (forest.n_trees * tree + len(forest.tested) * column) * 1e-3
 
 
 def category_cost(forest: Forest, n_documents: int, each: float = CATEGORY_SET) -> float:

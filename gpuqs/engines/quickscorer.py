@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, kilonodes
+from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
@@ -77,7 +77,7 @@ class QuickScorer(_OnQuickScorerLayout):
     cold_value: ClassVar[float] = 10.0
 
     def cost(self, forest: Forest, n_documents: int) -> float:
-        each = kilonodes(forest) * self.node + _thousands(forest, self.tree, self.column)
+        each = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
         return CALL + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
@@ -106,10 +106,9 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
 
     def cost(self, forest: Forest, n_documents: int) -> float:
         grouped, lone = in_groups(n_documents)
-        nodes = (grouped * self.node + lone * self.lone_node) * kilonodes(forest)
-        of_group = _thousands(forest, self.tree, self.column)
-        of_lone = _thousands(forest, self.lone_tree, self.lone_column)
-        return CALL + nodes + grouped * of_group + lone * of_lone + category_cost(forest, n_documents)
+        of_group = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
+        of_lone = microseconds(forest, node=self.lone_node, tree=self.lone_tree, column=self.lone_column)
+        return CALL + grouped * of_group + lone * of_lone + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
@@ -148,7 +147,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
         levels = max(int(n_levels(forest).sum()), 1) * 1e-3
         grouped, lone = in_groups(n_documents)
         of_levels = (grouped * self.level + lone * self.lone_level) * levels
-        each = _thousands(forest, self.tree, self.column)
+        each = microseconds(forest, tree=self.tree, column=self.column)
         return CALL + of_levels + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
@@ -181,19 +180,14 @@ class VQuickScorer(_OnQuickScorerLayout):
         isa = cpu_fallback.instruction_set()
         rows = math.ceil(n_documents / isa.lanes) * isa.lanes
         of_node = self.node[forest.n_leaves <= 32] * (self.oblivious if is_oblivious(forest) else 1.0)
-        each = kilonodes(forest) * of_node + _thousands(forest, self.tree, 0.0)
-        columns = n_documents * _thousands(forest, 0.0, self.column)
+        each = microseconds(forest, node=of_node, tree=self.tree)
+        columns = n_documents * microseconds(forest, column=self.column)
         return CALL + rows * each * WIDTH.get(isa.name, 1.0) + columns + category_cost(forest, n_documents)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> QuickScorerLayout:
         return build_quickscorer(forest, settings["tree_block"], mask_bits=32 if forest.n_leaves <= 32 else 64)
-
-
-def _thousands(forest: Forest, of_tree: float, of_column: float) -> float:
-    """Microseconds of so many nanoseconds per tree, and per column that is tested."""
-    return (forest.n_trees * of_tree + len(forest.tested) * of_column) * 1e-3
 
 
 def _fewest_mask_bits(forest: Forest) -> int:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost, fitting
+from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
@@ -51,7 +51,7 @@ class Walk(CpuEngine):
         visits = (depth + forest.n_trees) * 1e-3
         walked = n_documents + self.begun if n_documents < self.lanes else -(-n_documents // self.lanes) * self.lanes
         walks = walked * visits * self.visit
-        columns = n_documents * len(forest.tested) * 1e-3 * self.column
+        columns = n_documents * microseconds(forest, column=self.column)
         return CALL + walks + columns + category_cost(forest, n_documents)
 
     def _lay_out(
