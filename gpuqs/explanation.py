@@ -167,7 +167,8 @@ class Chooser:
             threads = candidate.n_threads
             if threads > cpu_fallback.default_threads() or unusable(candidate, self._reasons, device.kind) is not None:
                 return None
-            here, there = (self._warm(candidate.engine, -(-n // threads)) for n in (n_documents, tuned.n_documents))
+            sizes = n_documents, tuned.n_documents
+            here, there = (self.warm_cost(candidate.engine, -(-n // threads), machine) for n in sizes)
             if here is None or there is None or (here - there) * (n_documents - tuned.n_documents) < 0:
                 return None  # more documents taken otherwise, and in less time: that step may lie elsewhere
             return here / there
@@ -185,24 +186,23 @@ class Chooser:
             self._unused[key] = plan.why_not(target(device, machine), self._reasons)
         return self._unused[key]
 
-    def cost(self, name: str, n_documents: int) -> float | None:
+    def cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
         """Microseconds that an engine is predicted to take, on the CPU with one thread.
 
         The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
         what is cold is a small part.
         """
-        warm = self._warm(name, n_documents)
+        warm = self.warm_cost(name, n_documents, machine)
         if warm is None or ENGINES[name].device != HOST.kind:
             return warm
         return warm + ENGINES[name].cold(self._forest, n_documents) / 2
 
-    def _warm(self, name: str, n_documents: int) -> float | None:
+    def warm_cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
         """`cost` where all calls are warm, as those are that `Model.tune` measures."""
-        cost = ENGINES[name].cost(self._forest, n_documents)
+        cost = ENGINES[name].cost(self._forest, n_documents, machine)
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
-        here = cpu_fallback.isa(), cpu_fallback.compiles_programs()
-        return CALL + (cost - CALL) * factor(name, here)
+        return CALL + (cost - CALL) * factor(name, machine)
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
@@ -210,7 +210,7 @@ class Chooser:
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)
         if name is None:
-            costs = {name: self.cost(name, n_documents) for name in self.able(device)}
+            costs = {name: self.cost(name, n_documents, machine) for name in self.able(device)}
             name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
             self._chosen[key] = name
         return name
@@ -221,12 +221,12 @@ class Chooser:
             Choice(
                 name,
                 ENGINES[name].summary,
-                self.cost(name, n_documents) if reason is None else None,
+                self.cost(name, n_documents, machine) if reason is None else None,
                 reason,
             )
             for name, reason in self.reasons_on(device).items()
         )
-        where = cpu_fallback.isa() if device is HOST else repr(device)
+        where = machine[0] if device is HOST else repr(device)
         tuned = note = None
         if self.plan is not None:
             tuned = self._tuned(self.plan, n_documents, device, machine)

@@ -73,7 +73,7 @@ def tune(
         programs.forest.narrowed if documents.narrow else programs.forest,
         documents.chunk(0, max(most, sizes[-1])),
         most_threads,
-        chooser.cost,
+        lambda name, n_documents: chooser.warm_cost(name, n_documents, here),
         default,
         lambda name, params: programs.trial(name, params, documents.narrow, device, here),
         chooser.able(device),

@@ -64,10 +64,11 @@ class Engine(ABC):
         """None where the engine can run the forest, else the reason why not."""
 
     @abstractmethod
-    def cost(self, forest: Forest, n_documents: int) -> float | None:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float | None:
         """Predicted microseconds to score so many documents, on the CPU with one thread.
 
-        None where the engine is taken only if it is asked for, or if no other runs the forest.
+        None where the engine is taken only if it is asked for, or if no other runs the forest. ``machine`` is as of
+        `prepare`.
 
         They are those of calls that find everything in the caches; `cold` says what the others take more. The figures
         are those of a core of a Zen 5, with every instruction set: sixteen forests of LightGBM, XGBoost and CatBoost,

@@ -70,13 +70,14 @@ class Bitslice(CpuEngine):
     def supports(self, forest: Forest) -> str | None:
         return why_not(forest, MAX_LEAVES)
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
-        isa = cpu_fallback.instruction_set()
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+        name, compiles_programs = machine or cpu_fallback.machine()
+        isa = cpu_fallback.instruction_set(name)
         word = next(w for w in self.tree_costs if w >= min(n_documents, isa.widest_word))
         if is_oblivious(forest):
             each = int(n_levels(forest).sum()) * self.level_costs[word] + forest.n_trees * self.tree_costs[word] / 2
         else:
-            of_node = self.word_costs[cpu_fallback.compiles_programs()][word]
+            of_node = self.word_costs[compiles_programs][word]
             each = forest.n_nodes * of_node + forest.n_trees * self.tree_costs[word]
         if not _has_tables(forest, isa.name):
             each += forest.n_trees * word * self.value

@@ -76,7 +76,7 @@ class QuickScorer(_OnQuickScorerLayout):
     column: ClassVar[float] = 4.5
     cold_value: ClassVar[float] = 10.0
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         each = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
         return CALL + n_documents * each + category_cost(forest, n_documents)
 
@@ -104,7 +104,7 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     lone_tree: ClassVar[float] = 1.0
     lone_column: ClassVar[float] = QuickScorer.column
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         grouped, lone = in_groups(n_documents)
         of_group = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
         of_lone = microseconds(forest, node=self.lone_node, tree=self.lone_tree, column=self.lone_column)
@@ -143,7 +143,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
             return "a tree is not oblivious (complete, with one test a level)"
         return None
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         levels = max(int(n_levels(forest).sum()), 1) * 1e-3
         grouped, lone = in_groups(n_documents)
         of_levels = (grouped * self.level + lone * self.lone_level) * levels
@@ -176,8 +176,8 @@ class VQuickScorer(_OnQuickScorerLayout):
     cold_exit: ClassVar[float] = 0.0
     cold_value: ClassVar[float] = 1.5
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
-        isa = cpu_fallback.instruction_set()
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+        isa = cpu_fallback.instruction_set(machine[0] if machine else None)
         rows = math.ceil(n_documents / isa.lanes) * isa.lanes
         of_node = self.node[forest.n_leaves <= 32] * (self.oblivious if is_oblivious(forest) else 1.0)
         each = microseconds(forest, node=of_node, tree=self.tree)

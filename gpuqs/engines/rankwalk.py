@@ -74,9 +74,9 @@ class RankWalk(CpuEngine):
             return f"its columns take up to {most} bytes of rank; nodes tell {MAX_ENTRIES} apart"
         return None
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         trees, columns = forest.n_trees * 1e-3, len(forest.tested) * 1e-3
-        isa = cpu_fallback.instruction_set()
+        isa = cpu_fallback.instruction_set(machine[0] if machine else None)
         lanes = min(isa.widest_word // 8, MOST_LANES)
         follows = isa.has_paths and forest.n_leaves <= PATH_PLACES
         if n_documents <= (FOLLOWING if follows else WALKING if lanes > NARROW_LANES else WALKING_NARROW):

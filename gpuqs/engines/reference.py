@@ -85,7 +85,7 @@ class Reference(Engine):
     def supports(self, forest: Forest) -> str | None:
         return None
 
-    def cost(self, forest: Forest, n_documents: int) -> None:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
         return None
 
     def prepare(

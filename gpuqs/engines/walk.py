@@ -45,7 +45,7 @@ class Walk(CpuEngine):
     def supports(self, forest: Forest) -> str | None:
         return None if fits_walk(forest) else "its trees and columns are too many for the links of a walk"
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         # Between the shallowest trees of so many leaves and chains to the deepest of them.
         depth = (math.log2(max(forest.n_leaves, 2)) * forest.n_trees + int(forest.tree_depth.sum())) / 2
         visits = (depth + forest.n_trees) * 1e-3

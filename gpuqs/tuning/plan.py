@@ -31,7 +31,7 @@ class Candidate:
         The engine's parameters that do not have their defaults.
     n_threads : int
     predicted, measured : float or None
-        Microseconds of a call; None where nobody predicted, or measured.
+        Microseconds of a call with warm caches; None where nobody predicted, or measured.
 
     Raises
     ------

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
+from gpuqs import cpu_fallback
 from gpuqs.devices import find_device
 from gpuqs.engines import ENGINES
 from gpuqs.engines.base import Engine
@@ -75,6 +76,18 @@ def test_engines_are_in_the_conformance_tests(name: str) -> None:
 def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
     few, many = (ENGINES[name].cost(FOREST, n) for n in (1, 10_000))
     assert (few is None and many is None) or 0 < few < many
+
+
+def test_costs_are_those_of_the_machine_that_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment says meanwhile: choices are kept by the machine."""
+    machines = [(isa, compiled) for isa in cpu_fallback.available_isas() for compiled in (False, True)]
+    costs = {name: [ENGINES[name].cost(FOREST, 50, on) for on in machines] for name in ENGINES}
+    for isa in cpu_fallback.available_isas():
+        monkeypatch.setenv("GPUQS_ISA", isa)
+        assert costs == {name: [ENGINES[name].cost(FOREST, 50, on) for on in machines] for name in ENGINES}
+        here = cpu_fallback.machine()
+        assert all(ENGINES[name].cost(FOREST, 50) == of[machines.index(here)] for name, of in costs.items())
+    assert len(set(costs["bitslice"])) > 1
 
 
 def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:

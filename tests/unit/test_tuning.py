@@ -74,6 +74,9 @@ def test_tune_gives_a_plan_for_each_size_and_no_other_score() -> None:
         assert model.engine_for(tuned.n_documents) == tuned.best.engine
         assert {c.engine for c in tuned.candidates} <= ENGINES.keys()
         assert tuned.best.n_threads <= cpu_fallback.default_threads()
+        for c in tuned.candidates:
+            if not c.params and c.n_threads == 1:  # predicted as it is measured, warm
+                assert c.predicted == model._chooser.warm_cost(c.engine, tuned.n_documents, machine())
     for n in (1, 3, 40, 400):
         np.testing.assert_array_equal(model.predict(X[:n]), want[:n])
 
@@ -204,8 +207,8 @@ def made_up_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, engine in ENGINES.items():
         if engine.device == "cpu":
             each, us = steps.get(name, (1, 100.0))
-            cost = lambda forest, n, each=each, us=us: 1.0 + -(-n // each) * us  # noqa: E731
-            of_walk = lambda forest, n: 1.0 + n * (4.0 if n < 26 else 2.0)  # noqa: E731
+            cost = lambda forest, n, machine, each=each, us=us: 1.0 + -(-n // each) * us  # noqa: E731
+            of_walk = lambda forest, n, machine: 1.0 + n * (4.0 if n < 26 else 2.0)  # noqa: E731
             monkeypatch.setattr(engine, "cost", of_walk if name == "walk" else cost, raising=False)
             monkeypatch.setattr(engine, "cold", lambda forest, n: 0.0, raising=False)
     monkeypatch.setattr("gpuqs.explanation.factor", lambda name, machine: 1.0)
@@ -554,7 +557,8 @@ def test_what_is_measured_decides_which_engines_are_hopeless(monkeypatch: pytest
     """Where the best by prediction takes far longer, those predicted to take as long are measured, too."""
     predicted = {"bitslice": 30.0, "rankwalk": 500.0, "walk": 100_000.0}
     taken = {"bitslice": 1.1e-3, "rankwalk": 0.7e-3}
-    monkeypatch.setattr(Chooser, "cost", lambda self, name, n: predicted.get(name, 600.0))
+    for costs in ("cost", "warm_cost"):
+        monkeypatch.setattr(Chooser, costs, lambda self, name, n, machine: predicted.get(name, 600.0))
     monkeypatch.setattr(Search, "_reading", lambda self, candidate, *rest: taken.get(candidate.engine, 2e-3))
     (tuned,) = Model(FOREST).tune(X, 5.0, batch_sizes=[100], n_threads=1).sizes
     assert (tuned.best.engine, tuned.candidates[tuned.default].engine) == ("rankwalk", "bitslice")

@@ -32,7 +32,7 @@ class BitsliceGpu(GpuEngine):
     def __init__(self, settings: BitsliceSettings | None = None) -> None:
         self._settings = settings or BitsliceSettings()
 
-    def cost(self, forest: Forest, n_documents: int) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         in_turn = 18 + 0.031 * forest.n_trees  # as of walks, in fewer threads
         each = 0.5 + 0.0025 * forest.n_features + 2.3e-5 * forest.n_nodes + 0.001 * forest.n_trees
         return 4 * LAUNCH + in_turn + n_documents * each * 1e-3

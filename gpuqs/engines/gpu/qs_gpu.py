@@ -34,7 +34,7 @@ class QsGpu(GpuEngine):
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()
 
-    def cost(self, forest: Forest, n_documents: int) -> None:
+    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
         return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
 
     def supports(self, forest: Forest) -> str | None:
