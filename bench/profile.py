@@ -1,4 +1,4 @@
-"""Profiles the GPU engines' kernels with Nsight Compute (`ncu`), or nvprof, which it succeeds, on old devices.
+"""Profiles the GPU engines' kernels with Nsight Compute (`ncu`), the successor of nvprof, which counts nothing on them.
 
     python bench/profile.py kernel [--trees 20000 --leaves 64 --tree-block 2000 --threads 256]
     python bench/profile.py kernel --kernel slots      # or another one of `bitslice_gpu`
@@ -19,7 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Metric:
-    """A profiler's metric: which counter it is, and the factor that makes it one. Those of one counter add up."""
+    """A profiler's metric: which counter it is, and the factor that makes it one."""
 
     counter: str
     factor: float = 1.0
@@ -81,25 +81,12 @@ NCU: dict[str, Metric] = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": Metric("shared_wavefronts"),
     "lts__t_bytes.sum": Metric("l2_bytes"),
 }
-#: nvprof's.
-NVPROF: dict[str, Metric] = {
-    "l2_tex_hit_rate": Metric("l2_hit_rate"),
-    "warp_execution_efficiency": Metric("warp_efficiency"),
-    "achieved_occupancy": Metric("occupancy", 100.0),
-    "issue_slot_utilization": Metric("issue_utilisation"),
-    "inst_executed": Metric("instructions"),
-}
-NVPROF_EVENTS: dict[str, Metric] = {
-    "shared_ld_bank_conflict": Metric("bank_conflicts"),
-    "shared_st_bank_conflict": Metric("bank_conflicts"),
-}
-
-#: How the tables that are read begin: ncu's, nvprof's of metrics and of events, nvprof's of times.
-HEADERS = ('"ID",', '"Device",', '"Type",', '"Time(%)",')
-#: Both tools' names of units of time. Both scale them, each in its own way.
+#: How the table that is read begins.
+HEADER = '"ID",'
+#: The names of units of time, of today's versions and of older ones.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 SECONDS |= {"nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1.0}
-#: A number as both tools write it in the C locale.
+#: A number in the C locale.
 NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?\s*%?")
 
 
@@ -112,40 +99,18 @@ def parse_ncu(text: str, kernel: str) -> Counters:
         The kernel is not in it; the profiler's own messages are in the error. Or a figure is not one.
     """
     launches = [row for row in _rows(text) if _is_launch_of(row.get("Kernel Name", ""), kernel)]
-    seen = []
+    seen = {}
     for row in launches:
         metric = NCU.get(row["Metric Name"])
         value = _number(row["Metric Value"])
         if row["ID"] != launches[0]["ID"] or metric is None or value is None:
             continue
         unit = _seconds(row["Metric Unit"]) if metric.counter == "seconds" else 1.0
-        seen.append((metric.counter, value * metric.factor * unit))
-    return _counters(seen, bool(launches), text, kernel)
-
-
-def parse_nvprof(text: str, kernel: str) -> Counters:
-    """Read the output of ``nvprof --csv``, with metrics and events, with times, or both after each other.
-
-    Averages over the launches of ``kernel``.
-
-    Raises
-    ------
-    ValueError
-        As `parse_ncu`.
-    """
-    metrics, seen, launched, units = {**NVPROF, **NVPROF_EVENTS}, [], False, {}
-    for row in _rows(text):
-        if row.get("Time(%)") == "%":  # the line of units under a table of times
-            units = row
-        if not _is_launch_of(row.get("Kernel", row.get("Name", "")), kernel):
-            continue
-        launched, value = True, _number(row["Avg"])
-        metric = metrics.get(row.get("Metric Name", row.get("Event Name", "")))
-        if metric is not None and value is not None:
-            seen.append((metric.counter, value * metric.factor))
-        elif "Time(%)" in row and value is not None:
-            seen.append(("seconds", value * _seconds(units.get("Avg", ""))))
-    return _counters(seen, launched, text, kernel)
+        seen[metric.counter] = value * metric.factor * unit
+    if not launches:
+        said = "\n".join(line for line in text.splitlines() if line.startswith("=="))
+        raise ValueError(f"the profiler reports no launch of {kernel}; it says:\n{said[-2000:]}")
+    return Counters(**seen)
 
 
 def _is_launch_of(signature: str, kernel: str) -> bool:
@@ -153,18 +118,18 @@ def _is_launch_of(signature: str, kernel: str) -> bool:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """The rows of every table; not what the profilers and the program print before, between and after."""
+    """The rows of the table; not what the profiler and the program print before and after."""
     header: list[str] = []
     for line in text.splitlines():
         fields = next(csv.reader([line]), [])
-        if line.startswith(HEADERS):
+        if line.startswith(HEADER):
             header = fields
         elif len(fields) == len(header) and not line.startswith("=="):
             yield dict(zip(header, fields, strict=True))
 
 
 def _number(text: str) -> float | None:
-    """A figure; None for what stands where there is none: "n/a", "<OVERFLOW>"."""
+    """A figure; None for what stands where there is none: "n/a"."""
     if not re.search(r"\d", text):
         return None
     if NUMBER.fullmatch(text.strip()) is None:
@@ -178,35 +143,18 @@ def _seconds(unit: str) -> float:
     return SECONDS[unit]
 
 
-def _counters(seen: list[tuple[str, float]], launched: bool, text: str, kernel: str) -> Counters:
-    if not launched:
-        said = "\n".join(line for line in text.splitlines() if line.startswith("=="))
-        raise ValueError(f"the profiler reports no launch of {kernel}; it says:\n{said[-2000:]}")
-    found: dict[str, float] = {}
-    for counter, value in seen:
-        found[counter] = found.get(counter, 0.0) + value
-    return Counters(**found)
-
-
-def profiler_commands(target: Sequence[str], kernel: str) -> tuple[list[list[str]], Callable[[str, str], Counters]]:
-    """The commands that profile ``target``, and what reads their output, one after the other.
+def profiler_command(target: Sequence[str], kernel: str) -> list[str]:
+    """The command that profiles ``target``.
 
     Raises
     ------
     FileNotFoundError
         There is no profiler here.
     """
-    if shutil.which("ncu"):
-        chosen = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--target-processes", "all"]
-        chosen += ["--kernel-name", f"regex:^{kernel}", "--metrics", ",".join(NCU)]
-        return [[*chosen, *target]], parse_ncu
-    if shutil.which("nvprof"):
-        chosen = ["nvprof", "--csv", "--profile-from-start", "off"]
-        counting = ["--metrics", ",".join(NVPROF), "--events", ",".join(NVPROF_EVENTS)]
-        return [[*chosen, *counting, *target], [*chosen, *target]], parse_nvprof  # counted kernels have no times
-    raise FileNotFoundError(
-        "neither ncu (Nsight Compute) nor nvprof is on PATH; install the CUDA toolkit's profiler"
-    )
+    if shutil.which("ncu") is None:
+        raise FileNotFoundError("ncu (Nsight Compute) is not on PATH; install the CUDA toolkit's profiler")
+    chosen = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--target-processes", "all"]
+    return [*chosen, "--kernel-name", f"regex:^{kernel}", "--metrics", ",".join(NCU), *target]
 
 
 def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, threads: int | None) -> Counters:
@@ -223,13 +171,10 @@ def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, thread
     for option, value in (("--tree-block", tree_block), ("--threads", threads)):
         target += [option, str(value)] if value else []
     target += ["--kernel", kernel]
-    commands, parse = profiler_commands(target, kernel)
     plain = dict(os.environ, LC_ALL="C")  # figures are written with the locale's points and commas
-    said = [
-        subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain).stdout
-        for command in commands
-    ]
-    return parse("\n".join(said), kernel)
+    command = profiler_command(target, kernel)
+    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain)
+    return parse_ncu(said.stdout, kernel)
 
 
 def engine_of(kernel: str, tree_block: int | None, threads: int | None) -> tuple[GpuEngine, str]:

@@ -337,7 +337,7 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
     ModelFormatError
         The model is damaged; or the library itself does not load it.
     UnsupportedModelError
-        No library that scores models loads files of this format.
+        The file is of another library, or format.
     OSError
         The file cannot be read.
     """
@@ -348,8 +348,8 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
     kind = reader.__name__.rpartition(".")[2]
     if kind not in _SOURCES:
         raise UnsupportedModelError(
-            f"{called}: there is no library that loads and scores files of the format {reader.NAME!r}; "
-            f"verified are files of {', '.join(source.title for source in _SOURCES.values())}"
+            f"{called}: gpuqs verifies files of {', '.join(source.title for source in _SOURCES.values())}; "
+            f"this one is of the format {reader.NAME!r}"
         )
     try:
         return _SOURCES[kind](data, reader.read(data, called), n_threads)

@@ -1,7 +1,4 @@
-"""What is read from the profilers' output: lines as in published recordings of both tools, with made-up figures.
-
-Of nvprof's table of events no recording was found; its columns here are those of its tables of metrics.
-"""
+"""What is read from the profiler's output: lines as in published recordings, with made-up figures."""
 
 from __future__ import annotations
 
@@ -78,42 +75,6 @@ OLD_NCU = "\n".join(
 )
 
 
-def nvprof_row(metric: str, description: str, average: str) -> str:
-    return f'"Tesla V100-PCIE-16GB (0)","{KERNEL}",1,"{metric}","{description}",{average},{average},{average}'
-
-
-NVPROF = "\n".join(
-    [
-        "==22725== NVPROF is profiling process 22725, command: python bench/profile.py target",
-        "==22725== Some kernel(s) will be replayed on device 0 in order to collect all events/metrics.",
-        "==22725== Profiling application: python bench/profile.py target",
-        "==22725== Profiling result:",
-        "==22725== Event result:",
-        '"Device","Kernel","Invocations","Event Name","Min","Max","Avg","Total"',
-        f'"Tesla V100-PCIE-16GB (0)","{KERNEL}",1,"shared_ld_bank_conflict",40,40,40,40',
-        f'"Tesla V100-PCIE-16GB (0)","{KERNEL}",1,"shared_st_bank_conflict",2,2,2,2',
-        "",
-        "==22725== Metric result:",
-        '"Device","Kernel","Invocations","Metric Name","Metric Description","Min","Max","Avg"',
-        nvprof_row("l2_tex_hit_rate", "L2 Cache Hit Rate", "95.250000%"),
-        nvprof_row("warp_execution_efficiency", "Warp Execution Efficiency", "81.500000%"),
-        nvprof_row("achieved_occupancy", "Achieved Occupancy", "0.912000"),
-        nvprof_row("issue_slot_utilization", "Issue Slot Utilization", "42.000000%"),
-    ]
-)
-NVPROF_TIMES = "\n".join(
-    [
-        "==512== NVPROF is profiling process 512, command: python bench/profile.py target",
-        "==512== Profiling result:",
-        '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"',
-        ",%,ms,,us,us,us,",
-        f'"GPU activities",91.250000,1.250000,1,1250.000000,1250.000000,1250.000000,"{KERNEL}"',
-        f'"GPU activities",8.750000,0.119863,1,119.863000,119.863000,119.863000,"{OTHER}"',
-        '"API calls",78.020031,7.570567,11,688.233447,684.120984,693.194046,"cuLaunchKernel"',
-    ]
-)
-
-
 def test_ncu() -> None:
     seen = profile.parse_ncu(NCU, "update_scores")
     assert seen.seconds == pytest.approx(1.25e-3)
@@ -140,39 +101,19 @@ def test_figures_of_other_locales_are_refused(figure: str) -> None:
         profile.parse_ncu(NCU.replace("97.50", figure), "update_scores")
 
 
-def test_nvprof() -> None:
-    seen = profile.parse_nvprof(f"{NVPROF}\n{NVPROF_TIMES}", "update_scores")
-    assert (seen.l2_hit_rate, seen.warp_efficiency, seen.issue_utilisation) == (95.25, 81.5, 42.0)
-    assert seen.occupancy == pytest.approx(91.2)
-    assert (seen.seconds, seen.bank_conflicts) == (pytest.approx(1.25e-3), 42)
-    assert profile.parse_nvprof(NVPROF, "update_scores").seconds is None
-
-
-def test_nvprof_figures_that_are_none() -> None:
-    text = NVPROF.replace("95.250000%", "<OVERFLOW>")
-    assert profile.parse_nvprof(text, "update_scores").l2_hit_rate is None
-
-
-@pytest.mark.parametrize("parse", [profile.parse_ncu, profile.parse_nvprof])
 @pytest.mark.parametrize("kernel", ["update", "scores", "update_scores"])
-def test_a_kernel_that_is_not_there(parse, kernel: str) -> None:
-    text = (NCU if parse is profile.parse_ncu else NVPROF).replace("update_scores<", "other<")
+def test_a_kernel_that_is_not_there(kernel: str) -> None:
+    text = NCU.replace("update_scores<", "other<")
     text += "\n==ERROR== ERR_NVGPUCTRPERM - no permission to read GPU performance counters"
     with pytest.raises(ValueError, match=f"no launch of {kernel}") as told:
-        parse(text, kernel)
+        profile.parse_ncu(text, kernel)
     assert "ERR_NVGPUCTRPERM" in str(told.value)
 
 
-def test_the_commands_take_the_profiler_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    for there, parser, n_commands in (("ncu", profile.parse_ncu, 1), ("nvprof", profile.parse_nvprof, 2)):
-        monkeypatch.setattr(profile.shutil, "which", lambda name, there=there: name if name == there else None)
-        commands, parse = profile.profiler_commands(["python", "x.py"], "update_scores")
-        assert (len(commands), parse) == (n_commands, parser)
-        for command in commands:
-            assert (command[0], command[-2:]) == (there, ["python", "x.py"])
+def test_no_profiler_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile.shutil, "which", lambda name: None)
     with pytest.raises(FileNotFoundError, match="Nsight Compute"):
-        profile.profiler_commands([], "update_scores")
+        profile.profile("update_scores", 100, 32, 50, 256)
 
 
 def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -224,7 +165,7 @@ def test_what_the_budget_counts_is_measured() -> None:
 def test_figure_2_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     seen = profile.parse_ncu(NCU, "update_scores")
-    by_leaves = {32: {1000: seen, 2000: profile.parse_nvprof(NVPROF, "update_scores")}, 64: {1000: seen}}
+    by_leaves = {32: {1000: seen, 2000: profile.parse_ncu(OLD_NCU, "update_scores")}, 64: {1000: seen}}
     out = tmp_path / "figure2.png"
     profile.draw_figure2(by_leaves, 20_000, out)
     assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
