@@ -15,7 +15,7 @@ same trees on every fold. docs/sklearn.md says where they were tried, and which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from inspect import signature
 from typing import Any, Final, Literal
@@ -83,7 +83,8 @@ def wrap(
     Returns
     -------
     GpuqsClassifier, GpuqsRegressor, GpuqsOutlierDetector or Pipeline
-        A Pipeline is a copy that shares the steps before the last.
+        A Pipeline is a copy whose steps are frozen: fitting it, or a clone of it, changes neither its steps nor
+        those of ``model``.
 
     Raises
     ------
@@ -102,8 +103,9 @@ def wrap(
         name, last = model.steps[-1]
         if last is None or isinstance(last, str):
             raise ModelFormatError(f"the last step, {name!r}, is {last!r}, which predicts nothing", source="Pipeline")
+        before = [(called, _frozen(step)) for called, step in model.steps[:-1]]
         pipeline = copy(model)
-        pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
+        pipeline.steps = [*before, (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
         return pipeline
     read = model.model if isinstance(model, Prefitted) else gpuqs._model(model, False, None)
     if iteration_range is not None:
@@ -129,6 +131,14 @@ def wrap(
     if isinstance(wrapper, GpuqsClassifier):
         wrapper._check_classes()
     return wrapper
+
+
+def _frozen(step: Any) -> Any:
+    """A step before the last, as it was fitted, whatever becomes of the pipeline that it is from."""
+    if step is None or isinstance(step, str):  # "passthrough"
+        return step
+    step = deepcopy(step)
+    return step if isinstance(step, FrozenEstimator) else FrozenEstimator(step)
 
 
 def _kind_of(model: Any, forest: Forest) -> Kind:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("sklearn", minversion="1.6")
 import lightgbm as lgb
 import xgboost as xgb
 from sklearn import config_context
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     GradientBoostingClassifier,
@@ -22,7 +25,9 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import gpuqs
@@ -74,6 +79,30 @@ def test_a_wrapper_keeps_its_kind() -> None:
     assert type(wrap(scores)) is GpuqsRegressor
     changed = wrap(of_scores, kind="classifier")
     assert (type(changed), changed.n_threads) == (GpuqsClassifier, 2)
+
+
+# -- pipelines -----------------------------------------------------------------------------------
+
+
+def test_pipelines_stay_as_they_were_fitted() -> None:
+    """All their steps: whatever fits a copy or a clone changes neither its answers nor the pipeline it is from."""
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    scaled = ColumnTransformer([("scaled", StandardScaler(), list(frame)[:2])], remainder="passthrough")
+    theirs = make_pipeline(scaled, "passthrough", RandomForestClassifier(5, random_state=0)).fit(frame, Y)
+    want = theirs.predict_proba(frame)
+    fast = wrap(theirs)
+    name = "randomforestclassifier"
+    search = GridSearchCV(fast, {f"{name}__precision": ["exact", "fast"]}, cv=2)
+    best = search.fit(frame, Y).best_estimator_
+    for fitted in (fast, fast.fit(frame[:50] * 9 + 5, Y[:50]), clone(fast), wrap(fast), best):
+        np.testing.assert_allclose(fitted.predict_proba(frame), want, atol=1e-6)
+    np.testing.assert_array_equal(fast.predict_proba(frame), want)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fast)).predict_proba(frame), want)
+    assert list(cross_val_score(fast, frame, Y, cv=3)) == list(cross_val_score(FrozenEstimator(theirs), frame, Y, cv=3))
+    fast.set_output(transform="pandas")
+    assert isinstance(fast[:-1].transform(frame), pd.DataFrame) and isinstance(theirs[:-1].transform(frame), np.ndarray)
+    np.testing.assert_array_equal(theirs.predict_proba(frame), want)
+    assert (fast.n_features_in_, list(fast.feature_names_in_)) == (X.shape[1], list(frame))
 
 
 # -- isolation forests ---------------------------------------------------------------------------
