@@ -196,7 +196,7 @@ def _forest(document: Any) -> Forest:
         n_outputs=n_outputs,
         tree_output=output.astype(np.int32),
         tree_weight=weight.astype(np.float64),
-        base_score=_base_margin(param, objective, n_outputs, version),
+        base_score=_base_margin(param, objective, n_outputs, version, n_trees > 0),
         base_first=True,
         link=_OBJECTIVES[objective][0],
         schema=Schema(tuple(names), categories, absent=np.nan, library="XGBoost", lost=lost),
@@ -263,7 +263,7 @@ def _best_iteration(learner: dict[str, Any]) -> int | None:
 
 
 def _base_margin(
-    param: dict[str, Any], objective: str, n_outputs: int, version: tuple[int, ...]
+    param: dict[str, Any], objective: str, n_outputs: int, version: tuple[int, ...], fitted: bool
 ) -> npt.NDArray[np.float64]:
     """The base score as a margin per output, with XGBoost's own float32 arithmetic."""
     text = param.get("base_score")
@@ -276,6 +276,8 @@ def _base_margin(
     if len(base) not in (1, n_outputs):
         raise ModelFormatError(f"{len(base)} values for {n_outputs} outputs", field="base_score")
     space = _OBJECTIVES[objective][1]
+    if not fitted and (3, 1) <= version < (3, 5) and whole(param, "boost_from_average", 0, 1, 1):
+        base, space = np.full(1, 0.5, np.float32), "margin"  # a stopgap until the first round, which never came
     if objective == "binary:logitraw" and () < version < (1, 3):
         space = "probability"  # a margin only since 1.3
     if space == "probability":

@@ -231,6 +231,24 @@ def test_base_scores_become_margins_by_xgboosts_own_rounding() -> None:
             assert_same_scores(xgb.Booster(model_file=bytearray(raw)), reader.read(raw, "model"), ROWS[:9])
 
 
+@pytest.mark.parametrize("base_score", [None, 0.3])
+@pytest.mark.parametrize(
+    "objective", ["binary:logistic", "reg:logistic", "count:poisson", "reg:gamma", "survival:cox", "reg:squarederror"]
+)
+def test_models_of_no_rounds(objective: str, base_score: float | None) -> None:
+    """A base score that XGBoost was to estimate in the first round is a margin until then, whatever the objective's link."""
+    params = {"objective": objective} | ({} if base_score is None else {"base_score": base_score})
+    booster = xgb.train(params, xgb.DMatrix(ROWS, np.abs(BINARY)), 0)
+    for kind in ("json", "ubj"):
+        raw = bytes(booster.save_raw(kind))
+        assert_same_scores(xgb.Booster(model_file=bytearray(raw)), reader.read(raw, "model"), ROWS[:9])
+    model = document(booster)
+    model["version"] = [3, 0, 5]  # which did not distinguish them
+    before = reader.read(json.dumps(model).encode(), "model").base_score
+    model["learner"]["learner_model_param"]["boost_from_average"] = "0"
+    np.testing.assert_array_equal(before, reader.read(json.dumps(model).encode(), "model").base_score)
+
+
 # -- versions ----------------------------------------------------------------------------------
 
 
