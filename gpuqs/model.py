@@ -140,7 +140,7 @@ class Model:
         Parameters
         ----------
         X : array-like [D, n_features] or EncodedDocuments
-            NumPy array (float32, float64 or integers; C or F order, any strides), nested list,
+            NumPy array (float32, float64 or integers; C or F order, any strides), nested list (None: missing),
             pandas frame or Arrow table (columns by name), scipy.sparse matrix or array (an absent entry
             is what the source library takes it for: missing for XGBoost and Treelite, else 0); never
             copied beyond one chunk. Arrays hold category codes, but for CatBoost whole numbers that are

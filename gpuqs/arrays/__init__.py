@@ -28,9 +28,10 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     Parameters
     ----------
     X : array-like [D, n_features]
-        NumPy array (float32, float64, integers, bool; any strides), nested list, scipy.sparse matrix or array (absent
-        entries are `Schema.absent`), pandas frame, Arrow table or polars frame (columns by name where all of the
-        model's are there, or its names are real ones; else by position), or a CPU array of another library.
+        NumPy array (float32, float64, integers, bool; any strides), nested list or array of Python's numbers (None is
+        missing), scipy.sparse matrix or array (absent entries are `Schema.absent`), pandas frame, Arrow table or
+        polars frame (columns by name where all of the model's are there, or its names are real ones; else by
+        position), or a CPU array of another library.
 
     Raises
     ------

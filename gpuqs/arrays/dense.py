@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from decimal import Decimal
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,10 +66,28 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
     if forest.schema.arrays_hold_values:
         return _by_value(X, forest)
+    if X.dtype == object:
+        return _of_objects(X, forest)
     dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
+
+
+def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
+    """Python's numbers, and None for missing values, as nested lists hold them: cast once, as the libraries do."""
+    for kind in set(map(type, X.flat)):
+        if not issubclass(kind, (Real, Decimal, np.bool_, type(None))):
+            raise InputError(
+                f"X holds a {kind.__name__}; documents are numbers, and None or NaN where values are missing "
+                "(encode text and categories as in training, or pass a frame if the model knows its categories)"
+            )
+    try:
+        with np.errstate(over="ignore"):
+            rows = X.astype(forest.integer_dtype)
+    except OverflowError as error:
+        raise InputError(f"X holds a number that no float holds: {error}") from None
+    return Documents(len(rows), lambda start, stop: rows[start:stop])
 
 
 def _by_value(X: np.ndarray, forest: Forest) -> Documents:

@@ -60,6 +60,19 @@ def test_lists() -> None:
         np.testing.assert_array_equal(trained.model.predict(X, "raw"), raw)
 
 
+def test_objects_at_thresholds() -> None:
+    """Of lists with None and arrays of objects LightGBM makes float32, of lists of floats float64."""
+    trained = lightgbm_trained("regression")
+    forest = trained.model.forest
+    X = np.tile(np.nan_to_num(trained.rows[:1]), (forest.n_nodes, 1))
+    X[np.arange(forest.n_nodes), forest.feature] = forest.threshold
+    leaves = [trained.booster.predict(x, pred_leaf=True, num_threads=1) for x in (X, X.astype(np.float32))]
+    assert (leaves[0] != leaves[1]).any()
+    for x in (X.tolist(), [*X.tolist(), [None] * X.shape[1]], X.astype(object)):
+        want = trained.booster.predict(x, pred_leaf=True, num_threads=1)
+        np.testing.assert_array_equal(trained.model.predict(x, "leaf"), want)
+
+
 def test_frames() -> None:
     pd = pytest.importorskip("pandas")
     trained = lightgbm_trained("nan")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import tracemalloc
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,21 @@ class SparseLike:
         return self
 
 
+@pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
+def test_objects_are_numbers_or_missing(integer_dtype: str) -> None:
+    """As integers are, they are cast once to what the library scores; None is NaN."""
+    forest = forest_of(integer_dtype=integer_dtype)
+    odd = [[None, np.float32(1.5), True], [Decimal("0.1"), Fraction(1, 3), 10**40], [2**70, np.int8(3), None]]
+    rows = [*ROWS.tolist(), *odd]
+    with np.errstate(over="ignore"):
+        want = np.array([[np.nan if v is None else float(v) for v in row] for row in rows]).astype(integer_dtype)
+    for X in (rows, tuple(map(tuple, rows)), np.array(rows, object), np.array(rows, object, order="F")):
+        got = read(X, forest)
+        assert got.dtype == integer_dtype
+        np.testing.assert_array_equal(got, want)
+    assert read(np.zeros((0, 3), object), forest).shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("X", "problem"),
     [
@@ -162,9 +179,9 @@ class SparseLike:
         (None, "X is None, not documents"),
         ("1,2,3", "X is a str, not documents; read the file first"),
         ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(X\)"),
-        (np.zeros((2, 3), object), "dtype object"),
-        ([[1, 2, None]], "dtype object"),
-        ([[1, 2, 10**40]], "dtype object"),
+        ([[1, None, "2"]], "X holds a str; documents are numbers, and None or NaN where values are missing"),
+        ([[1, 2, 10**400]], "X holds a number that no float holds"),
+        (np.array([[1, 2, datetime.date(2020, 1, 1)]], object), "X holds a date"),
         (np.zeros((2, 3), complex), "dtype complex128"),
         ([["1", "2", "3"]], "dtype <U1"),
         (np.zeros((2, 3), "S4"), r"dtype \|S4"),

@@ -236,7 +236,7 @@ def test_base_scores_become_margins_by_xgboosts_own_rounding() -> None:
     "objective", ["binary:logistic", "reg:logistic", "count:poisson", "reg:gamma", "survival:cox", "reg:squarederror"]
 )
 def test_models_of_no_rounds(objective: str, base_score: float | None) -> None:
-    """A base score that XGBoost was to estimate in the first round is a margin until then, whatever the objective's link."""
+    """Until the first round estimates it, a base score is a margin, whatever the objective's link."""
     params = {"objective": objective} | ({} if base_score is None else {"base_score": base_score})
     booster = xgb.train(params, xgb.DMatrix(ROWS, np.abs(BINARY)), 0)
     for kind in ("json", "ubj"):
