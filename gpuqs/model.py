@@ -171,7 +171,7 @@ class Model:
             Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
             range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
             but averages (values of LightGBM's random forests) of none are NaN.
-        base_margin : array-like [D] or [D, n_outputs], optional
+        base_margin : array-like [D, n_outputs] or [D * n_outputs], optional
             What each document's sums begin with in place of the model's base score, in raw-score
             units, as XGBoost's ``base_margin``.
         device : int or str, optional
@@ -523,8 +523,8 @@ class Model:
             margin = np.asarray(base_margin).astype(self.forest.sum_dtype, casting="same_kind")
         except (TypeError, ValueError) as error:
             raise InputError(f"base_margin must hold numbers: {error}") from error
-        if margin.ndim == 1 and self.n_outputs == 1:
-            margin = margin[:, None]
+        if margin.ndim == 1 and margin.size == n * self.n_outputs:  # a document's after the other's, as of XGBoost
+            margin = margin.reshape(n, self.n_outputs)
         if margin.shape != (n, self.n_outputs):
             raise InputError(f"base_margin has shape {margin.shape}, not {(n, self.n_outputs)}")
         return margin

@@ -17,8 +17,8 @@ _MADE_UP_NAME: Final = re.compile(r"(Column_|f|feature_)\d+")
 
 #: The message about a column of `Schema.lost`.
 LOST: Final = (
-    "whose categories are lost: XGBoost keeps texts beyond ASCII cut short, and itself compares what it cut; pass an "
-    "array of codes, or train with categories in ASCII"
+    "whose categories hold texts beyond ASCII: XGBoost keeps those of pandas frames cut short, itself compares what it "
+    "cut, and does not say which frame they are from; pass an array of codes, or train with categories in ASCII"
 )
 
 #: Types of categories that models keep.
@@ -189,6 +189,9 @@ class Schema:
         if len(set(columns)) < len(columns):
             raise InputError("categories names a column twice")
         columns.sort()
+        lost = [column for column in columns if column in self.lost]
+        if lost:
+            raise InputError(f"categories names {self.name_of(lost[0])}, {LOST}")
         if isinstance(categories, Mapping):
             given = {self._feature(column, n_features): _checked(v, column) for column, v in categories.items()}
             lists = tuple(given[column] for column in columns)
@@ -215,9 +218,6 @@ class Schema:
         known = list(self.categories) or [None] * n_features
         for column, values in zip(columns, lists, strict=True):
             known[column] = values
-        lost = [column for column in columns if column in self.lost]
-        if lost:
-            raise InputError(f"categories names {self.name_of(lost[0])}, {LOST}")
         stated = tuple(sorted({*self.stated, *columns}))
         return replace(self, categories=tuple(known), in_order=(), stated=stated)
 

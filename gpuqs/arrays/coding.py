@@ -82,8 +82,8 @@ class CodeTable(NamedTuple):
         rules, codes = schema.rules, self.codes[places]
         if rules.missing_refused and self.missing[places].any():
             raise InputError(
-                f"column {column.name!r} has missing categories, which {schema.library} refuses; "
-                "write them as a text, as in training"
+                f"column {column.name!r} has missing categories, which {schema.library} refuses; write them as a text, "
+                "as in training (in CSV, where empty fields and words such as NA are missing, as another one)"
             )
         if rules.unseen_refused:
             bad = np.flatnonzero(np.isnan(codes) & ~self.missing[places])

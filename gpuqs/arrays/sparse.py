@@ -39,7 +39,10 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     """
     if len(X.shape) != 2 or X.shape[1] != forest.n_features:
         shape = f"shape {tuple(X.shape)}" if len(X.shape) != 2 else f"{X.shape[1]} features"
-        raise InputError(f"X has {shape}; the model was trained on {forest.n_features} features")
+        mend = ""
+        if len(X.shape) == 2 and X.shape[1] < forest.n_features:  # as readers of svmlight files make it
+            mend = f"; if the last ones are empty, X.resize(X.shape[0], {forest.n_features}) adds them"
+        raise InputError(f"X has {shape}; the model was trained on {forest.n_features} features{mend}")
     if hasattr(X, "get") and type(X).__module__.startswith("cupyx"):
         raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
     if forest.schema.arrays_hold_values:

@@ -122,7 +122,7 @@ def _mend(kinds: set[str]) -> str:
     if "Pipeline" in kinds:
         return (
             "pipelines are not read, only the trees at their end: pass pipeline[-1], and score "
-            "pipeline[:-1].transform(X)"
+            "pipeline[:-1].transform(X); or use gpuqs.sklearn.wrap(pipeline)"
         )
     if "BaseSearchCV" in kinds:
         return "searches are not read, only what they found: pass search.best_estimator_"

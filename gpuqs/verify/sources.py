@@ -347,10 +347,9 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
     reader = next(reader for reader in readers() if reader.recognises(data[:4096]))
     kind = reader.__name__.rpartition(".")[2]
     if kind not in _SOURCES:
-        raise UnsupportedModelError(
-            f"{called}: gpuqs verifies files of {', '.join(source.title for source in _SOURCES.values())}; "
-            f"this one is of the format {reader.NAME!r}"
-        )
+        verified = ", ".join(source.title for source in _SOURCES.values())
+        why = f"gpuqs verifies files of {verified}; this one is of the format {reader.NAME!r}"
+        raise UnsupportedModelError(why if isinstance(model, bytes) else f"{called}: {why}")  # bytes' reader names them
     try:
         return _SOURCES[kind](data, reader.read(data, called), n_threads)
     except ModelFormatError as error:

@@ -168,8 +168,9 @@ def test_base_margins_take_the_place_of_the_base_score(fields: dict[str, Any], b
         np.testing.assert_array_equal(got, shaped)
     fast = model.predict(X, "raw", base_margin=margin, precision="fast")
     np.testing.assert_allclose(fast, shaped, rtol=1e-4, atol=1e-4)
-    if forest.n_outputs == 1:
-        np.testing.assert_array_equal(model.predict(X, "raw", base_margin=margin[:, 0].tolist()), shaped)
+    np.testing.assert_array_equal(model.predict(X, "raw", base_margin=margin.ravel().tolist()), shaped)
+    with pytest.raises(InputError, match=r"base_margin has shape \(3,\), not \(200, "):
+        model.predict(X, base_margin=margin[:3, 0])
     for wrong in (margin[:3], margin[0, 0], np.array(["x"] * 200), margin.astype(complex)):
         with pytest.raises(InputError, match="base_margin"):
             model.predict(X, base_margin=wrong)

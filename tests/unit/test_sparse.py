@@ -191,6 +191,11 @@ def test_wrong_shapes_are_refused() -> None:
     for X in (sp.csr_matrix((3, 39)), sp.csc_array((3, 41)), sp.coo_array(np.ones(40))):
         with pytest.raises(InputError, match="the model was trained on 40 features"):
             model.predict(X)
+    narrow = sp.random(5, 38, 0.5, "csr", rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match=r"38 features; .* X.resize\(X.shape\[0\], 40\) adds them"):
+        model.predict(narrow)
+    narrow.resize(narrow.shape[0], 40)
+    assert len(model.predict(narrow)) == 5
     with pytest.raises(InputError, match="dtype complex128"):
         model.predict(sp.csr_matrix((3, 40), dtype=complex))
 

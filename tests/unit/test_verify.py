@@ -359,7 +359,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, library: st
 
 def test_formats_without_a_library_are_refused_by_name(tmp_path: Path) -> None:
     gpuqs.from_model(model_bytes("lightgbm", "rf")).save(tmp_path / "model.gpuqs")
-    with pytest.raises(UnsupportedModelError, match=r"model\.gpuqs: there is no library .* files of LightGBM, X"):
+    with pytest.raises(UnsupportedModelError, match=r"model\.gpuqs: gpuqs verifies files of LightGBM, X.* 'gpuqs'"):
         verify(tmp_path / "model.gpuqs")
     with pytest.raises(ModelFormatError, match="no format that is read"):
         verify(b"not a model")
