@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 Table = list[list[str]]
+#: Columns of a line of prose.
+LINE = 125
 
 
 def figure(value: float) -> str:
@@ -29,6 +32,11 @@ def share(part: float) -> str:
 def table(head: list[str], rows: Table) -> list[str]:
     """Lines of Markdown."""
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def paragraph(text: str) -> list[str]:
+    """Prose in lines as long as the pages' are, and a blank one."""
+    return [*textwrap.wrap(text, LINE, break_long_words=False, break_on_hyphens=False), ""]
 
 
 def listed(words: list[str]) -> str:

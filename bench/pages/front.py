@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pages.figures import figure, share, table, times
+from pages.figures import figure, paragraph, share, table, times
 from pages.gpu_figures import front as gpu_front
+from pages.peers import peers
 from pages.plots import curves
 from pages.results import FOLDER, Report, Results, time_in
 from pages.small_calls import small_calls
@@ -24,22 +25,38 @@ BENCHES = {
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
     "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
 }
-#: Its results have a folder of their own.
-TABLES = ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them")
+#: Their results are not of one processor, or have a folder of their own.
+OTHERS = (
+    ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them"),
+    ("gpu.py", "the engines of GPUs beside nvForest and XGBoost; it needs a GPU"),
+    ("profile.py kernel", "the kernels of GPUs, by Nsight Compute; it needs a GPU"),
+    ("gpu_counts.py", "what `qs_gpu` does, counted without a GPU"),
+    ("readme.py", "nothing: it writes this page"),
+)
 
 
 def page(results: Results, folder: Path = FOLDER) -> str:
     lines = ["# What was measured", ""]
-    lines += [
-        "Written by `python bench/readme.py` from the JSON files in `bench/results/`, as are README's figures; a test",
-        "fails where they differ. Times are medians of rounds in which contenders take turns, in microseconds a",
-        "document where nothing else is said. Runs differ as their machines' load did: compare within a table.",
-        "",
-    ]
+    lines += paragraph(
+        "`python bench/readme.py` writes this page and README's figures from the JSON files in `bench/results/`; a "
+        "test fails where they differ. Times are medians of rounds in which the contenders take turns, in microseconds "
+        "a document unless something else is said. The load of the machines differed from run to run: compare within a "
+        "table."
+    )
+    lines += paragraph(
+        "Scores are compared before anything is timed. gpuqs's exact scores are the bits of the library that trained "
+        "the model; the tables of other libraries tell how far the scores of those lie from them."
+    )
     commands = [[f"`python bench/{command}`", told] for command, told in BENCHES.values()]
-    commands += [[f"`python bench/{command}`", told] for command, told in (TABLES, ("readme.py", "writes this page"))]
+    commands += [[f"`python bench/{command}`", told] for command, told in OTHERS]
     lines += [*table(["command", "what it measures"], commands), ""]
-    lines += ["All but the last take `--quick` for a smoke run, except `loading.py` (`--trees 100`).", ""]
+    lines += paragraph(
+        "Those before `gpu.py` take `--quick` for a smoke run, except `loading.py`, which takes `--trees 100`. `make "
+        "bench-quick` makes the papers' tables with small models and batches, and `tables.py --data FOLDER` with the "
+        "real data sets. [systems.md](systems.md) lists the systems that the papers compare. Other libraries are in "
+        "`bench/peers/`, a file each."
+    )
+    lines += ["## Against other libraries", "", *peers(results), ""]
     for processor in results.processors():
         lines += [f"## {results.name(processor)}", ""]
         for kind, section in SECTIONS.items():
@@ -168,7 +185,11 @@ def forests(report: Report, processor: str) -> list[str]:
 
 
 def growth(report: Report, processor: str) -> list[str]:
-    return ["### Growth", *picture("growth", processor, "Time per document and tree")]
+    text = (
+        "How time grows with trees, leaves, documents a call and features: every engine and LightGBM by turns; `auto` "
+        "runs the engine that is predicted to be fastest."
+    )
+    return ["### Growth", "", *paragraph(text)[:-1], *picture("growth", processor, "Time per document and tree")]
 
 
 def sparse(report: Report, processor: str) -> list[str]:
@@ -177,11 +198,20 @@ def sparse(report: Report, processor: str) -> list[str]:
         [share(r["density"]), *(figure(r["us_per_document"][label]) for label in labels)] for r in report["results"]
     ]
     wide = report["wide"]
+    row = report["results"][1]
+    us, ratio = row["us_per_document"], row["times_as_fast"]
+    of_lightgbm, of_xgboost = (figure(us[f"gpuqs, {library}'s"]) for library in ("LightGBM", "XGBoost"))
+    text = (
+        f"At {share(row['density'])} density (CSR) LightGBM takes {figure(us['LightGBM'])} µs a document and gpuqs "
+        f"{of_lightgbm} ({times(ratio['LightGBM'])} times as fast); XGBoost in place "
+        f"{figure(us['XGBoost, in place'])} and gpuqs {of_xgboost} ({times(ratio['XGBoost, in place'])} times)."
+    )
     return [
         "### Sparse input",
         "",
         f"{report['versions']}. One thread, models of {report['results'][0]['model']}.",
         "",
+        *paragraph(text),
         *table(["density", *labels], rows),
         "",
         f"{wide['columns']:,} columns of which {wide['tested']:,} are tested, {wide['rows']:,} rows: "

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pages.figures import figure, table, times
+from pages.figures import figure, paragraph, table, times
 from pages.results import Results
 
 #: The first is what others are compared with.
@@ -20,14 +20,18 @@ def measured(results: Results) -> list[str]:
     lines: list[str] = []
     for report in results.gpus().values():
         name, rows = report["gpu"]["name"], report["rows"]
-        lines += [f"Nanoseconds a document on an {name}, float32 documents on the device, one run, medians; in", ""]
-        lines[-2:] = [f"{lines[-2]} parentheses: times as long as `{CONTENDERS[0].partition(',')[0]}`, exact.", ""]
+        lines += paragraph(
+            f"Nanoseconds a document on an {name}, float32 documents on the device, one run, medians. In parentheses: "
+            f"how many times as long as `{CONTENDERS[0].partition(',')[0]}`, exact."
+        )
         lines += [*table(["", *CONTENDERS], cells(rows)), ""]
         peers = {row["peer"]: row["us_per_document"] * 1e3 for row in rows if row["section"] == "peer"}
         if "XGBoost" in peers:
             ours = next(ns for peer, ns in peers.items() if peer.startswith("bitslice_gpu"))
-            told = f"{figure(ours)} ns a document; XGBoost takes {figure(peers['XGBoost'])}."
-            lines += ["On a model of 1,000 x 64 that XGBoost trained on that GPU `bitslice_gpu` takes", told, ""]
+            lines += paragraph(
+                "On a model of 1,000 x 64 that XGBoost trained on that GPU, `bitslice_gpu` takes "
+                f"{figure(ours)} ns a document, and XGBoost {figure(peers['XGBoost'])}."
+            )
         lines += ["Microseconds a call of `predict`, documents on the device, 1,000 x 64:", ""]
         lines += [*table(["documents a call", *(f"{n:,}" for n in BATCHES)], calls(rows))]
     return lines

@@ -13,6 +13,12 @@ from pages.figures import figure
 FOLDER = Path(__file__).parents[1] / "results"
 #: The processor of README's first table, as file names spell it.
 HEADLINE = "intel-r-xeon-r-processor"
+#: The models of that table, by words of their names.
+MODELS = {
+    "1,000 trees x 64 leaves": "LightGBM LambdaMART 1,000 x 64",
+    "1,000 x 32": "LightGBM LambdaMART 1,000 x 32",
+    "20,000 x 64": "LightGBM 20,000 x 64",
+}
 Report = dict[str, Any]
 
 
@@ -47,6 +53,11 @@ class Results:
     def name(self, processor: str) -> str:
         """As the reports call it."""
         return next(report["processor"] for (_, of), report in self.reports.items() if of == processor)
+
+
+def of_headline(results: Results, kind: str) -> Report:
+    """A kind's report of the headline's processor."""
+    return results.reports[kind, HEADLINE]
 
 
 def result_for(report: Report, words: str) -> Report:

@@ -20,9 +20,10 @@ if str(BENCH) not in sys.path:
 from pages.figures import speeds  # noqa: E402
 from pages.front import BENCHES, page  # noqa: E402
 from pages.markers import Block, blocks_in, outside, rendered  # noqa: E402
+from pages.peers import peer_rows, peers  # noqa: E402
 from pages.plots import digest, drawn_from, points_of, to_draw  # noqa: E402
 from pages.readme_blocks import BLOCKS  # noqa: E402
-from pages.results import HEADLINE, Results, is_ours  # noqa: E402
+from pages.results import HEADLINE, Results, is_ours, of_headline  # noqa: E402
 
 README = ROOT.joinpath("README.md").read_text(encoding="utf-8")
 RESULTS = Results.read()
@@ -129,10 +130,11 @@ def typed_by_hand(blocks: Mapping[str, Block], results: Results) -> list[str]:
 
 
 def test_no_figure_is_typed_by_hand() -> None:
-    tables_and_plots = ("by-batch", "default-forests", "growth")
-    assert all(speeds(text) for name, text in blocks_in(README).items() if name not in tables_and_plots)
-    assert typed_by_hand(BLOCKS, RESULTS) == []
-    assert typed_by_hand(BLOCKS, with_libraries()) == []
+    of_names_or_ratios = ("machines", "default-forests")
+    assert all(speeds(text) for name, text in blocks_in(README).items() if name not in of_names_or_ratios)
+    rendered_blocks = BLOCKS | {"peers": peers}
+    assert typed_by_hand(rendered_blocks, RESULTS) == []
+    assert typed_by_hand(rendered_blocks, with_libraries()) == []
 
 
 @pytest.mark.parametrize("figure", ["20 times", "0.49 us", "34, 122 and 126 us"])
@@ -187,10 +189,32 @@ def test_every_block_names_its_processor(name: str) -> None:
     assert any(name in text for name in [*map(results.name, results.processors()), *gpus])
 
 
-def test_readme_shows_every_library_by_batch_and_names_the_processor() -> None:
-    text = "\n".join(BLOCKS["by-batch"](with_libraries()))
-    assert "on the Some Processor" in text
-    assert "| YDF | 11.2 | 11.2 | 11.2 | 11.2 |" in text and "10,000, 2 threads" in text
+def test_the_headline_is_of_the_first_table_and_stands_below_the_first_code() -> None:
+    text = " ".join(blocks_in(README)["headline"].split())
+    ((theirs, ours, ratio),) = re.findall(r"LightGBM takes (\S+) µs a row, gpuqs (\S+) µs\. That is (\S+) times", text)
+    column = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", blocks_in(README)["engines"], re.M))
+    assert column["LightGBM 4.7"] == theirs and column["gpuqs `bitslice` (AVX-512)"] == f"{ours} ({ratio})"
+    assert re.search(r"\A# gpuqs\n[^`]*```python\n[^`]*```\n\n<!-- figures: headline -->", README)
+    agrees = [result["agreement"]["gpuqs"]["same_bits"] for result in of_headline(RESULTS, "libraries")["results"]]
+    assert agrees and all(agrees)
+
+
+def test_readme_names_every_machine_that_was_measured() -> None:
+    text = " ".join("\n".join(BLOCKS["machines"](with_libraries())).split())
+    names = [*map(RESULTS.name, RESULTS.processors()), *(gpu["gpu"]["name"] for gpu in RESULTS.gpus().values())]
+    assert all(name in text for name in [*names, "Some Processor"])
+
+
+def test_each_library_stands_once_beside_each_model() -> None:
+    rows = peer_rows(of_headline(RESULTS, "libraries"))
+    pairs = [(library, model) for library, model, *_ in rows]
+    assert len(pairs) == len(set(pairs)) and ("XGBoost 3.2", "XGBoost rank:ndcg 1,000 x 64") in pairs
+    assert all(f"| {' | '.join(row)} |" in page(RESULTS) for row in rows)
+
+
+def test_the_page_shows_every_library_by_batch_and_names_the_processor() -> None:
+    text = page(with_libraries()).partition("## Some Processor")[2]
+    assert "| YDF | 11.2 | 11.2 | 11.2 |" in text and "**LightGBM made up**, 2 threads, by documents a call:" in text
 
 
 def test_the_page_tells_what_was_not_measured_and_why() -> None:

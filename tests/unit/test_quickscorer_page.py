@@ -17,6 +17,8 @@ from quickscorer_page import DRAWINGS, DRAWN, OF_GPUS, every_document, one_docum
 from gpuqs import Model, cpu_fallback
 from gpuqs.demo.mslr import mslr_like
 from gpuqs.engines.quickscorer import MAX_LEAVES, QuickScorer, VQuickScorer
+from gpuqs.layout.programs import MAX_LEAVES as BITSLICE_LEAVES
+from gpuqs.layout.rankwalk import MAX_LEAVES as RANKWALK_LEAVES
 from gpuqs.layout.reversing import FALSE_SHARE, SIGNIFICANT
 
 ROOT = Path(__file__).parents[2]
@@ -78,27 +80,58 @@ def test_the_page_tells_no_speed_beside_its_table() -> None:
     assert speeds(prose) == ["10 %"], "of the paper's trees; what was measured here is in a table of a kept run"
 
 
+#: What README's table says of when `auto` takes an engine; the test below says what that means.
+WHEN_TAKEN = {
+    "bitslice": "large batches",
+    "rankwalk": "one to some dozens of documents of a large forest",
+    "vqs": "some to some dozens of documents of a small forest",
+    "qs": "seldom: `bwqs` and `rankwalk` are faster",
+    "bwqs": "one or a few documents of a small forest",
+    "qs_oblivious": "small batches of an oblivious forest",
+    "walk": "small batches of trees with more than 128 leaves, all batches of trees too large for the others",
+}
+
+
 def taken(engine: str, model: Model) -> list[int]:
     """Numbers of documents, up to a thousand, for which `auto` takes an engine."""
     return [n for n in range(1, 1_001) if model.engine_for(n) == engine]
 
 
 @needs_quickscorer
-@pytest.mark.parametrize("isa", ["avx2", "sse4.2", "portable"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "sse4.2", "portable"])
 def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if isa not in cpu_fallback.available_isas():
         pytest.skip(f"the processor has no {isa}")
     monkeypatch.setenv("GPUQS_ISA", isa)
     rows = mslr_like(5, 12)[0]
-    assert "one document of a small forest; in portable code some more |" in README
-    chosen = taken("bwqs", Model(lambdamart_like(100, 31, rows)))
-    assert chosen[0] == 1 < max(chosen) <= 8 if isa == "portable" else chosen == [1]
-    assert "up to some twenty at 64 leaves a tree, some tens at 256 |" in README
-    forests = (oblivious_like(50, levels, rows) for levels in (6, 8))
-    twenty, tens = (
-        next(n for n in range(2, 1_001) if Model(forest).engine_for(n) != "qs_oblivious") for forest in forests
-    )
-    assert 12 < twenty <= 30 <= tens < 100
+    small, large = Model(lambdamart_like(50, 31, rows)), Model(lambdamart_like(1_000, 64, rows))
+    compiled = isa in ("avx512", "avx2")
+    assert set(range(100, 1_001)) <= set(taken("bitslice", large))
+    assert (small.engine_for(1_000) == "bitslice") == compiled
+    assert set(range(1, 33)) <= set(taken("rankwalk", large)) <= set(range(1, 100))
+    some = [n for n in taken("vqs", small) if n <= 100]
+    assert 2 <= some[0] <= 8 < 12 < some[-1] and (not compiled or some == taken("vqs", small))
+    assert all(not taken("qs", model) for model in (small, large))
+    few = taken("bwqs", small)
+    assert few[0] == 1 and few[-1] <= 10 and (not compiled or few == [1])
+    for levels in (6, 8):
+        oblivious = Model(oblivious_like(50, levels, rows))
+        assert set(range(1, 13)) <= set(taken("qs_oblivious", oblivious))
+        assert (oblivious.engine_for(1_000) == "bitslice") == compiled
+    deep = Model(lambdamart_like(300, 200, rows))
+    assert set(range(1, 25)) <= set(taken("walk", deep)) <= set(range(1, 100))
+    huge = Model(lambdamart_like(2, BITSLICE_LEAVES + 1, rows))
+    assert set(taken("walk", huge)) == set(range(1, 1_001)) and huge.engine_for(100_000) == "walk"
+
+
+def test_readmes_table_says_so() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", README.partition("## Engines")[2], re.M))
+    assert {name: rows[name] for name in WHEN_TAKEN} == WHEN_TAKEN and rows["reference"] == "never"
+    assert "Without AVX2, the other engines also score large batches of small forests." in README
+    limits = {"bitslice": BITSLICE_LEAVES, "rankwalk": RANKWALK_LEAVES}
+    limits |= dict.fromkeys(("vqs", "qs", "bwqs"), MAX_LEAVES)
+    for name, most in limits.items():
+        assert re.search(rf"^\| `{name}` \|.*; up to {most:,} leaves a tree \|", README, re.M)
 
 
 def test_lanes_are_those_of_the_instruction_sets_here() -> None:
