@@ -1,0 +1,75 @@
+"""docs/rankwalk.md shows what the layout and the engine say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bitslice_page import DOCUMENTS, FOREST
+from rankwalk_page import DRAWINGS, DRAWN, LAYOUT, LEAF_OF, asked, followed
+
+from gpuqs import Model, cpu_fallback
+from gpuqs.layout.rankwalk import (
+    BLOCK_THRESHOLDS,
+    ENTRY_THRESHOLDS,
+    FOLLOWING,
+    MAX_ENTRIES,
+    MAX_LEAVES,
+    PATH_ENTRIES,
+    PATH_PLACES,
+    RANK_TEST,
+    WALKING,
+    WALKING_NARROW,
+    WALKS,
+)
+
+PAGE = Path(__file__).parents[2].joinpath("docs", "rankwalk.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS)
+def test_the_page_shows_what_the_code_makes(drawing: Callable[[], str]) -> None:
+    assert f"```text\n{drawing()}\n```" in PAGE
+
+
+def test_the_page_has_no_other_drawing() -> None:
+    assert PAGE.count("```text\n") == len(DRAWINGS)
+
+
+@pytest.mark.parametrize("isa", cpu_fallback.available_isas())
+def test_the_documents_of_the_page_end_where_it_says(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By each way: of one document, of all, and of many times as many."""
+    monkeypatch.setenv("GPUQS_ISA", isa)
+    model = Model(FOREST)
+    assert LEAF_OF[asked()[-1]].tolist() == list(range(8))
+    assert followed()[1] == DRAWN == int(PAGE.rpartition("```text\n")[2].partition("\n```")[0].split()[-1])
+    for times in (1, 20):
+        leaves = model.predict(np.tile(DOCUMENTS, (times, 1)), "leaf", engine="rankwalk").ravel()
+        np.testing.assert_array_equal(leaves, np.tile(np.arange(8), times))
+    for number, document in enumerate(DOCUMENTS):
+        assert model.predict(document[None], "leaf", engine="rankwalk") == number
+
+
+def test_limits_are_those_of_the_code() -> None:
+    for told in (
+        f"up to {ENTRY_THRESHOLDS} of its thresholds",
+        f"in blocks of {BLOCK_THRESHOLDS} thresholds",
+        f"trees of more than {PATH_PLACES} leaves, or more than {PATH_ENTRIES} entries",
+        f"Trees have up to {MAX_LEAVES} leaves, for an item's distance has 8 bits,",
+        f"a forest has up to {MAX_ENTRIES:,} entries",
+        f"a tree of {PATH_PLACES} leaves change paths six times at most",
+    ):
+        assert told in TEXT, told
+    assert (PATH_PLACES - 1).bit_length() == 6
+    assert WALKS == 12 and "twelve trees are walked side by side" in TEXT
+    assert RANK_TEST.itemsize == 4 and LAYOUT.items.itemsize == 4 and "A test is four bytes" in TEXT
+    rows = dict(re.findall(r"^\| (walks|heavy paths|all tests) \| (.*) \|$", PAGE, re.M))
+    narrow, wide, paths = WALKING_NARROW, WALKING, FOLLOWING
+    assert rows == {
+        "walks": f"1 to {narrow} | 1 to {wide} |",
+        "heavy paths": f"| | 1 to {paths}",
+        "all tests": f"from {narrow + 1} on | from {wide + 1} on | from {paths + 1} on",
+    }
