@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from importlib.resources import as_file
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -18,7 +19,16 @@ from planted.walk import WALKS
 import gpuqs
 from gpuqs.devices import sources
 
-FAULTS = {fault.what: fault for fault in (*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE, *WALKS, *TUNING)}
+#: What is planted where, by what docs/reliability.md calls it.
+SUITES = {
+    "streams, copies and memory | `tests/cuda/planted/host.py`": STREAMS,
+    "launches and layouts of `qs_gpu`, the cache of kernels | `tests/cuda/planted/host.py`": LAUNCHES,
+    "kernels of `qs_gpu` | `tests/cuda/planted/kernels.py`": KERNELS,
+    "`bitslice_gpu` | `tests/cuda/planted/bitslice.py`": BITSLICE,
+    "`walk_gpu` | `tests/cuda/planted/walk.py`": WALKS,
+    "tuning on devices | `tests/cuda/planted/tuning.py`": TUNING,
+}
+FAULTS = {fault.what: fault for suite in SUITES.values() for fault in suite}
 QUICK = {
     "results are taken without a wait": "test_host_documents_in_double_buffers",
     "an `out` of another library is not ordered back": "test_other_libraries_work_comes_before_and_after",
@@ -66,15 +76,24 @@ def test_only_a_failed_test_or_a_crash_has_caught_a_fault(status: int, output: s
     assert outcome.caught == caught, outcome.by
 
 
-def test_the_page_lists_every_fault() -> None:
+def counted() -> str:
+    """The table of docs/reliability.md: how many faults there are of each kind, and the tests that must see them."""
+    lines = ["| faults of | in | planted | tests that must find them |", "|---|---|---|---|"]
+    for what, suite in SUITES.items():
+        files = Counter(fault.tests[0].partition("::")[0] for fault in suite)
+        lines.append(f"| {what} | {len(suite)} | {', '.join(f'`{file}` {n}' for file, n in files.most_common())} |")
+    return "\n".join(lines)
+
+
+def test_the_page_counts_the_faults() -> None:
     page = Path(__file__).parents[2].joinpath("docs", "reliability.md").read_text(encoding="utf-8")
-    for fault in FAULTS.values():
-        assert f"\n| `{fault.file}` | {fault.what} | " in page, fault.what
-    assert f"{len(FAULTS)} faults stand in the table" in page
+    assert f"\n{counted()}\n" in page, f"docs/reliability.md needs this table:\n{counted()}"
+    assert f"{len(FAULTS)} are planted" in " ".join(page.split())
+    assert len(QUICK) == 6 and "six of the faults planted in the GPU code" in " ".join(page.split())
 
 
 def test_every_fault_has_its_place() -> None:
-    assert len(FAULTS) == sum(map(len, (STREAMS, LAUNCHES, KERNELS, BITSLICE, WALKS, TUNING))) >= 140
+    assert len(FAULTS) == sum(map(len, SUITES.values())) >= 140
     with as_file(sources.source_folder()) as cuda:
         for fault in FAULTS.values():
             folder, file = (
