@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from gpuqs.engines import Engine
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "bench" / "README.md"]
@@ -70,6 +73,16 @@ def test_what_make_runs_is_there(page: Path) -> None:
 def test_readme_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", text_of(ROOT / "README.md")))
     assert linked == {page.name for page in PAGES} - {"README.md"}
+
+
+def test_the_interface_of_engines_is_that_of_the_code() -> None:
+    """Each method that an engine writes, with its parameters in order."""
+    text = text_of(ROOT / "docs" / "adding-an-engine.md")
+    told = dict(re.findall(r"^ *\| `(\w+)\((.*)\)` \|", text, re.M))
+    for name, parameters in told.items():
+        _, *names = inspect.signature(getattr(Engine, name)).parameters
+        assert parameters.replace("*, ", "").split(", ") == names, name
+    assert Engine.__abstractmethods__ | {"cold"} == told.keys()
 
 
 def test_the_newcomers_answers() -> None:
