@@ -240,6 +240,15 @@ def test_each_processor_has_a_part_and_every_run_a_section(processor: str) -> No
         assert (told in part) == (RESULTS.get(kind, processor) is None)
 
 
+def test_the_page_of_platforms_tells_what_was_measured_where() -> None:
+    kinds: dict[str, list[str]] = {}
+    for (kind, machine), report in sorted(RESULTS.reports.items()):
+        kinds.setdefault(report["gpu"]["name"] if kind == "gpu" else RESULTS.name(machine), []).append(kind)
+    text = ROOT.joinpath("docs", "platforms.md").read_text(encoding="utf-8").partition("\n## Machines\n")[2]
+    told = dict(re.findall(r"^\| ([^|]+) \| [^|]*\| ([^|]+) \|$", text.partition("\n## ")[0], re.M))
+    assert told.pop("machine") and told == {machine: ", ".join(names) for machine, names in kinds.items()}
+
+
 def test_papers_tables_and_later_benches_are_linked(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     (folder / "tables" / HEADLINE).mkdir(parents=True)

@@ -51,7 +51,8 @@ def test_stages_are_those_of_the_recorded_run() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    said = re.findall(r"`(TREE_BLOCK|max_predicates|one_superblock|max_nodes|TREES_MERGED)` \(([\d,]+)\)", PAGE)
+    names = "TREE_BLOCK|max_predicates|one_superblock|max_nodes|TREES_MERGED"
+    said = re.findall(rf"`({names})`\s+\(([\d,]+)\)", PAGE)
     numbers = {"TREE_BLOCK": TREE_BLOCK, "TREES_MERGED": TREES_MERGED}
     of_superblocks = ("max_predicates", "one_superblock", "max_nodes")
     numbers |= {p.name: p.default for p in Bitslice.parameters if p.name in of_superblocks}
