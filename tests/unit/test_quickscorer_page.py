@@ -62,7 +62,7 @@ def test_the_documents_of_the_page_are_scored_as_it_says(engine: str) -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    said = re.findall(r"`(document_block|tree_block|MAX_LEAVES)` \(([\d,]+)\)", PAGE)
+    said = re.findall(r"`(document_block|tree_block|MAX_LEAVES)`\s+\(([\d,]+)\)", PAGE)
     defaults = {(e.name, p.name): p.default for e in (QuickScorer, VQuickScorer) for p in e.parameters}
     of_blocks = [("qs", "document_block"), ("vqs", "tree_block"), ("vqs", "document_block")]
     numbers = (*(defaults[each] for each in of_blocks), MAX_LEAVES)
