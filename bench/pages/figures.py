@@ -36,7 +36,15 @@ def table(head: list[str], rows: Table) -> list[str]:
 
 def paragraph(text: str) -> list[str]:
     """Prose in lines as long as the pages' are, and a blank one."""
-    return [*textwrap.wrap(text, LINE, break_long_words=False, break_on_hyphens=False), ""]
+    return [*wrapped(text), ""]
+
+
+def wrapped(text: str) -> list[str]:
+    """Prose, or an item of a list, in lines as long as the pages' are; links stay whole."""
+    whole = re.sub(r"\[[^\]]*\]\([^)]*\)", lambda link: link[0].replace(" ", "\0"), text)
+    indent = "  " if text.startswith("- ") else ""
+    lines = textwrap.wrap(whole, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]
 
 
 def listed(words: list[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pages.figures import figure, paragraph, share, table, times
+from pages.figures import LINE, figure, paragraph, share, table, times, wrapped
 from pages.gpu_figures import front as gpu_front
 from pages.peers import peers
 from pages.plots import curves
@@ -65,7 +65,8 @@ def page(results: Results, folder: Path = FOLDER) -> str:
                 lines += [*section(report, processor), ""]
         lines += [*others(results, processor, folder), *missing(results, processor)]
     lines += gpu_front(results, folder)
-    return "\n".join(lines) + "\n"
+    prose = (wrapped(line) if len(line) > LINE and not line.startswith("|") else [line] for line in lines)
+    return "\n".join(line for each in prose for line in each) + "\n"
 
 
 def picture(kind: str, processor: str, says: str) -> list[str]:
