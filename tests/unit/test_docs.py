@@ -85,6 +85,15 @@ def test_the_interface_of_engines_is_that_of_the_code() -> None:
     assert Engine.__abstractmethods__ | {"cold"} == told.keys()
 
 
+@pytest.mark.parametrize("room", ["layout", "engines"])
+def test_every_file_of_layouts_and_engines_is_told(room: str) -> None:
+    (told,) = re.findall(
+        rf"^- \*\*`gpuqs/{room}/`\*\*(.*?)^- \*\*", text_of(ROOT / "docs" / "architecture.md"), re.M | re.S
+    )
+    files = {path.name for path in (ROOT / "gpuqs" / room).glob("*.py")} - {"__init__.py", "parameters.py"}
+    assert files <= set(re.findall(r"`(\w+\.py)`", told))
+
+
 def test_the_newcomers_answers() -> None:
     """Each names a file that is there, and what to look for in it."""
     rows = re.findall(r"^\| ([^|]*\?) \| `([^`]+)` \| `([^`]+)` \|", text_of(ROOT / "docs" / "architecture.md"), re.M)
