@@ -281,7 +281,7 @@ class Model:
         return out
 
     def _answer_plain(self, documents: Documents, output: Output) -> Any:
-        """The answer of a call without wishes, if it is the short way's: documents that had to be made first."""
+        """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
         if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest):
             return None
         plain = self._plain_of_tested() if documents.narrow else self._plain
@@ -388,7 +388,7 @@ class Model:
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
-            self.__dict__["_plain"] = self._make_plain(self._chooser)  # the short ways keep programs of their own
+            self.__dict__["_plain"] = self._make_plain(self._chooser)  # plain calls keep programs of their own
             self.__dict__["_plain_fast"] = self._make_plain(self._chooser, "fast")
         return plan
 

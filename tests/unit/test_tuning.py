@@ -263,9 +263,9 @@ def test_a_model_that_was_pickled_before_there_were_plans() -> None:
     np.testing.assert_array_equal(model.predict(X), Model(FOREST).predict(X))
 
 
-def test_the_short_way_takes_the_plan_too() -> None:
+def test_plain_calls_take_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
-    want = model.predict(x)  # the short way has kept a program
+    want = model.predict(x)  # plain calls have kept a program
     assert model._plain is not None
     before = model._plain, model._plain_fast
     plan = model.tune(X, 0.1, batch_sizes=[1])
@@ -277,8 +277,8 @@ def test_the_short_way_takes_the_plan_too() -> None:
     assert plan.sizes[0].best.n_threads == 1
 
 
-def test_the_plans_threads_score_what_is_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_calls, "MOST", 50)
+def test_the_plans_threads_score_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_calls, "MOST_SMALL", 50)
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 9)
     got: list[int] = []
 
