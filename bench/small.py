@@ -58,9 +58,9 @@ def contenders(source: Source, peers: dict[str, Any], n: int) -> dict[str, Call]
     """How each library is called with so many documents, on one thread."""
     calls: dict[str, Call] = {CONTENDER: source.model.predict}
     for of_threads in peers.values():
-        ways = of_threads(1)
-        able = [way for way in ways.values() if way.most is None or n <= way.most]
-        calls[next(iter(ways))] = able[-1].score  # a way for one document comes last
+        contenders = of_threads(1)
+        able = [one for one in contenders.values() if one.most is None or n <= one.most]
+        calls[next(iter(contenders))] = able[-1].score  # one for single documents comes last
     return calls
 
 

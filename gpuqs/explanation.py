@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuqs import cpu_fallback
@@ -16,7 +16,7 @@ from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
-from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, table, unusable
+from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, table, unusable
 
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
@@ -33,17 +33,6 @@ class Choice:
     summary: str
     microseconds: float | None
     reason: str | None
-
-
-@dataclass(frozen=True)
-class Way:
-    """How documents are scored: by which engine, with which parameters (`gpuqs.engines.parameters.changed`), and by
-    how many threads (None: as many as the call is worth). ``planned``: the model's plan says so."""
-
-    engine: str
-    params: tuple[tuple[str, int], ...] = ()
-    n_threads: int | None = None
-    planned: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -161,7 +150,7 @@ class Chooser:
             return None
         if n_documents == tuned.n_documents or min(n_documents, tuned.n_documents) >= plan.many:
             near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
-            return Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None, planned=True)
+            return replace(tuned.best.way, n_threads=tuned.best.n_threads if near else None, planned=True)
 
         def growth(candidate: Candidate) -> float | None:
             threads = candidate.n_threads
@@ -174,7 +163,7 @@ class Chooser:
 
         default = self.fastest(n_documents, device, machine)
         best = best_near(tuned, n_documents, growth, default, threads_of_call(self._forest, n_documents))
-        return None if best is None else Way(best.engine, best.params, best.n_threads, planned=True)
+        return None if best is None else replace(best.way, planned=True)
 
     def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
         return None if self._why_unused(plan, device, machine) is not None else plan.for_batch(n_documents)

@@ -16,7 +16,7 @@ from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.errors import InputError
-from gpuqs.explanation import Chooser, Explanation, Way
+from gpuqs.explanation import Chooser, Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, truth, whole
@@ -26,7 +26,7 @@ from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
 from gpuqs.threads import threads_of_call
-from gpuqs.tuning.plan import Plan
+from gpuqs.tuning.plan import Plan, Way
 
 
 class Model:

@@ -108,7 +108,7 @@ def candidates(
     """
     costs = {name: us for name in engines if (us := predict(name, n_documents)) is not None}
     best = min(costs.values(), default=0.0)
-    found = {(default.engine, default.params, default.n_threads): default}
+    found = {default.way: default}
     threads = sorted({1, most_threads, max(most_threads // 2, 1), default.n_threads})
     for name, alone in costs.items():
         variants: dict[tuple[tuple[str, int], ...], float] = {(): 1.0}
@@ -121,7 +121,8 @@ def candidates(
                 continue
             for params, ratio in variants.items():
                 predicted = us * ratio + _HELPER * (n_threads > 1)
-                found[name, params, n_threads] = Candidate(name, params, n_threads, predicted)
+                candidate = Candidate(name, params, n_threads, predicted)
+                found[candidate.way] = candidate
     by_cost = sorted(found.values(), key=lambda c: float("inf") if c.predicted is None else c.predicted)
     as_they_are, others = ([c for c in by_cost if (c.params == ()) is plain] for plain in (True, False))
     kept = {id(c) for c in (*as_they_are, *others[: max(_MOST_CANDIDATES - len(as_they_are), 0)])}

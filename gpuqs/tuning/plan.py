@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuqs.engines import ENGINES, LEFT_OUT
@@ -21,8 +21,29 @@ MANY = {"cpu": 1000, "cuda": 1 << 20}
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a batch is scored.
+
+    Parameters
+    ----------
+    engine : str
+    params : tuple of (str, int)
+        The engine's parameters that do not have their defaults, as `gpuqs.engines.parameters.changed` gives them.
+    n_threads : int or None
+        None: as many as the call is worth.
+    planned : bool
+        Whether the model's plan says so. Ways that differ in this alone are equal.
+    """
+
+    engine: str
+    params: tuple[tuple[str, int], ...] = ()
+    n_threads: int | None = None
+    planned: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """One way to score a batch.
+    """A `Way` that a plan may choose, with what it costs.
 
     Parameters
     ----------
@@ -54,6 +75,10 @@ class Candidate:
         _check_whole(self.n_threads, "n_threads", 1)
         _check_microseconds(self.predicted, "predicted")
         _check_microseconds(self.measured, "measured")
+
+    @property
+    def way(self) -> Way:
+        return Way(self.engine, self.params, self.n_threads)
 
     @property
     def label(self) -> str:

@@ -25,6 +25,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.threads import THREAD_WORK, threads_of_call
+from gpuqs.tuning.plan import Way
 
 FORESTS: dict[str, dict[str, Any]] = {
     "float64 sums": {},
@@ -419,7 +420,7 @@ def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
     """One whose few documents take longer than a thread to wake."""
-    slow = explanation.Way("walk")
+    slow = Way("walk")
     monkeypatch.setattr(explanation.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
     return model, probing_documents(np.random.default_rng(6), model.forest, 256)
@@ -437,7 +438,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
 
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of nodes: documents that leave it at once, and others that walk all the way."""
-    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: explanation.Way("walk"))
+    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: Way("walk"))
     depth = 9_000
     chain = Forest(
         n_features=1,

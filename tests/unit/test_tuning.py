@@ -26,14 +26,14 @@ from gpuqs.cpu_fallback import machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
-from gpuqs.explanation import Chooser, Way
+from gpuqs.explanation import Chooser
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
-from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, from_json, to_json
+from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, Way, from_json, to_json
 from gpuqs.tuning.search import Search
 
 RNG = np.random.default_rng(0)
