@@ -19,8 +19,8 @@ from gpuqs.cpu_fallback import effective_threads, in_default_float_mode
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
-from gpuqs.readers.csv_text import Block, blocks, line_of_row, parse
-from gpuqs.readers.csv_texts import WholeNumbers
+from gpuqs.readers.csv_blocks import Block, blocks, line_of_row, parse
+from gpuqs.readers.csv_spellings import WholeNumbers
 from gpuqs.readers.csv_types import TELL, ColumnTypes
 from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource

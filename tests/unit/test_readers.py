@@ -358,7 +358,7 @@ def test_csv_without_header_has_no_named_columns(tmp_path: Path) -> None:
 
 
 def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 256)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 256)
     X = np.random.default_rng(0).normal(size=(100, 3))
     path = write(tmp_path, "".join(",".join(map(repr, row)) + "\n" for row in X.tolist()))
     assert len(list(open_documents(path, forest()))) > 5
@@ -391,7 +391,7 @@ def test_csv_quotes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     path = write(tmp_path, "a,text,d\n" + "\n".join(rows * 3))
     whole = read(path, forest(2, schema=Schema(("a", "d")))).values
     assert len(whole) == 3 * (len(rows) - 1) and whole[-1].tolist() == last
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", block)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", block)
     np.testing.assert_array_equal(read(path, forest(2, schema=Schema(("a", "d")))).values, whole)
 
 
@@ -410,7 +410,7 @@ def test_csv_quotes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 def test_csv_errors_say_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], where: str, block: int
 ) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", block)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", block)
     header = "a,b_c,d,text" if rows[0].startswith("1,2,3,") else "a,b_c,d"
     path = write(tmp_path, "\n".join([header, *rows]))
     with pytest.raises(InputError, match=rf"data\.txt, {where}"):
@@ -418,8 +418,8 @@ def test_csv_errors_say_where(
 
 
 def test_csv_with_an_endless_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._LONGEST_ROW", 1000)
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 100)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._LONGEST_ROW", 1000)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 100)
     path = write(tmp_path, 'a,b_c,d\n1,2,3\n"1,2,3\n' + "1,2,3\n" * 1000)
     with pytest.raises(InputError, match=r"data\.txt, line 3: a row longer than .* is a quote open"):
         read(path, forest(**NAMED))
@@ -578,7 +578,7 @@ BLANK = "1,,\n" * 300
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 100)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 100)
 
 
 @pytest.mark.usefixtures("small_blocks")
