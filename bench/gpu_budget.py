@@ -35,7 +35,7 @@ from pages.results import Results  # noqa: E402
 import gpuqs  # noqa: E402
 from gpuqs.engines import ENGINES  # noqa: E402
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu  # noqa: E402
-from gpuqs.engines.gpu.bitsliced import BitsliceSettings  # noqa: E402
+from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice_gpu import RowLayout, build_rows  # noqa: E402
 from gpuqs.layout.ranks import RankTables, build_ranks, level_tables  # noqa: E402

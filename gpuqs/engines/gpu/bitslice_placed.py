@@ -1,4 +1,4 @@
-"""A bit-sliced forest on one device, and the launches that score documents there.
+"""A forest of `bitslice_gpu` on one device, and the launches that score documents there.
 
     foreach batch of documents whose scratch memory is bounded:
         planes of ranks <- rank_documents(documents)
@@ -125,7 +125,7 @@ class _Steps:
         return self.pages, self.tree_pages[first:], *numbers
 
 
-class BitslicedForest(PlacedForest):
+class BitslicePlacedForest(PlacedForest):
     """A forest as rows and programs, copied to a device; immutable.
 
     Parameters

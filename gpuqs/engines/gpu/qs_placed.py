@@ -1,4 +1,4 @@
-"""A forest on one device, and the launches that score documents there (paper 000, Algorithm 3).
+"""A forest of `qs_gpu` on one device, and the launches that score documents there (paper 000, Algorithm 3).
 
     foreach chunk of documents that fits the scratch memory:
         values <- transpose(documents)
@@ -44,7 +44,7 @@ MIN_CHUNK, MAX_CHUNK = 1024, 1 << 24
 
 
 @dataclass(frozen=True)
-class Settings:
+class QsSettings:
     """What may be chosen by hand; None leaves it to the policy.
 
     Parameters
@@ -88,7 +88,7 @@ class Settings:
         return self.form or ("mask32" if forest.n_leaves <= 32 else "words")
 
 
-class GpuForest(PlacedForest):
+class QsPlacedForest(PlacedForest):
     """A forest laid out for one device and copied there; immutable.
 
     Parameters
@@ -97,11 +97,11 @@ class GpuForest(PlacedForest):
     forest : Forest
     ranges : LeafRanges
     values : LeafValues
-    settings : Settings
+    settings : QsSettings
     """
 
     def __init__(
-        self, device: GpuDevice, forest: Forest, ranges: LeafRanges, values: LeafValues, settings: Settings
+        self, device: GpuDevice, forest: Forest, ranges: LeafRanges, values: LeafValues, settings: QsSettings
     ) -> None:
         super().__init__(device, forest, values)
         self.settings, self.form = settings, settings.form_for(forest)

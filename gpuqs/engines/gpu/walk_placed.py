@@ -1,4 +1,4 @@
-"""A forest for walks on one device, and the launch that scores documents there.
+"""A forest of `walk_gpu` on one device, and the launch that scores documents there.
 
     sums <- walk_scores(documents)                     a thread block for each document
     few documents of many trees, whole numbers:
@@ -63,7 +63,7 @@ class _Reading(NamedTuple):
     scores: Kernel
 
 
-class WalkedForest(PlacedForest):
+class WalkPlacedForest(PlacedForest):
     """A forest as nodes in preorder, copied to a device; immutable.
 
     Parameters
