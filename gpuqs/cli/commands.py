@@ -66,8 +66,8 @@ def _one_input(model: Path, data: Path | None) -> None:
 def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
     """Refuse to write where the command reads, whatever the two paths are called; and to put scores over messages."""
     inputs = [model] if data is None else [model, data, Path(f"{data}.query")]  # the last holds query sizes
-    read = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
-    replaced = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
+    read: dict[str, int | Path] = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
+    replaced: dict[str, int | Path] = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
     scores: tuple[str, int | Path] = ("standard output", 1) if out == _STDOUT else (f"--out {out}", out)
     if problem := same("standard error", 2, read | replaced) or same(*scores, read):
         raise click.UsageError(problem)
@@ -191,7 +191,7 @@ def formats() -> None:
 @_takes_threads("Threads to score with")
 @_reads_documents
 @click.pass_context
-def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
+def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
     """Compare with the library that MODEL came from.
 
     That library must be installed. Rows are made on the thresholds of the model, one unit in the last place

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -119,7 +119,7 @@ class Reference(Engine):
         for tree, leaf in enumerate(self._exit_leaves(program, documents)):
             out[:, tree] = values.leaf_id[values.offsets[tree] + leaf]
 
-    def _exit_leaves(self, program: Program, documents: np.ndarray):
+    def _exit_leaves(self, program: Program, documents: np.ndarray) -> Iterator[np.ndarray]:
         """Yield, tree by tree, the position of every document's exit leaf."""
         assert isinstance(program, ReferenceProgram)
         forest, ranges = program.forest, program.ranges

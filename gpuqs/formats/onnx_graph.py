@@ -52,7 +52,7 @@ class Ensemble:
 
     @property
     def is_classifier(self) -> bool:
-        return self.node.op_type == "TreeEnsembleClassifier"
+        return bool(self.node.op_type == "TreeEnsembleClassifier")
 
 
 def find_ensemble(model: Any) -> Ensemble:
@@ -119,7 +119,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
                 "evaluated; export the trees alone, and do that to the documents yourself"
             )
     name = _start(before, node.input[0])
-    if len(known) != 1 or name not in known:
+    if name is None or len(known) != 1 or name not in known:
         raise UnsupportedModelError(
             f"the graph has {len(known)} inputs; one tensor of all features is evaluated: export with "
             "initial_types=[('X', FloatTensorType([None, n_features]))]"
@@ -153,12 +153,13 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
         end = _start(after, output.name)
         link = "identity"
         for maker in reversed(after):
-            link = _after(maker, link, end == labels)
-            if link is None:
+            made = _after(maker, link, end == labels)
+            if made is None:
                 raise UnsupportedModelError(
                     f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not "
                     "evaluated; export the trees alone, or cut the graph after them (onnx.utils.extract_model)"
                 )
+            link = made
         if end not in ends:
             raise ModelFormatError(f"{output.name[:40]!r} is not made of what the trees give", field="graph.output")
         if end == scores and link != "class":

@@ -207,7 +207,8 @@ class Nodes:
     def leaf_positions(self) -> npt.NDArray[np.int32]:
         """Position of every leaf among the nodes of its tree, int32 [L]."""
         leaves = np.flatnonzero(self.leaf)
-        return (leaves - self.offsets[self.tree[leaves]]).astype(np.int32)
+        positions: npt.NDArray[np.int64] = leaves - self.offsets[self.tree[leaves]]
+        return positions.astype(np.int32)
 
     def find(self, tree: npt.NDArray[np.int64], node_id: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Places of nodes among all nodes, -1 for those that are not there."""

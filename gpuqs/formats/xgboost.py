@@ -170,7 +170,7 @@ def _forest(document: Any) -> Forest:
         )
     trees = get(model, "trees", list)
     n_trees = len(trees)
-    arrays = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
+    arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
     weight = booster.get("weight_drop", model.get("weight_drop"))
     weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)

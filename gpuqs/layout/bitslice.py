@@ -175,7 +175,7 @@ def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np
     return np.concatenate([[0], np.repeat(np.cumsum(sizes, dtype=np.int64), blocks)])
 
 
-def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.uint8]]:
+def _segments(distinct: npt.NDArray[np.int64]) -> np.ndarray:
     """Predicates in segments, which share all but the low bits of the rank."""
     shared, counts = np.unique(distinct >> LOW_BITS, return_counts=True)
     high_bits = RANK_BITS - LOW_BITS

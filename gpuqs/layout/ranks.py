@@ -133,7 +133,7 @@ def to_keep(forest: Forest) -> dict[str, np.ndarray]:
     if most_thresholds(find_columns(forest)) > MAX_THRESHOLDS:
         return {}
     ranks = build_ranks(forest)
-    arrays = ranks.threshold, ranks.offsets, ranks.of_node
+    arrays: tuple[np.ndarray, ...] = (ranks.threshold, ranks.offsets, ranks.of_node)
     return {name: array.astype(ARRAYS[name]) for name, array in zip(ARRAYS, arrays, strict=True)}
 
 

@@ -105,7 +105,7 @@ class NpyReader(DocumentReader):
         """Read contiguous values; ``before`` is how many come before them."""
         if not values.size:
             return
-        left = memoryview(values.reshape(-1).view(np.uint8)).cast("B")
+        left = values.reshape(-1).view(np.uint8).data.cast("B")
         while left and (read := file.readinto(left)):  # type: ignore[attr-defined]
             left = left[read:]
         if left:

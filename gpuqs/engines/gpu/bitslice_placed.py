@@ -12,7 +12,7 @@ Everything is queued on the current stream; nothing here waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -86,7 +86,7 @@ class _Part:
     block: int
     first: int
     n_trees: int
-    programs: tuple
+    programs: tuple[Any, ...]
     value_offsets: Any
     output_offsets: Any
 
@@ -102,7 +102,7 @@ class _Slots:
     stage, file, page_bytes = "slots", "slots.cu", 0
     kernel = staticmethod(kernels.slots)
 
-    def arguments(self, first: int) -> tuple:
+    def arguments(self, first: int) -> tuple[Any, ...]:
         """What the kernel is told about the trees from ``first`` on."""
         return self.nodes, self.node_offsets[first:], np.int32(self.n_slots)
 
@@ -120,7 +120,7 @@ class _Steps:
     stage, file, page_bytes = "steps", "steps.cu", 2 * 4 * PAGE
     kernel = staticmethod(kernels.steps)
 
-    def arguments(self, first: int) -> tuple:
+    def arguments(self, first: int) -> tuple[Any, ...]:
         numbers = (np.int32(self.n_groups), np.int32(self.page_words), np.int32(self.depth))
         return self.pages, self.tree_pages[first:], *numbers
 
@@ -233,7 +233,7 @@ class BitslicePlacedForest(PlacedForest):
             )
         self._add_partial(partial, n_groups, sums, started)
 
-    def _summed(self, part: _Part, planes: Any, n: int) -> tuple:
+    def _summed(self, part: _Part, planes: Any, n: int) -> tuple[Any, ...]:
         """Arguments that say what is summed."""
         width = self.values.value.shape[1]
         return (
@@ -245,7 +245,7 @@ class BitslicePlacedForest(PlacedForest):
             self.output_trees,
         )
 
-    def _numbers(self, part: _Part, planes: Any, n: int, counted: type) -> tuple:
+    def _numbers(self, part: _Part, planes: Any, n: int, counted: type) -> tuple[Any, ...]:
         """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
         return (
             planes,
@@ -310,10 +310,14 @@ class BitslicePlacedForest(PlacedForest):
     @lazy
     def _loaded(self) -> list[Kernel]:
         """What tiles of either size need, so that one call of few documents or of many warms up for both."""
-        names = [("decode_predicates.cu", kernels.decode_predicates), (self.programs.file, self.programs.kernel)]
         leaf = self.values.value.dtype
-        exact = ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words))
-        names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
+        names: list[tuple[str, Callable[[int], str]]] = [
+            ("decode_predicates.cu", kernels.decode_predicates),
+            (self.programs.file, self.programs.kernel),
+            ("sum_fast.cu", kernels.sum_fast)
+            if self.fast
+            else ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words)),
+        ]
         return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:

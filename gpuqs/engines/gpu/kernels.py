@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from gpuqs.links import CLASS_DECISIONS, KERNELS
+
+#: A type of numbers, as kernels are named by.
+DType: TypeAlias = str | np.dtype[Any]
 
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
@@ -44,22 +47,22 @@ _PIVOTS = ("uint8", "uint16", "uint32")
 
 
 @cache
-def _c(dtype: npt.DTypeLike) -> str:
+def _c(dtype: DType) -> str:
     return _NAMES[np.dtype(dtype).name]
 
 
 @cache
-def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
+def transpose(given: DType, value: DType, by_row: bool) -> str:
     return f"transpose<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
 
 
 @cache
-def find_false_nodes(value: npt.DTypeLike, pivot: npt.DTypeLike) -> str:
+def find_false_nodes(value: DType, pivot: DType) -> str:
     return f"find_false_nodes<{_c(value)}, {_c(pivot)}>"
 
 
 @cache
-def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, documents: int, stride: int) -> str:
+def update_scores(form: str, pivot: DType, leaf: DType, documents: int, stride: int) -> str:
     """``documents`` a thread block, in shared memory laid out for ``stride``."""
     word, many, _ = FORMS[form]
     total = SUMS[np.dtype(leaf).name]
@@ -67,29 +70,29 @@ def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, document
 
 
 @cache
-def update_outputs(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+def update_outputs(form: str, pivot: DType, leaf: DType) -> str:
     word, many, _ = FORMS[form]
     return f"update_outputs<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
 
 @cache
-def exit_leaves(form: str, pivot: npt.DTypeLike, entry: npt.DTypeLike, stride: int) -> str:
+def exit_leaves(form: str, pivot: DType, entry: DType, stride: int) -> str:
     word, many, _ = FORMS[form]
     return f"exit_leaves<{word}, {many}, {_c(pivot)}, {_c(entry)}, {stride}>"
 
 
 @cache
-def add_tree_blocks(total: npt.DTypeLike) -> str:
+def add_tree_blocks(total: DType) -> str:
     return f"add_tree_blocks<{_c(total)}>"
 
 
 @cache
-def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLike) -> str:
+def finish_scores(total: DType, real: DType, score: DType) -> str:
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
 @cache
-def rank_documents(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
+def rank_documents(given: DType, value: DType, by_row: bool) -> str:
     return f"rank_documents<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
 
 
@@ -110,7 +113,7 @@ def slots(words: int) -> str:
 
 
 @cache
-def sum_exact(leaf: npt.DTypeLike, small: bool, words: int) -> str:
+def sum_exact(leaf: DType, small: bool, words: int) -> str:
     """``small``: trees of up to 64 leaves."""
     return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}>"
 
@@ -121,29 +124,29 @@ def sum_fast(words: int) -> str:
 
 
 @cache
-def look_up_leaves(entry: npt.DTypeLike) -> str:
+def look_up_leaves(entry: DType) -> str:
     return f"look_up_leaves<{_c(entry)}>"
 
 
 @cache
-def apply_link(real: npt.DTypeLike, link: str) -> str:
+def apply_link(real: DType, link: str) -> str:
     """Sums -> values of the same type, by one of `gpuqs.links.KERNELS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
 
 
 @cache
-def class_numbers(real: npt.DTypeLike, rule: str) -> str:
+def class_numbers(real: DType, rule: str) -> str:
     """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
     return f"apply_link<{_c(real)}, i64, classes::{rule}>"
 
 
 @cache
-def walk_scores(value: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+def walk_scores(value: DType, leaf: DType) -> str:
     return f"walk_scores<{_c(value)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
 
 @cache
-def walk_leaves(value: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+def walk_leaves(value: DType, entry: DType) -> str:
     return f"walk_leaves<{_c(value)}, {_c(entry)}>"
 
 

@@ -87,7 +87,7 @@ class PlacedForest(ABC):
             (partial, np.int32(n_blocks), np.int64(n), np.int32(period), start, sums),
         )
 
-    def _per_element(self, file: str, name: str, n: int, arguments: tuple) -> None:
+    def _per_element(self, file: str, name: str, n: int, arguments: tuple[Any, ...]) -> None:
         if n:
             self.device.kernel(file, name)((-(-n // 256),), (256,), arguments)
 

@@ -298,7 +298,7 @@ class QsPlacedForest(PlacedForest):
 
     def _update(self, pivots: Any, n: int, together: int, partial: Any) -> None:
         _ = self._loaded  # at the first call
-        of_outputs: tuple = ()
+        of_outputs: tuple[Any, ...] = ()
         if self.n_outputs > 1:
             width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)
             of_outputs = (width, n_outputs, self.output_offsets, self.output_trees)
@@ -320,7 +320,7 @@ class QsPlacedForest(PlacedForest):
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
         return kernel
 
-    def _launch(self, file: str, name: str, n: int, together: int, pivots: Any, arguments: tuple) -> None:
+    def _launch(self, file: str, name: str, n: int, together: int, pivots: Any, arguments: tuple[Any, ...]) -> None:
         """Launch one thread block for each tree block and ``together`` documents."""
         self._kernel(file, name)(
             (-(-n // together), self.n_blocks),

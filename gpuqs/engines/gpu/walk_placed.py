@@ -58,7 +58,7 @@ class WalkSettings:
 class _Reading(NamedTuple):
     """How documents of one type are walked: what both kernels are told of it, and what is loaded for it."""
 
-    arguments: tuple
+    arguments: tuple[Any, ...]
     column_bytes: int  # of shared memory
     scores: Kernel
 
@@ -121,7 +121,7 @@ class WalkPlacedForest(PlacedForest):
             )
         return found
 
-    def _placed(self, documents: Any) -> tuple:
+    def _placed(self, documents: Any) -> tuple[Any, ...]:
         """What kernels are told of documents."""
         row, column = documents.strides
         return as_numbers(documents), kernels.INPUTS[documents.dtype], np.int64(row), np.int64(column)
