@@ -39,7 +39,6 @@ from gpuqs.tuning.search import Search
 RNG = np.random.default_rng(0)
 FOREST = random_forest(RNG, n_trees=60, max_leaves=16)
 X = probing_documents(RNG, FOREST, 400)
-REASONS = dict.fromkeys(ENGINES)
 
 
 def plan_of(*engines: tuple[str, tuple[tuple[str, int], ...], int], at: tuple[int, ...] = (1, 100)) -> Plan:
