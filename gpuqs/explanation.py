@@ -21,9 +21,9 @@ from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, table, unusable
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
-
 #: Numbers of documents whose way by a plan is kept, at most.
 MOST_KEPT = 1 << 13
+
 
 @dataclass(frozen=True)
 class Choice:

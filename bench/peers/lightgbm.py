@@ -10,8 +10,10 @@ import numpy as np
 
 from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
-#: LightGBM's numbers of a float32 matrix, and of raw scores.
-_FLOAT32, _RAW = 0, 1
+#: LightGBM's number of a float32 matrix.
+_FLOAT32 = 0
+#: And of raw scores.
+_RAW = 1
 
 
 def one_row(booster: Any, n_features: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -38,11 +38,14 @@ FEATURES: Final = {
     "raw scores": "same bits",
 }
 
-#: Bits of a node's decision_type; the two above them are its missing type.
+#: Bits of a node's decision_type.
 _CATEGORICAL_BIT: Final = 1
 _DEFAULT_LEFT_BIT: Final = 2
+#: The two bits above them are the node's missing type, one of these three.
 _MISSING_SHIFT: Final = 2
-_MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = range(3)
+_MISSING_NONE: Final = 0
+_MISSING_ZERO: Final = 1
+_MISSING_NAN: Final = 2
 _LARGEST_DECISION_TYPE: Final = _CATEGORICAL_BIT | _DEFAULT_LEFT_BIT | _MISSING_NAN << _MISSING_SHIFT
 
 _INT32_MAX: Final = 2**31 - 1

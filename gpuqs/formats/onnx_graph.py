@@ -9,7 +9,10 @@ from typing import Any, Final
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 
 #: Element types of tensors (TensorProto.DataType).
-FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11
+FLOAT: Final = 1
+INT32: Final = 6
+INT64: Final = 7
+DOUBLE: Final = 11
 _STRING: Final = 8
 _INPUT_TYPES: Final = {FLOAT: "float", INT32: "int32", INT64: "int64", DOUBLE: "double"}
 

@@ -29,9 +29,11 @@ from gpuqs.layout.ready import ARRAYS, kept_ranks
 MAX_THRESHOLDS = (1 << 16) - 1
 #: Entries of a level's table are padded to whole 512-bit registers.
 REGISTER_FLOATS = 16
-#: Most levels of a column that have tables of their own, and the most for which there are no rows. Kernels take as many
-#: levels by tables as are best for their instruction set.
-MOST_LEVELS, NO_ROWS = 8, 6
+#: Most levels of a column that have tables of their own. Kernels take as many levels by tables as are best for their
+#: instruction set.
+MOST_LEVELS = 8
+#: Most levels of a column that has no rows beside the tables.
+NO_ROWS = 6
 
 
 @dataclass(frozen=True)

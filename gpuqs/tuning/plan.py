@@ -11,8 +11,16 @@ from gpuqs.engines.parameters import changed
 from gpuqs.errors import ModelFormatError
 from gpuqs.tuning.machine import Target
 
-#: What a plan of a file may hold at most: more is no plan of ours.
-MOST_SIZES, MOST_CANDIDATES, MOST_PARAMS, MOST_TEXT, MOST_NUMBER = 64, 64, 16, 200, 1 << 40
+#: Most sizes of a plan. A file that holds more of something than these limits holds no plan of ours.
+MOST_SIZES = 64
+#: Most candidates of a size.
+MOST_CANDIDATES = 64
+#: Most parameters of a candidate.
+MOST_PARAMS = 16
+#: Most characters of a text.
+MOST_TEXT = 200
+#: Largest number, whatever it counts.
+MOST_NUMBER = 1 << 40
 #: A size that was tuned tells of calls with at most so many times as many documents, or as few.
 NEAR = 1.5
 #: And of any larger call where it has so many, by the kind of device, for as many blocks take as long each. On a GPU

@@ -21,18 +21,26 @@ from gpuqs.tuning.plan import Candidate, Tuned, Way
 
 #: The default is kept unless another takes less than this share of its time.
 CLEARLY = 0.98
-#: Parameters are tried of engines that take with their own at most so many times as long as the best; after the
-#: first readings only those within the second factor of the best go on, so many at most.
-_WORTH_TUNING, _SCREENED, _FINALISTS = 1.6, 1.3, 4
+#: Parameters are tried of engines that take, without them, at most so many times as long as the best.
+_WORTH_TUNING = 1.6
+#: After the first readings only candidates that take at most so many times as long as the best go on ...
+_SCREENED = 1.3
+#: ... and so many of them at most.
+_FINALISTS = 4
 #: What is predicted to take so many times as long as the best that was measured is not looked at.
 _HOPELESS = 6.0
-#: Shares of a size's time after which no further candidate is screened, and no further round of all begins.
-_SCREENING, _TURNS = 0.6, 0.85
+#: Share of a size's time after which no further candidate is screened.
+_SCREENING = 0.6
+#: Share of it after which no further round of the finalists begins.
+_TURNS = 0.85
 #: Rounds, and turns of a duel, after which more would tell nothing new.
 _MOST_ROUNDS = 40
-#: Seconds of one reading at least: a clock is no finer, and an interrupt shorter. First readings are repeated, so many
-#: times or for so many seconds, and the least counts.
-_READING, _FIRST_READINGS, _FIRST_SECONDS = 2e-4, 3, 5e-3
+#: Fewest seconds of one reading: a clock is no finer, and an interrupt shorter.
+_READING = 2e-4
+#: So often a first reading is repeated, and the least counts, ...
+_FIRST_READINGS = 3
+#: ... unless so many seconds have passed before.
+_FIRST_SECONDS = 5e-3
 #: Programs that are held at a time.
 _MOST_PROGRAMS = 8
 #: Different batches that calls go through, so that no branch is learned by heart.

@@ -33,22 +33,32 @@ from gpuqs.layout.ranks import level_tables
 from gpuqs.layout.slots import SlotPrograms
 from gpuqs.layout.steps import PAGE, StepPrograms
 
-#: Documents of a tile of one word a lane, and bytes of a row of such a tile.
-TILE, ROW_BYTES = 32 * WARP, 4 * WARP
-#: Columns that a thread block ranks together, bytes of their documents' values that it holds twice, and the most levels
-#: of a column's thresholds that it holds: eight always fit.
-COLUMNS, VALUE_BYTES, MOST_STAGED = 8, 2 * 8 * 33 * 16, 9
+#: Documents of a tile of one word a lane.
+TILE = 32 * WARP
+#: Bytes of a row of such a tile.
+ROW_BYTES = 4 * WARP
+#: Columns that a thread block of `rank_documents` ranks together.
+COLUMNS = 8
+#: Bytes of the documents' values that it holds: two tiles of lines of 16 bytes, with one line of padding a column.
+VALUE_BYTES = 2 * COLUMNS * (WARP + 1) * 16
+#: Most levels of a column's thresholds that it holds; eight always fit.
+MOST_STAGED = 9
 #: Warps of a thread block that decodes or evaluates.
 WARPS = 4
 #: Planes of leaf numbers that `steps` keeps in registers.
 LOW_PLANES = 3
 #: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
 BATCH_TILES = 16
-#: Documents that a thread block of `sum_exact` adds for, and bytes that it has for trees that are added together.
-SUMMED, NUMBERS, ADDED = 256, 8 << 10, 32
-#: Trees that a thread block of `sum_fast` may add, the more the less often sums are added up, and most outputs that it
-#: is for: of more, `sum_exact` has work enough.
-GROUPS, FAST_OUTPUTS = (128, 64), 16
+#: Documents that a thread block of `sum_exact` adds leaf values for.
+SUMMED = 256
+#: Trees whose leaf values it adds together.
+ADDED = 32
+#: Bytes of these documents' leaf numbers in these trees, of one byte each.
+NUMBERS = SUMMED * ADDED
+#: Trees that a thread block of `sum_fast` may add: the more, the less often sums are added up.
+GROUPS = (128, 64)
+#: Most outputs that `sum_fast` is for: of more, `sum_exact` has work enough.
+FAST_OUTPUTS = 16
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,14 @@ from gpuqs.layout.qs_gpu import (
     words_per_tree,
 )
 
+#: Documents, and columns, of a tile that is transposed or searched together.
 TILE = 32
 #: Bytes of dynamic shared memory that a kernel may have without opting in.
 SHARED_WITHOUT_ASKING = 48 << 10
-#: Documents of a chunk, at least (a few tiles), and at most (what 32-bit indices count).
-MIN_CHUNK, MAX_CHUNK = 1024, 1 << 24
+#: Fewest documents of a chunk: a few tiles.
+MIN_CHUNK = 1024
+#: Most documents of a chunk: what 32-bit indices count.
+MAX_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,12 @@ from gpuqs.layout.walk_gpu import PreorderLayout
 
 #: Trees of a part, at most: as many as are added while the next are walked.
 PART_TREES = 512
-#: Documents a multiprocessor, at most, that are few; threads of a thread block for few, and for more.
-FEW, FEW_THREADS, MANY_THREADS = 2, WARP + PART_TREES, 256
+#: Most documents a multiprocessor that are few.
+FEW = 2
+#: Most threads of a thread block where documents are few: one for each tree of a part, and a warp that adds.
+FEW_THREADS = WARP + PART_TREES
+#: Most threads of a thread block where documents are more.
+MANY_THREADS = 256
 #: Of so many threads one may add.
 ADDING_SHARE = 4
 #: Parts from which on one document's go to several thread blocks.
