@@ -27,7 +27,18 @@ MOST_KEPT = 1 << 13
 
 @dataclass(frozen=True)
 class Choice:
-    """One engine's row in an `Explanation`."""
+    """One engine's row in an `Explanation`.
+
+    Attributes
+    ----------
+    engine : str
+    summary : str
+        What the engine does, in a line.
+    microseconds : float or None
+        Predicted time of a call. None where the engine cannot run the model, or is never chosen unless it is asked for.
+    reason : str or None
+        Why the engine cannot run the model; None where it can.
+    """
 
     engine: str
     summary: str
@@ -37,13 +48,24 @@ class Choice:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which engine scores so many documents, and what the others were predicted to cost.
+    """Which engine scores a number of documents, and what each engine is predicted to cost. Print it for a table.
 
-    Printing it gives a table. ``choices`` has one row per engine; ``reason`` is set where an engine
-    cannot run the model, and ``microseconds`` where it can and may be chosen. ``isa`` is the instruction
-    set, or the device, that runs the engine. ``planned`` is the engine with its parameters and threads where the
-    model's plan says so, and ``tuned`` the part of the plan that tells of so many documents: what each of its
-    candidates was predicted, and measured, to cost; ``note`` says why a plan that the model has is not used.
+    Attributes
+    ----------
+    engine : str
+        The engine that scores them.
+    n_documents : int
+    isa : str
+        The instruction set, or the device, that the engine runs on.
+    choices : tuple of Choice
+        One for each engine.
+    tuned : Tuned or None
+        The part of the model's plan that is used for this number of documents, with the predicted and the measured
+        costs of its candidates; None where the plan is not used, or there is none.
+    note : str or None
+        Why the model's plan is not used, where it has one.
+    planned : str or None
+        The engine with its parameters and threads, where the plan chose them.
     """
 
     engine: str

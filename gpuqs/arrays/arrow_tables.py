@@ -65,6 +65,22 @@ class TableCoding:
 
 
 def arrow_table(X: Any) -> Any:
+    """The table that ``X`` holds or exports, as pyarrow's.
+
+    Parameters
+    ----------
+    X : object
+        What ``pyarrow.table`` takes: a polars frame, or any object with ``__arrow_c_stream__``.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Raises
+    ------
+    InputError
+        pyarrow is not installed, or cannot read ``X``; names the column if one of a polars frame is at fault.
+    """
     try:
         import pyarrow
     except ImportError as error:

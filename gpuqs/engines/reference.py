@@ -32,6 +32,17 @@ from gpuqs.layout.ranks import RankTables
 
 @dataclass(frozen=True)
 class ReferenceProgram(Program):
+    """A forest for `Reference`.
+
+    Parameters
+    ----------
+    values : LeafValues
+    forest : Forest
+        The trees, as they are.
+    ranges : LeafRanges
+        Which leaves lie under each node, and the position of each leaf.
+    """
+
     forest: Forest
     ranges: LeafRanges
 
@@ -79,6 +90,11 @@ def _descend(forest: Forest, tree: int, documents: np.ndarray) -> np.ndarray:
 
 
 class Reference(Engine):
+    """The engine that all others are compared with: it walks every tree as `goes_left` defines the tests, in NumPy.
+
+    It is never chosen by ``engine="auto"``, has no parameters, and uses one thread whatever it is given.
+    """
+
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "a walk in NumPy: readable, slow, the yardstick"
 

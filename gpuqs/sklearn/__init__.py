@@ -5,10 +5,11 @@
 >>> fast.predict_proba(X)  # what estimator.predict_proba(X) gives  # doctest: +SKIP
 
 `wrap` takes a fitted estimator of LightGBM, XGBoost, CatBoost or scikit-learn, a `Pipeline` that ends in one, a
-model's file, or a `gpuqs.Model`. What it gives holds the trees and no longer needs the library that grew them.
+model's file, or a `gpuqs.Model`. The estimator that it returns holds the trees and no longer needs the library that
+grew them.
 
-These estimators come fitted, as ``sklearn.frozen.FrozenEstimator`` does: ``fit`` checks its documents, learns nothing
-and gives the estimator itself, and a clone is as fitted as the original. So cross-validation and searches score the
+These estimators are fitted from the beginning, like ``sklearn.frozen.FrozenEstimator``: ``fit`` checks the documents,
+learns nothing and returns the estimator itself, and a clone is fitted, too. So cross-validation and searches score the
 same trees on every fold. docs/sklearn.md says where they were tried, and which of scikit-learn's checks they pass.
 """
 
@@ -58,32 +59,32 @@ def wrap(
 ) -> Any:
     """Make an estimator that predicts with gpuqs what ``model`` predicts.
 
-    Of an estimator that `wrap` made, what is not said anew stays as it is.
+    An estimator that `wrap` made may be wrapped again: keywords that are not given keep their values.
 
     Parameters
     ----------
     model : estimator, Pipeline, str, os.PathLike, bytes, live model or Model
-        A fitted estimator; a fitted Pipeline, of which the last step is wrapped; or what `gpuqs.from_model` takes.
+        A fitted estimator; a fitted Pipeline, whose last step is wrapped; or what `gpuqs.from_model` takes.
     kind : {"classifier", "regressor", "outlier_detector"}, optional
-        What to make. By default what the estimator is (rankers become regressors: their scores are numbers), or what
-        the trees of a file are for.
+        Which kind of estimator to make. By default, the kind of the estimator (a ranker becomes a regressor), or the
+        kind that the trees of a file were trained for.
     classes : array-like [n_classes], optional
-        Labels of the classes, in the order of the model's own, where a file does not keep them (LightGBM, XGBoost).
+        Labels of the classes, in the model's order, for files that do not hold them (LightGBM's and XGBoost's).
     n_threads : int, optional
         As in `gpuqs.Model.predict`.
     precision : {"exact", "fast"}, optional
         As in `gpuqs.Model.predict`; "exact" by default.
     offset : float, optional
-        ``offset_`` of an IsolationForest, which `gpuqs.Model` and its files do not keep.
+        ``offset_`` of an IsolationForest, which neither `gpuqs.Model` nor its files hold.
     expected_depth : float, optional
-        As of `GpuqsOutlierDetector`.
+        As for `GpuqsOutlierDetector`.
     iteration_range : (int, int), optional
-        As in `gpuqs.Model.predict`: all that the estimator is to have.
+        The iterations that the estimator is made of, as in `gpuqs.Model.predict`. By default all.
 
     Returns
     -------
     GpuqsClassifier, GpuqsRegressor, GpuqsOutlierDetector or Pipeline
-        A Pipeline is a copy that shares the steps before the last.
+        A Pipeline is a copy that shares all steps but the last with the original.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def wrap(
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     ValueError
-        A keyword does not go with the model, or one that it needs is missing.
+        A keyword does not apply to the model, or one that the model needs is missing.
     """
     options: dict[str, Any] = {"classes": classes, "n_threads": n_threads, "precision": precision}
     options |= {"offset": offset, "expected_depth": expected_depth}
