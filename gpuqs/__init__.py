@@ -143,8 +143,8 @@ def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, mod
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
         warnings.warn(
-            f"the model stopped early: iteration {best} was its best, but it holds {n}. All are scored, as "
-            f"Booster.predict does; XGBClassifier and XGBRegressor stop at the best: for that, pass {mend}",
+            f"the model stopped early: iteration {best} was its best, but it holds {n} iterations. All are scored, as "
+            f"Booster.predict does. XGBClassifier and XGBRegressor score up to the best; to do the same, pass {mend}",
             stacklevel=3,
         )
 
@@ -157,7 +157,7 @@ def __getattr__(name: str) -> Any:
         return Model
     if name == "cpu_fallback" and find_spec("gpuqs.cpu_fallback") is None:
         raise ImportError(
-            f"{__path__[0]} holds gpuqs's sources, without what is compiled: Python was started beside them. "
-            "Start it in another folder, or install that checkout with 'pip install -e .'"
+            f"{__path__[0]} holds gpuqs's sources without the compiled modules; Python took it because it was started "
+            "beside it. Start Python in another folder, or install the sources with 'pip install -e .'"
         )
     raise AttributeError(f"module 'gpuqs' has no attribute {name!r}")

@@ -93,7 +93,7 @@ def arrow_table(X: Any) -> Any:
                 pyarrow.table(X[[name]])
             except (pyarrow.ArrowException, TypeError, ValueError):
                 raise InputError(
-                    f"column {name!r} has type {kind}, which Arrow has not: cast it, as to Int64 or Float64"
+                    f"column {name!r} has type {kind}, which Arrow does not have; cast it, say to Int64 or Float64"
                 ) from error
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an Arrow table: {error}") from error
 

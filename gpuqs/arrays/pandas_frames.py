@@ -191,7 +191,7 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
         try:
             places, values = column.iloc[start:stop].factorize()
         except TypeError as error:
-            raise InputError(f"column {coder.column.name!r} holds what is no category: {error}") from None
+            raise InputError(f"column {coder.column.name!r} holds a value that cannot be a category: {error}") from None
         return coder.codes(plain(values), places)
 
     return codes

@@ -21,7 +21,7 @@ _STDIN = _STDOUT = Path("-")
 def _takes_threads(what: str) -> Callable[..., Any]:
     def known(ctx: click.Context, option: click.Parameter, value: int | None) -> int | None:
         if value == 0:
-            raise click.BadParameter("0 is no number of threads; say how many, or -1 for all")
+            raise click.BadParameter("0 threads cannot score; say how many, or -1 for all")
         return value
 
     counted = "-1: all, -2: all but one, and so on"
@@ -253,7 +253,7 @@ def tune(
     _not_input(_STDOUT, model, data)
     out = output_of(model) if out is None else out
     if out == _STDOUT or names_own(out) or same("", 1, {"": out}):
-        raise click.BadParameter("a model does not go where its plan is printed; name a file", param_hint="--out")
+        raise click.BadParameter("standard output is where the plan is printed; name a file", param_hint="--out")
     if not out.parent.is_dir():
         raise click.BadParameter(f"{out.parent} is no folder", param_hint="--out")
     _not_input(out, model, data)

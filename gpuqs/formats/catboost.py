@@ -187,13 +187,13 @@ def _forest(document: Any) -> Forest:
     loss = _loss(info)
     if loss and loss not in _LINKS:
         raise UnsupportedModelError(
-            f"loss {loss[:100]!r} is not known, and so not what its scores mean; "
+            f"loss {loss[:100]!r} is not known to gpuqs, nor is what its scores mean; "
             f"known are {', '.join(sorted(_LINKS))}"
         )
     if str(info.get("binclass_probability_threshold", "0.5")) != "0.5":
         raise UnsupportedModelError(
-            "a probability threshold of its own is not evaluated; call "
-            "model.set_probability_threshold(0.5) first, and compare the probabilities with yours"
+            "the model has a probability threshold other than 0.5, which gpuqs does not support; call "
+            "model.set_probability_threshold(0.5) first, and compare the probabilities with your threshold"
         )
     tests, n_features, names = _features(get(document, "features_info", dict))
     symmetric = "trees" not in document

@@ -75,10 +75,10 @@ def _condensed(condensed: Callable[[dict[str, Any]], Any], pairs: list[tuple[str
 def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:
     """``obj[key]``, which must be of ``kind`` (dict, list or str); ``default`` where it is absent."""
     if not isinstance(obj, dict):
-        raise ModelFormatError("does not lie in an object: the file is damaged", tree=tree, field=key)
+        raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
     if value is _REQUIRED:
-        raise ModelFormatError("is missing: the file is damaged, or no such model", tree=tree, field=key)
+        raise ModelFormatError("is missing: the file is damaged, or holds another kind of model", tree=tree, field=key)
     if kind is list and isinstance(value, np.ndarray):
         return value
     if value is not default and not isinstance(value, kind):

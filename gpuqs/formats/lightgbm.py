@@ -140,8 +140,9 @@ def _refuse_early_stopping(estimator: Any) -> None:
     asked = estimator.get_params().get("pred_early_stop")
     if asked is not None and str(asked).lower() not in ("false", "-"):
         raise UnsupportedModelError(
-            f"lightgbm.{type(estimator).__name__}: pred_early_stop={asked!r} is not evaluated, all trees are; call "
-            "estimator.set_params(pred_early_stop=False), or pass estimator.booster_, whose predict takes all"
+            f"lightgbm.{type(estimator).__name__}: pred_early_stop={asked!r} would leave out trees, which gpuqs "
+            "never does; call estimator.set_params(pred_early_stop=False), or pass "
+            "estimator.booster_, whose predict uses all"
         )
 
 
@@ -437,8 +438,8 @@ def _link(objective: str) -> tuple[str, float]:
     link = _LINK_OF_OBJECTIVE.get(name)
     if link is None:
         raise UnsupportedModelError(
-            f"objective {name[:40]!r} is not known, so neither is what its scores mean; delete the line "
-            "objective= of the file to read the model for its raw scores"
+            f"objective {name[:40]!r} is not known to gpuqs, nor is what its scores mean; to read the model for "
+            "its raw scores, delete the line objective= from the file"
         )
     if link == "identity" and "sqrt" in options:
         return "sqrt_signed", 1.0

@@ -74,7 +74,7 @@ def find_ensemble(model: Any) -> Ensemble:
     if len(found) != 1 or len(model.functions):
         kinds = sorted({node.op_type for node in graph.node})
         raise UnsupportedModelError(
-            f"graphs with one tree ensemble are read, and without functions; this one has {len(found)} among "
+            f"the graph must have one tree ensemble and no functions; it has {len(found)} tree ensembles among its "
             f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; export the trees alone"
         )
     node = found[0]
@@ -124,13 +124,13 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
     name = _start(before, node.input[0])
     if name is None or len(known) != 1 or name not in known:
         raise UnsupportedModelError(
-            f"the graph has {len(known)} inputs; one tensor of all features is evaluated: export with "
+            f"the graph has {len(known)} inputs, but must have one that holds all features: export with "
             "initial_types=[('X', FloatTensorType([None, n_features]))]"
         )
     kind = known[name].elem_type
     if kind not in _INPUT_TYPES or not {*casts} <= {FLOAT, DOUBLE}:
         raise UnsupportedModelError(
-            f"input {name[:40]!r} has element type {kind}, and is cast to types {casts}; evaluated are "
+            f"input {name[:40]!r} has element type {kind}, and is cast to types {casts}; supported are "
             f"{', '.join(_INPUT_TYPES.values())}, cast to float or double"
         )
     chain = [kind, *casts]
@@ -169,7 +169,7 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
             links.add(link)
         largest |= end == scores and link == "class"
     if len(links) > 1 or not len(graph.output):
-        raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores; one is read: export anew")
+        raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores, but must give one: export it again")
     return links.pop() if links else "identity", largest
 
 

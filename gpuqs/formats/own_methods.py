@@ -58,8 +58,8 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
                 else "pass an estimator of that class itself"
             )
             raise UnsupportedModelError(
-                f"{_package(kind.__module__)}.{kind.__name__}: has a member {name} of its own, and so may predict "
-                f"something else than {base} does; {mend}"
+                f"{_package(kind.__module__)}.{kind.__name__}: has a member {name} of its own, so that it may "
+                f"predict something other than {base} does; {mend}"
             )
 
 

@@ -200,7 +200,7 @@ def _link(document: Any, n_targets: int, width: int) -> tuple[str, float]:
     name = get(document, "postprocessor", str)
     if name not in _LINKS:
         raise UnsupportedModelError(
-            f"postprocessor {name[:40]!r} is not known, and so not what the scores mean; known are {', '.join(_LINKS)}"
+            f"postprocessor {name[:40]!r} is not known, nor is what the scores mean; known are {', '.join(_LINKS)}"
         )
     if (name in _OF_ONE_CLASS and width > 1) or (name == "softmax" and n_targets > 1):
         raise UnsupportedModelError(

@@ -64,7 +64,7 @@ class NpyReader(DocumentReader):
     def _check_length(self, there: int) -> None:
         if there < self._bytes:
             raise InputError(
-                f"{self.path}: not a readable .npy file: cut short, {there:,} bytes of {self._bytes:,} are there"
+                f"{self.path}: not a readable .npy file: it is cut short, at {there:,} of {self._bytes:,} bytes"
             )
 
     def _chunks(self) -> Iterator[Chunk]:

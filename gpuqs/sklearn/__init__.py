@@ -102,7 +102,7 @@ def wrap(
     if isinstance(model, Pipeline):
         name, last = model.steps[-1]
         if last is None or isinstance(last, str):
-            raise ModelFormatError(f"the last step, {name!r}, is {last!r}, which predicts nothing", source="Pipeline")
+            raise ModelFormatError(f"the last step, {name!r}, is {last!r}, not an estimator", source="Pipeline")
         pipeline = copy(model)
         pipeline.steps = [*model.steps[:-1], (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
         return pipeline
@@ -116,13 +116,13 @@ def wrap(
     takes = signature(made).parameters
     for name in given:
         if name not in takes:
-            raise ValueError(f"{name}= is not for a {made.__name__}, which this model becomes; leave it out")
+            raise ValueError(f"{name}= does not apply to the {made.__name__} that this model becomes; leave it out")
     kept = model.get_params(deep=False) if isinstance(model, Prefitted) else _settings(model, made)
     settings = {name: value for name, value in (kept | given).items() if name in takes and name != "model"}
     if made is GpuqsOutlierDetector and "offset" not in settings:
         raise ValueError(
-            "which scores are outliers' is not kept with an IsolationForest's trees: pass offset=estimator.offset_ "
-            "(-0.5 where contamination is 'auto'), or wrap the estimator itself; kind='regressor' gives scores alone"
+            "the trees of an IsolationForest do not say which scores mean outliers: pass offset=estimator.offset_ "
+            "(-0.5 where contamination is 'auto'), wrap the estimator itself, or pass kind='regressor' for scores alone"
         )
     if made is GpuqsClassifier:
         read = _as_classifier(read, kept.get("classes"))
@@ -148,7 +148,7 @@ def _class_of(kind: Kind, forest: Forest) -> type[Prefitted]:
     if kind not in made:
         raise ValueError(f"kind must be 'classifier', 'regressor' or 'outlier_detector', not {kind!r}")
     if kind == "outlier_detector" and forest.link != "isolation":
-        raise UnsupportedModelError(f"{forest.source}: only scikit-learn's IsolationForest tells outliers")
+        raise UnsupportedModelError(f"{forest.source}: only scikit-learn's IsolationForest detects outliers")
     return made[kind]
 
 
