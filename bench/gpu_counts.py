@@ -126,7 +126,7 @@ def pivots_of(placed: QsPlacedForest, X: np.ndarray) -> npt.NDArray[np.int64]:
     pivots = np.zeros((placed.n_blocks, len(X), placed.n_columns), np.int64)
     for block, column in product(range(placed.n_blocks), range(placed.n_columns)):
         thresholds = placed.thresholds["float32"][slice(*offsets[block, column : column + 2])]
-        pivots[block, :, column] = np.searchsorted(thresholds, X[:, placed.readings[0][column]], "left")
+        pivots[block, :, column] = np.searchsorted(thresholds, X[:, placed.readings["feature"][column]], "left")
     return pivots
 
 

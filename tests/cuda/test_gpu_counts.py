@@ -76,7 +76,7 @@ def test_counts_of_pivots_are_those_of_the_definition() -> None:
     X = probing_documents(np.random.default_rng(4), forest, 9, np.float32)
     placed = gpu_counts.place(forest, RTX3090, QsSettings())
     offsets, thresholds = placed.test_offsets, placed.thresholds["float32"]
-    for column, feature in enumerate(placed.readings[0][: placed.n_columns]):
+    for column, feature in enumerate(placed.readings["feature"][: placed.n_columns]):
         tests = thresholds[offsets[column] : offsets[column + 1]]
         x = X[~np.isnan(X[:, feature]), feature]
         want = (tests < x[:, None]).sum(axis=1)

@@ -24,7 +24,6 @@ from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choo
 from gpuqs.engines.gpu.placed import MAX_GRID, PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
-from gpuqs.forks import lazy
 from gpuqs.layout.leaves import LeafRanges, LeafValues
 from gpuqs.layout.qs_gpu import (
     MAX_SLOTS,
@@ -123,6 +122,7 @@ class QsPlacedForest(PlacedForest):
             threads=settings.threads,
         )
         self.threads, self.shared, self.resident = size.threads, size.shared, size.resident
+        self._loaded = False
         with device.active():
             self._upload(layout, forest)
 
@@ -260,7 +260,7 @@ class QsPlacedForest(PlacedForest):
                 np.int64(column),
                 np.int32(n),
                 np.int32(self.n_columns),
-                *self.readings,
+                *self.readings.values(),
                 values,
             ),
             shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
@@ -294,13 +294,15 @@ class QsPlacedForest(PlacedForest):
         name = kernels.update_scores(self.form, self.pivot_dtype, leaf, together, self.documents)
         return "update_scores.cu", name
 
-    @lazy
-    def _loaded(self) -> tuple[Kernel, ...]:
-        """What scores few documents and what scores many, so that one call of either warms up for both."""
-        return tuple(self._kernel(*self._scoring(n)) for n in sorted({1, self.documents}))
+    def _load_kernels(self) -> None:
+        """Load, at the first call, what scores few documents and what scores many: either warms up for both."""
+        if not self._loaded:
+            for together in sorted({1, self.documents}):
+                self._kernel(*self._scoring(together))
+            self._loaded = True
 
     def _update(self, pivots: Any, n: int, together: int, partial: Any) -> None:
-        _ = self._loaded  # at the first call
+        self._load_kernels()
         of_outputs: tuple[Any, ...] = ()
         if self.n_outputs > 1:
             width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)

@@ -119,7 +119,7 @@ class WalkPlacedForest(PlacedForest):
             n_bytes = self.n_columns * value.itemsize
             staged = n_bytes <= (self.settings.shared or SHARED) - VALUE_BYTES * self.part_trees
             found = self._readings[dtype] = _Reading(
-                (np.int32(self.n_columns), *self.readings, np.int32(staged), self.nodes[value.name]),
+                (np.int32(self.n_columns), *self.readings.values(), np.int32(staged), self.nodes[value.name]),
                 n_bytes if staged else 0,
                 kernel("walk_scores.cu", kernels.walk_scores(value, self.values.value.dtype)),
             )

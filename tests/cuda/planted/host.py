@@ -370,7 +370,13 @@ LAUNCHES = [
         _TRANSPOSED.replace("-(-n // TILE)", "max(n // TILE, 1)"),
         _CASES,
     ),
-    Fault("no thread block for the last sums", _PLACED, "(-(-n // 256),)", "(max(n // 256, 1),)", _CHUNKS),
+    Fault(
+        "no thread block for the last sums",
+        _PLACED,
+        "(-(-n_elements // 256),)",
+        "(max(n_elements // 256, 1),)",
+        _CHUNKS,
+    ),
     Fault(
         "strides change places",
         _QS,
