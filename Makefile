@@ -13,7 +13,7 @@ help:
 	@echo "make test      set up, then run all tests"
 	@echo "make planted   plant faults in copies of the GPU code, and demand that the tests find each"
 	@echo "make gate      compile every GPU kernel for every architecture, without a GPU, and check the machine code"
-	@echo "make lint      check style, of C++ and CUDA too, and the types of the public modules"
+	@echo "make lint      check style, of C++ and CUDA too, and gpuqs's types"
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
@@ -47,8 +47,9 @@ gate: $(VENV)/installed-gate
 	$(BIN)/python tests/cuda/unit_counts.py
 
 lint: $(BIN)/python
-	@test -x $(BIN)/ruff -a -x $(BIN)/mypy -a -x $(BIN)/clang-format || \
-	  $(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' 'clang-format==23.1.*' numpy
+	@{ test -x $(BIN)/ruff -a -x $(BIN)/mypy -a -x $(BIN)/clang-format && \
+	  $(BIN)/python -c 'import click, numpy, rich' 2> /dev/null; } || \
+	  $(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' 'clang-format==23.1.*' click numpy rich
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)

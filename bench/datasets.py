@@ -21,8 +21,10 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers import open_documents
 
-#: Seed of the documents that the models were not trained on; training draws on seeds from `TRAINING_SEED` on.
-DOCUMENTS_SEED, TRAINING_SEED = 12, 1_000
+#: Seed of the documents that the models were not trained on.
+DOCUMENTS_SEED = 12
+#: The first of the seeds that training draws on.
+TRAINING_SEED = 1_000
 #: Documents of a real file that are read.
 MOST_REAL = 200_000
 #: Bytes of a real file that, with its size, tell it from others.

@@ -114,10 +114,10 @@ class Bench:
     def place(self, forest: Any, precision: str = "exact", engine: str = "qs_gpu", **settings: Any) -> Any:
         """The forest on the device, as the engine's own `PlacedForest`."""
         from gpuqs.engines import ENGINES
-        from gpuqs.engines.gpu.forest import Settings
         from gpuqs.engines.gpu.qs_gpu import QsGpu
+        from gpuqs.engines.gpu.qs_placed import QsSettings
 
-        chosen = QsGpu(Settings(**settings)) if engine == "qs_gpu" else ENGINES[engine]
+        chosen = QsGpu(QsSettings(**settings)) if engine == "qs_gpu" else ENGINES[engine]
         return chosen.prepare(forest, precision, device=self.device).forest
 
     def placed(self, forest: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from pages.results import Results  # noqa: E402
 import gpuqs  # noqa: E402
 from gpuqs.engines import ENGINES  # noqa: E402
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu  # noqa: E402
-from gpuqs.engines.gpu.bitsliced import BitsliceSettings  # noqa: E402
+from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice_gpu import RowLayout, build_rows  # noqa: E402
 from gpuqs.layout.ranks import RankTables, build_ranks, level_tables  # noqa: E402
@@ -47,8 +47,10 @@ SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
 TILE, LANES, TREES_COUNTED = 1024, 32, 1000
 #: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
 WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
-#: Trees of a partial sum of `sum_fast`, and documents for which a thread block of `sum_exact` reads a tree's values.
-SUMMED, SUMMED_TOGETHER = 128, 256
+#: Trees of a partial sum of `sum_fast`.
+SUMMED = 128
+#: Documents for which a thread block of `sum_exact` reads a tree's values.
+SUMMED_TOGETHER = 256
 WORDS = 2
 EVALUATION = f"steps<{WORDS}>"
 

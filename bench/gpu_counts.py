@@ -29,7 +29,7 @@ from made_up import lambdamart_like  # noqa: E402
 
 from gpuqs.demo.mslr import mslr_like  # noqa: E402
 from gpuqs.devices.base import DeviceAttributes  # noqa: E402
-from gpuqs.engines.gpu.forest import GpuForest, Settings  # noqa: E402
+from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.leaves import leaf_values, number_leaves  # noqa: E402
 
@@ -120,17 +120,17 @@ def disassembled(name: str, attributes: DeviceAttributes) -> Code:
     return Code(nvrtc_build.facts_of("update_scores.cu", 10 * major + minor, (name,))[name].code)
 
 
-def pivots_of(placed: GpuForest, X: np.ndarray) -> npt.NDArray[np.int64]:
+def pivots_of(placed: QsPlacedForest, X: np.ndarray) -> npt.NDArray[np.int64]:
     """False tests [tree block, document, column] of documents without missing values."""
     offsets = placed.test_offsets.reshape(placed.n_blocks, -1)
     pivots = np.zeros((placed.n_blocks, len(X), placed.n_columns), np.int64)
     for block, column in product(range(placed.n_blocks), range(placed.n_columns)):
         thresholds = placed.thresholds["float32"][slice(*offsets[block, column : column + 2])]
-        pivots[block, :, column] = np.searchsorted(thresholds, X[:, placed.readings[0][column]], "left")
+        pivots[block, :, column] = np.searchsorted(thresholds, X[:, placed.readings["feature"][column]], "left")
     return pivots
 
 
-def wavefronts(placed: GpuForest, block: int, n_false: np.ndarray) -> tuple[int, int]:
+def wavefronts(placed: QsPlacedForest, block: int, n_false: np.ndarray) -> tuple[int, int]:
     """Atomics of 32 lanes, and the banks' wavefronts that they take: ``n_false`` tuples [column] of one document."""
     runs, slot = placed.mask_arguments[0].reshape(placed.n_blocks, -1, 4)[block], placed.mask_arguments[1]
     rows = np.concatenate([[0], np.cumsum(-(-n_false // WARP))])
@@ -140,7 +140,7 @@ def wavefronts(placed: GpuForest, block: int, n_false: np.ndarray) -> tuple[int,
     return int(rows[-1]), int(np.bincount(key, minlength=rows[-1] * WARP).reshape(-1, WARP).max(axis=1).sum())
 
 
-def count(placed: GpuForest, X: np.ndarray, body: Loops) -> Counts:
+def count(placed: QsPlacedForest, X: np.ndarray, body: Loops) -> Counts:
     """Of documents ``X`` without missing values."""
     counts, together = Counts(), placed.documents
     n_warps, word_bytes = placed.threads // WARP, placed.mask_arguments[2].itemsize
@@ -173,9 +173,9 @@ def count(placed: GpuForest, X: np.ndarray, body: Loops) -> Counts:
     return counts
 
 
-def place(forest: Forest, attributes: DeviceAttributes, settings: Settings) -> GpuForest:
+def place(forest: Forest, attributes: DeviceAttributes, settings: QsSettings) -> QsPlacedForest:
     ranges = number_leaves(forest)
-    return GpuForest(Paper(attributes), forest, ranges, leaf_values(forest, ranges.position, "exact"), settings)
+    return QsPlacedForest(Paper(attributes), forest, ranges, leaf_values(forest, ranges.position, "exact"), settings)
 
 
 def main() -> None:
@@ -189,7 +189,7 @@ def main() -> None:
     for (n_trees, n_leaves), attributes in product(SIZES, DEVICES):
         forest = lambdamart_like(n_trees, n_leaves, X)
         for together in (1, 4):
-            placed = place(forest, attributes, Settings(documents_per_block=together))
+            placed = place(forest, attributes, QsSettings(documents_per_block=together))
             counts = vars(count(placed, documents, loops(placed._scoring(together)[1], attributes)))
             row = [attributes.name, f"{n_trees:,} x {n_leaves}", together, placed.threads, placed.n_blocks]
             row += [f"{counts[name]:,.2f}" if name == "busiest_warp" else f"{counts[name]:,.0f}" for name in names]

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from energy import NoEnergy, Zone, microjoules, packages
 from interleave import by_turns, keep, processor
-from peers.base import OfThreads, Source, Way
+from peers.base import Contender, OfThreads, Source
 from peers.registry import PEERS
 from sources import sources
 
@@ -39,9 +39,8 @@ MOST_CALLS = 50
 CHECKED = 1_000
 #: Of the largest score: how far a peer's scores may lie from those of the model's library.
 TOLERANCE = 1e-3
-#: The ways of gpuqs whose scores must be the same bits.
+#: Those of gpuqs whose scores must be the same bits.
 EXACT = ("gpuqs", "gpuqs, encoded")
-Ways = dict[str, Way]
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,13 @@ class Effort:
 class Calls:
     """Calls that are timed together, each with other documents."""
 
-    way: Way
+    contender: Contender
     batches: list[Any]
     documents: int  #: of each call
 
     def __call__(self) -> None:
         for batch in self.batches:
-            self.way.score(batch)
+            self.contender.score(batch)
 
     @property
     def scored(self) -> int:
@@ -74,12 +73,12 @@ class Calls:
         """Scores, and what they should be: of all calls with few documents, else of the first and the last."""
         last = len(self.batches) - 1
         chosen = [*range(last + 1)] if self.documents <= FEW else sorted({0, last})
-        scores = [as_scores(self.way.score(self.batches[at])) for at in chosen]
+        scores = [as_scores(self.contender.score(self.batches[at])) for at in chosen]
         right = expected[: self.scored].reshape(last + 1, self.documents)[chosen]
         return np.concatenate(scores), right.reshape(-1)
 
 
-def ours(source: Source, n_threads: int, with_encoded: bool) -> Ways:
+def ours(source: Source, n_threads: int, with_encoded: bool) -> dict[str, Contender]:
     """gpuqs, exact and fast; from documents that are encoded before, too, where a peer prepares its own."""
     model = source.model
     chosen = 1 if n_threads == 1 else None  # all: as many as gpuqs takes by default for so few documents
@@ -89,11 +88,11 @@ def ours(source: Source, n_threads: int, with_encoded: bool) -> Ways:
         output = "value" if source.library == "scikit-learn" else "raw"
         return model.predict(rows, output, n_threads=chosen, precision=precision)  # type: ignore[arg-type]
 
-    ways = {"gpuqs": Way(partial(predict, "exact")), "gpuqs, fast": Way(partial(predict, "fast"))}
+    contenders = {"gpuqs": Contender(partial(predict, "exact")), "gpuqs, fast": Contender(partial(predict, "fast"))}
     if with_encoded:
-        ways["gpuqs, encoded"] = Way(partial(predict, "exact"), model.encode)
-        ways["gpuqs, encoded, fast"] = Way(partial(predict, "fast"), model.encode)
-    return ways
+        contenders["gpuqs, encoded"] = Contender(partial(predict, "exact"), model.encode)
+        contenders["gpuqs, encoded, fast"] = Contender(partial(predict, "fast"), model.encode)
+    return contenders
 
 
 def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[str, str]]:
@@ -115,10 +114,10 @@ def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[
     return built, reasons
 
 
-def contenders(source: Source, built: dict[str, OfThreads], n_threads: int) -> Ways:
-    """The ways of all peers with so many threads, and ours."""
-    theirs = {label: way for of_threads in built.values() for label, way in of_threads(n_threads).items()}
-    prepared = any(way.prepare is not np.ascontiguousarray for way in theirs.values())
+def contenders_of(source: Source, built: dict[str, OfThreads], n_threads: int) -> dict[str, Contender]:
+    """All peers' contenders with so many threads, and ours."""
+    theirs = {label: contender for of_threads in built.values() for label, contender in of_threads(n_threads).items()}
+    prepared = any(contender.prepare is not np.ascontiguousarray for contender in theirs.values())
     return theirs | ours(source, n_threads, prepared)
 
 
@@ -127,8 +126,8 @@ def as_scores(scores: Any) -> np.ndarray:
     return np.array(scores, np.float64).reshape(-1)
 
 
-def scores_of(way: Way, X: np.ndarray) -> np.ndarray:
-    return as_scores(way.score(way.prepare(X)))
+def scores_of(contender: Contender, X: np.ndarray) -> np.ndarray:
+    return as_scores(contender.score(contender.prepare(X)))
 
 
 def difference_of(name: str, label: str, scores: np.ndarray, expected: np.ndarray, largest: float) -> float:
@@ -141,7 +140,7 @@ def difference_of(name: str, label: str, scores: np.ndarray, expected: np.ndarra
     return difference
 
 
-def agreement(source: Source, ways: Ways, expected: np.ndarray) -> dict[str, dict[str, Any]]:
+def agreement(source: Source, contenders: dict[str, Contender], expected: np.ndarray) -> dict[str, dict[str, Any]]:
     """Each contender's largest difference from the expected scores of the first documents.
 
     Expected are those of the library that trained the model, with one thread: scikit-learn's threads add trees up in
@@ -149,9 +148,9 @@ def agreement(source: Source, ways: Ways, expected: np.ndarray) -> dict[str, dic
     """
     largest = float(np.abs(expected).max())
     found = {}
-    for label, way in ways.items():
-        n = min(len(expected), CHECKED, way.most or CHECKED)
-        difference = difference_of(source.name, label, scores_of(way, source.X[:n]), expected[:n], largest)
+    for label, contender in contenders.items():
+        n = min(len(expected), CHECKED, contender.most or CHECKED)
+        difference = difference_of(source.name, label, scores_of(contender, source.X[:n]), expected[:n], largest)
         found[label] = {
             "rows": n,
             "largest_difference": difference,
@@ -162,38 +161,44 @@ def agreement(source: Source, ways: Ways, expected: np.ndarray) -> dict[str, dic
     return found
 
 
-def seconds_of(way: Way, X: np.ndarray, longest: float) -> float:
+def seconds_of(contender: Contender, X: np.ndarray, longest: float) -> float:
     """Seconds of a call with these documents, or, where that is long, as fewer of them let expect."""
     for n in sorted({min(n, len(X)) for n in (FEW, 10 * FEW)}):
-        rows = way.prepare(X[:n])
-        once = min(timed(way, rows) for _ in range(3))
+        rows = contender.prepare(X[:n])
+        once = min(timed(contender, rows) for _ in range(3))
         if once > longest / 3:
             break
     return once * len(X) / n
 
 
-def timed(way: Way, rows: Any) -> float:
+def timed(contender: Contender, rows: Any) -> float:
     began = time.perf_counter()
-    way.score(rows)
+    contender.score(rows)
     return time.perf_counter() - began
 
 
-def calls_of(way: Way, X: np.ndarray, n: int, longest: float, together: float) -> Calls:
+def calls_of(contender: Contender, X: np.ndarray, n: int, longest: float, together: float) -> Calls:
     """Calls that take about ``together`` seconds; with fewer documents than ``n`` where one would take too long."""
-    once = seconds_of(way, X[:n], longest)
+    once = seconds_of(contender, X[:n], longest)
     documents = n if once <= longest else max(min(n, FEW), int(n * longest / once))
     calls = max(1, min(MOST_CALLS, len(X) // documents, int(together / once)))
-    batches = [way.prepare(X[at * documents : (at + 1) * documents]) for at in range(calls)]
-    return Calls(way, batches, documents)
+    batches = [contender.prepare(X[at * documents : (at + 1) * documents]) for at in range(calls)]
+    return Calls(contender, batches, documents)
 
 
 def measure_cell(
-    name: str, ways: Ways, X: np.ndarray, expected: np.ndarray, n: int, effort: Effort, zones: list[Zone] | None
+    name: str,
+    contenders: dict[str, Contender],
+    X: np.ndarray,
+    expected: np.ndarray,
+    n: int,
+    effort: Effort,
+    zones: list[Zone] | None,
 ) -> dict[str, Any]:
     """Every contender with ``n`` documents a call, but peers whose calls give other scores than expected."""
-    able = {label: way for label, way in ways.items() if way.most is None or n <= way.most}
+    able = {label: one for label, one in contenders.items() if one.most is None or n <= one.most}
     together = effort.budget / effort.rounds / len(able)
-    made = {label: calls_of(way, X, n, effort.longest, together) for label, way in able.items()}
+    made = {label: calls_of(contender, X, n, effort.longest, together) for label, contender in able.items()}
     largest = float(np.abs(expected).max())
     where = f"{name}, {n:,} documents a call"
     apart = {label: difference_of(where, label, *calls.compared(expected), largest) for label, calls in made.items()}
@@ -220,11 +225,11 @@ def measure(source: Source, names: list[str], effort: Effort, zones: list[Zone] 
     checked: dict[str, dict[str, Any]] = {}
     built, reasons = build(source, names)
     for n_threads in sorted({1, cpu_fallback.effective_threads(None)}):
-        ways = contenders(source, built, n_threads)
+        contenders = contenders_of(source, built, n_threads)
         if n_threads == 1:
-            expected = scores_of(ways[source.library], source.X)
-        found = agreement(source, ways, expected)
-        agreeing = {label: way for label, way in ways.items() if found[label]["agrees"]}
+            expected = scores_of(contenders[source.library], source.X)
+        found = agreement(source, contenders, expected)
+        agreeing = {label: contender for label, contender in contenders.items() if found[label]["agrees"]}
         for n in sizes:
             print(f"{source.name}: {n:,} documents, {n_threads} threads", flush=True)
             cell = measure_cell(source.name, agreeing, X, np.resize(expected, len(X)), n, effort, zones)

@@ -180,15 +180,15 @@ def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, thread
 def engine_of(kernel: str, tree_block: int | None, threads: int | None) -> tuple[GpuEngine, str]:
     """The engine that launches a kernel, and the precision in which it does."""
     from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
-    from gpuqs.engines.gpu.forest import Settings
     from gpuqs.engines.gpu.qs_gpu import QsGpu
+    from gpuqs.engines.gpu.qs_placed import QsSettings
     from gpuqs.engines.gpu.walk_gpu import WalkGpu
 
     if kernel in BITSLICED:
         return BitsliceGpu(), "fast" if kernel == "sum_fast" else "exact"
     if kernel == "walk_scores":
         return WalkGpu(), "exact"
-    return QsGpu(Settings(tree_block=tree_block, threads=threads)), "exact"
+    return QsGpu(QsSettings(tree_block=tree_block, threads=threads)), "exact"
 
 
 def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | None, kernel: str) -> None:

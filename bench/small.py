@@ -43,8 +43,10 @@ from gpuqs.engines import ENGINES
 
 SIZES = (1, 2, 5, 10, 35, 100, 256, 1_000)
 PEERS = ("LightGBM", "ONNX Runtime", "YDF", "lleaves")
-#: Calls of a contender, where its budget of seconds suffices; fewer calls give no 99.9th percentile.
-CALLS, BUDGET = 1_000, 1.5
+#: Calls of a contender, where its budget suffices; fewer calls give no 99.9th percentile.
+CALLS = 1_000
+#: Seconds of its budget.
+BUDGET = 1.5
 #: Calls in a row of a warm contender; the first is not timed.
 ROW = 20
 OTHER_BYTES = 32 << 20
@@ -58,9 +60,9 @@ def contenders(source: Source, peers: dict[str, Any], n: int) -> dict[str, Call]
     """How each library is called with so many documents, on one thread."""
     calls: dict[str, Call] = {CONTENDER: source.model.predict}
     for of_threads in peers.values():
-        ways = of_threads(1)
-        able = [way for way in ways.values() if way.most is None or n <= way.most]
-        calls[next(iter(ways))] = able[-1].score  # a way for one document comes last
+        contenders = of_threads(1)
+        able = [one for one in contenders.values() if one.most is None or n <= one.most]
+        calls[next(iter(contenders))] = able[-1].score  # one for single documents comes last
     return calls
 
 

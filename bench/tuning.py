@@ -49,8 +49,10 @@ GRID: dict[str, dict[str, tuple[int, ...]]] = {
 }
 #: A point whose first call takes so many times as long as the best is measured no further.
 HOPELESS = 2.0
-#: Of the grid's best points so many are timed by turns with the plan and the default, so many programs of each.
-FINALISTS, PROGRAMS = 6, 3
+#: So many of the grid's best points are timed by turns with the plan and the default.
+FINALISTS = 6
+#: So many programs are made of each of them.
+PROGRAMS = 3
 
 
 def forests(quick: bool) -> Iterator[tuple[str, Forest, np.ndarray]]:

@@ -43,9 +43,26 @@ __device__ __forceinline__ void enter(Words<W>& plane, const Words<W>& s) {
     for (int w = 0; w < W; ++w) plane.of[w] ^= s.of[w];
 }
 
-// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache;
-// dynamic shared memory a warp: a stack of `depth` rows of words, `n_high`
-// planes above the third and one more, two pages. Pages of page_words, `n_groups` groups at most; first_page: of each tree.
+// What a lane holds as the loop comes to group `number` of a tree, from 1. The last step gave S_j, j = 8 * (number - 1):
+//
+//   a                 S_j; at the tree's begin S_0, which is ones
+//   top               the S that closes the innermost subtree that is open; at the tree's begin S_L, which is zeros
+//   stack ... sp      the S that close the open subtrees around that one, innermost last; sp is the place behind them
+//   step_row[i]       the words of the row of the group's step i
+//   pushing           the words of the row of the next node that pushes, in this page or a later one
+//   next_pushing      the number of the row of the one after that, read at `pushed`
+//   low[k]            plane k of the tree's leaf numbers, from its steps so far
+//   high[k * WARP]    plane LOW_PLANES + k of them
+//   group, flagged    the numbers of the rows of the group's steps, and their flags, in the page `staged`
+//   staged, coming    pages in shared memory: the one that is run, and the next
+//   to_stage          the lane's part of the page behind these, whose number is `page`; it may still be on its way
+//
+// In an iteration, next and next_row are the `group` and the rows' numbers of the group that follows, and `odd` gathers what enters a
+// plane. Of an oblivious tree the rows are the planes themselves, and a, top and the stack stay as they are at its begin.
+//
+// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic
+// shared memory a warp: two pages, a stack of `depth` rows of words, `n_high` rows for the planes above the third and for what is none.
+// Pages of page_words, `n_groups` groups at most; first_page: of each tree.
 // Issue is in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows of steps
 // are loaded eight ahead, those of nodes that push one ahead.
 template <int W>
@@ -74,14 +91,14 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     };
     reinterpret_cast<uint4*>(staged)[lane] = load(page);
     reinterpret_cast<uint4*>(coming)[lane] = load(page + 1);
-    uint4 after = load(page += 2);
+    uint4 to_stage = load(page += 2);
     __syncwarp();
 
     const u32 own_bit = lane_bit();
     const u32 *group = staged, *flagged = staged + n_groups * STEPS, *pushed = staged + n_groups * (STEPS + 2);
-    Words<W> c[STEPS], low[LOW_PLANES], a = all<W>(~0u), top = all<W>(0);
+    Words<W> step_row[STEPS], low[LOW_PLANES], a = all<W>(~0u), top = all<W>(0);
 #pragma unroll
-    for (int i = 0; i < STEPS; ++i) c[i] = row(group[i]);
+    for (int i = 0; i < STEPS; ++i) step_row[i] = row(group[i]);
 #pragma unroll
     for (int k = 0; k < LOW_PLANES; ++k) low[k] = all<W>(0);
 #pragma unroll 1
@@ -90,9 +107,9 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
     u32 next_pushing = *++pushed;
 #pragma unroll 1
     for (int number = 1;; ++number) {
-        const uint2 both = *reinterpret_cast<const uint2*>(flagged);
-        const u32 flags[2] = {uniform(both.x, own_bit), uniform(both.y, own_bit)};
-        const u32 ends = (BY_WORD ? both.x : flags[0]) & ENDS_PAGE;
+        const uint2 flag_words = *reinterpret_cast<const uint2*>(flagged);
+        const u32 flags[2] = {uniform(flag_words.x, own_bit), uniform(flag_words.y, own_bit)};
+        const u32 ends = (BY_WORD ? flag_words.x : flags[0]) & ENDS_PAGE;
         const u32* next = ends ? coming : group + STEPS;
         const uint4 r = reinterpret_cast<const uint4*>(next)[0], s = reinterpret_cast<const uint4*>(next)[1];
         const u32 next_row[STEPS] = {r.x, r.y, r.z, r.w, s.x, s.y, s.z, s.w};
@@ -100,9 +117,9 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
 #pragma unroll
             for (int i = 0; i < STEPS; ++i) {
                 const int k = (number - 1) * STEPS + i;
-                if (k < LOW_PLANES && i < LOW_PLANES) low[i] = c[i];
-                if (k >= LOW_PLANES && k < n_planes) high[(k - LOW_PLANES) * WARP] = c[i];
-                c[i] = row(next_row[i]);
+                if (k < LOW_PLANES && i < LOW_PLANES) low[i] = step_row[i];
+                if (k >= LOW_PLANES && k < n_planes) high[(k - LOW_PLANES) * WARP] = step_row[i];
+                step_row[i] = row(next_row[i]);
             }
         } else {
             Words<W> odd;
@@ -122,8 +139,8 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
                         next_pushing = *++pushed;
                     }
                 }
-                a = inside(top, a, c[i]);
-                c[i] = row(next_row[i]);
+                a = inside(top, a, step_row[i]);
+                step_row[i] = row(next_row[i]);
                 if (i % 4 == 0) odd = a;
                 if (i % 4 == 2) {
                     enter(odd, a);
@@ -162,9 +179,9 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
             if (page - 2 == last_page) return;
         }
         __syncwarp();
-        if (carries) reinterpret_cast<uint4*>(staged)[lane] = after;
+        if (carries) reinterpret_cast<uint4*>(staged)[lane] = to_stage;
         __syncwarp();
-        after = load(++page);
+        to_stage = load(++page);
         coming = staged;
         staged = const_cast<u32*>(group);
         flagged = staged + n_groups * STEPS;

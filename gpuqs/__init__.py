@@ -28,24 +28,29 @@ __version__ = "0.1.0"
 
 
 def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories: Categories | None = None) -> Model:
-    """Load a model from a file (or from the file's bytes); the format is found by content.
+    """Load a model from a file, or from the bytes of one. The format is recognised by the content.
 
-    All iterations that a file holds are scored; a UserWarning says so of a file of XGBoost's that holds more than
-    its best iteration, where XGBoost's own classes differ on what to do.
+    All iterations in the file are scored. Where an XGBoost model stopped early and its file holds iterations past the
+    best one, a UserWarning says so, because XGBoost's own classes disagree on whether to use them.
 
     Parameters
     ----------
     path : str, os.PathLike or bytes
+        A file's path, or its content as bytes.
     mmap : bool
-        For files that `Model.save` wrote: leave the leaf values in the file, mapped into memory, so that they are
-        read when they are needed and shared with other processes. Such a file should be replaced (as `Model.save`
-        does), not changed in place: one that is rewritten gives other scores, though no other leaves and no access
-        to memory outside the model; one that is cut short ends the process (SIGBUS) if that happens before the
-        leaf values were read. By default all is read into memory of this process, and the file may change freely.
+        Only for files that `Model.save` wrote: leave the leaf values in the file and map it into memory. They are then
+        read when they are needed, and shared with other processes. Replace such a file (as `Model.save` does), and
+        do not change it in place while a model uses it. If it is overwritten, scores change, though exit leaves do not
+        and no memory outside the model is read; if it is cut short before the leaf values were read, the process ends
+        by SIGBUS. By default everything is read into memory, and the file may change freely.
     categories : mapping or sequence, optional
-        Which columns of frames and files hold categories, where the model does not tell (as LightGBM's do not):
-        each column (name or number) with its categories in code order; or the columns alone, where the model
-        keeps their categories. Saved with the model.
+        Which columns of frames and files hold categories, for models that do not say so themselves (LightGBM's do
+        not). A mapping gives each column, by name or number, its categories in the order of their codes. A sequence
+        names the columns alone, for models that keep the categories. Saved with the model.
+
+    Returns
+    -------
+    Model
 
     Raises
     ------
@@ -60,22 +65,26 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
 
 
 def from_model(model: Any, *, categories: Categories | None = None) -> Model:
-    """Take over a live model, as its own ``predict`` would use it: what early stopping left behind is not taken.
+    """Take over a live model as its own ``predict`` uses it: trees after the best iteration are left out.
 
     Parameters
     ----------
     model : object
-        LightGBM's ``Booster`` or ``LGBMModel``, XGBoost's ``Booster`` or ``XGBModel``, any ``CatBoost``,
-        scikit-learn's trees, forests and boosted ensembles, a ``treelite.Model``, an ``onnx.ModelProto``, or a
-        `gpuqs.forest.Forest`: the README's table of formats says what of each. Also what `load` takes, the
-        text of a model, and a `Model`, which is given back.
+        LightGBM's ``Booster`` or ``LGBMModel``, XGBoost's ``Booster`` or ``XGBModel``, any ``CatBoost``, a tree, forest
+        or boosted ensemble of scikit-learn's, a ``treelite.Model``, an ``onnx.ModelProto``, or a `gpuqs.forest.Forest`;
+        the README's table of formats says what each may contain. Also a path or bytes as for `load`, the text of a
+        model file, or a `Model`, which is returned as it is.
     categories : mapping or sequence, optional
         As for `load`.
+
+    Returns
+    -------
+    Model
 
     Raises
     ------
     ModelFormatError
-        The object is no model, is not fitted, or is of a library that gpuqs does not read.
+        The object is not a model, is not fitted, or comes from a library whose models gpuqs does not read.
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
@@ -134,8 +143,8 @@ def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, mod
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
         warnings.warn(
-            f"the model stopped early: iteration {best} was its best, but it holds {n}. All are scored, as "
-            f"Booster.predict does; XGBClassifier and XGBRegressor stop at the best: for that, pass {mend}",
+            f"the model stopped early: iteration {best} was its best, but it holds {n} iterations. All are scored, as "
+            f"Booster.predict does. XGBClassifier and XGBRegressor score up to the best; to do the same, pass {mend}",
             stacklevel=3,
         )
 
@@ -148,7 +157,7 @@ def __getattr__(name: str) -> Any:
         return Model
     if name == "cpu_fallback" and find_spec("gpuqs.cpu_fallback") is None:
         raise ImportError(
-            f"{__path__[0]} holds gpuqs's sources, without what is compiled: Python was started beside them. "
-            "Start it in another folder, or install that checkout with 'pip install -e .'"
+            f"{__path__[0]} holds gpuqs's sources without the compiled modules; Python took it because it was started "
+            "beside it. Start Python in another folder, or install the sources with 'pip install -e .'"
         )
     raise AttributeError(f"module 'gpuqs' has no attribute {name!r}")

@@ -9,6 +9,7 @@ class InstructionSet(NamedTuple):
     lanes: int
     widest_word: int
     has_encoder: bool
+    has_paths: bool
     is_here: bool
 
 INSTRUCTION_SETS: tuple[InstructionSet, ...]
@@ -23,6 +24,7 @@ RankWalk: Any
 Values: Any
 Walk: Any
 file_bytes: Any
+lightgbm_trees: Any
 making: Any
 sparse: Any
 svmlight: Any

@@ -33,8 +33,8 @@ class EncodedDocuments:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "encoded documents are of one model in one process, and cannot be pickled or copied; send the documents, "
-            "and encode them again there"
+            "encoded documents belong to one model in one process, and cannot be pickled or copied; send the documents "
+            "themselves, and encode them again there"
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuqs import cpu_fallback
@@ -16,18 +16,29 @@ from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
-from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, table, unusable
+from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, table, unusable
 
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
-
 #: Numbers of documents whose way by a plan is kept, at most.
 MOST_KEPT = 1 << 13
 
+
 @dataclass(frozen=True)
 class Choice:
-    """One engine's row in an `Explanation`."""
+    """One engine's row in an `Explanation`.
+
+    Attributes
+    ----------
+    engine : str
+    summary : str
+        What the engine does, in a line.
+    microseconds : float or None
+        Predicted time of a call. None where the engine cannot run the model, or is never chosen unless it is asked for.
+    reason : str or None
+        Why the engine cannot run the model; None where it can.
+    """
 
     engine: str
     summary: str
@@ -36,25 +47,25 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Way:
-    """How documents are scored: by which engine, with which parameters (`gpuqs.engines.parameters.changed`), and by
-    how many threads (None: as many as the call is worth). ``planned``: the model's plan says so."""
-
-    engine: str
-    params: tuple[tuple[str, int], ...] = ()
-    n_threads: int | None = None
-    planned: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True)
 class Explanation:
-    """Which engine scores so many documents, and what the others were predicted to cost.
+    """Which engine scores a number of documents, and what each engine is predicted to cost. Print it for a table.
 
-    Printing it gives a table. ``choices`` has one row per engine; ``reason`` is set where an engine
-    cannot run the model, and ``microseconds`` where it can and may be chosen. ``isa`` is the instruction
-    set, or the device, that runs the engine. ``planned`` is the engine with its parameters and threads where the
-    model's plan says so, and ``tuned`` the part of the plan that tells of so many documents: what each of its
-    candidates was predicted, and measured, to cost; ``note`` says why a plan that the model has is not used.
+    Attributes
+    ----------
+    engine : str
+        The engine that scores them.
+    n_documents : int
+    isa : str
+        The instruction set, or the device, that the engine runs on.
+    choices : tuple of Choice
+        One for each engine.
+    tuned : Tuned or None
+        The part of the model's plan that is used for this number of documents, with the predicted and the measured
+        costs of its candidates; None where the plan is not used, or there is none.
+    note : str or None
+        Why the model's plan is not used, where it has one.
+    planned : str or None
+        The engine with its parameters and threads, where the plan chose them.
     """
 
     engine: str
@@ -161,7 +172,7 @@ class Chooser:
             return None
         if n_documents == tuned.n_documents or min(n_documents, tuned.n_documents) >= plan.many:
             near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
-            return Way(tuned.best.engine, tuned.best.params, tuned.best.n_threads if near else None, planned=True)
+            return replace(tuned.best.way, n_threads=tuned.best.n_threads if near else None, planned=True)
 
         def growth(candidate: Candidate) -> float | None:
             threads = candidate.n_threads
@@ -175,7 +186,7 @@ class Chooser:
 
         default = self.fastest(n_documents, device, machine)
         best = best_near(tuned, n_documents, growth, default, threads_of_call(self._forest, n_documents))
-        return None if best is None else Way(best.engine, best.params, best.n_threads, planned=True)
+        return None if best is None else replace(best.way, planned=True)
 
     def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
         return None if self._why_unused(plan, device, machine) is not None else plan.for_batch(n_documents)

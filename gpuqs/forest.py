@@ -324,7 +324,10 @@ class Forest:
 
     def _check_fields(self) -> None:
         if self.leaf_value.shape[1] not in (1, self.n_outputs):
-            raise ValueError(f"Forest.leaf_value has shape {self.leaf_value.shape}")
+            raise ValueError(
+                f"Forest.leaf_value has shape {self.leaf_value.shape}, but must have [leaves, 1] or "
+                f"[leaves, n_outputs], here [leaves, {self.n_outputs}]"
+            )
         self.schema.check(self.n_features)
         if self.classes and len(self.classes) != max(self.n_outputs, 2):
             raise ModelFormatError(

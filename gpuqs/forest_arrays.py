@@ -129,7 +129,7 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
         if array.dtype != of.dtype:
             raise TypeError(f"Forest.{name} must be {of.dtype}, not {array.dtype}")
         if array.ndim != of.n_dimensions:
-            raise ValueError(f"Forest.{name} has shape {array.shape}, not {of.n_dimensions} dimensions")
+            raise ValueError(f"Forest.{name} has shape {array.shape}, but must be {of.n_dimensions}-dimensional")
         if len(array) != n_items.get(name, len(array)):
             raise ValueError(f"Forest.{name} has length {len(array)}, not {n_items[name]}")
         if of.offsets_into is not None:

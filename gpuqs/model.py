@@ -16,7 +16,7 @@ from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.errors import InputError
-from gpuqs.explanation import Chooser, Explanation, Way
+from gpuqs.explanation import Chooser, Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, truth, whole
@@ -26,25 +26,26 @@ from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
 from gpuqs.threads import threads_of_call
-from gpuqs.tuning.plan import Plan
+from gpuqs.tuning.plan import Plan, Way
 
 
 class Model:
-    """A forest that scores documents; immutable, shared freely between threads.
+    """A forest that scores documents. It is immutable, and threads may share it freely.
 
-    Made by `gpuqs.load` and `gpuqs.from_model`.
+    `gpuqs.load` and `gpuqs.from_model` make models.
 
     Parameters
     ----------
     forest : Forest
     plan : Plan, optional
-        What `tune` found for it before.
+        What `tune` has found for the forest before.
 
     Attributes
     ----------
     forest : Forest
+        The trees, and how to read documents for them.
     device : Device
-        Where it scores unless a call says otherwise: the host, or what `to` was given.
+        Where the model scores unless a call says otherwise: the host, or the device that `to` was given.
     """
 
     def __init__(self, forest: Forest, plan: Plan | None = None) -> None:
@@ -64,54 +65,58 @@ class Model:
 
     @property
     def n_features(self) -> int:
+        """Number of features of a document."""
         return self.forest.n_features
 
     @property
     def n_trees(self) -> int:
+        """Number of trees, in all iterations together."""
         return self.forest.n_trees
 
     @property
     def n_leaves(self) -> int:
-        """Λ: the largest number of leaves of one tree."""
+        """The largest number of leaves of a tree: the papers' Λ."""
         return self.forest.n_leaves
 
     @property
     def n_outputs(self) -> int:
+        """Number of raw scores of a document: one, or one for each class or target."""
         return self.forest.n_outputs
 
     @property
     def n_iterations(self) -> int:
-        """Boosting iterations, each of one tree or several, that ``iteration_range`` counts."""
+        """Number of boosting iterations, of one tree or several each; ``iteration_range`` counts these."""
         return self.forest.n_iterations
 
     @property
     def best_iteration(self) -> int | None:
         """The best iteration that early stopping found, as the source library counts; None where it is not known.
 
-        LightGBM counts from 1: ``num_iteration=best_iteration`` stops there. XGBoost and CatBoost count
-        from 0: ``iteration_range=(0, best_iteration + 1)`` does. LightGBM's files do not hold it.
+        LightGBM counts from 1, so that ``num_iteration=best_iteration`` scores up to it; its files do not hold the
+        number. XGBoost and CatBoost count from 0: ``iteration_range=(0, best_iteration + 1)`` does the same.
         """
         return self.forest.best_iteration
 
     @property
     def feature_names(self) -> tuple[str, ...]:
+        """Names of the features in order; empty where the model has none."""
         return self.forest.feature_names
 
     @property
     def plan(self) -> Plan | None:
-        """What `tune` found, here or before the model was saved; None where it was not tuned."""
+        """What `tune` found, for this model or before it was saved; None if it was never tuned."""
         return self._chooser.plan
 
     def engines(self) -> dict[str, str | None]:
-        """Every engine's name, with None where it can run this model here, else the reason why not."""
+        """The engines by name: None for those that can run this model here, the reason for those that cannot."""
         return self._chooser.reasons_on(self.device)
 
     def engine_for(self, n_documents: int) -> str:
-        """The engine that ``engine="auto"`` uses for so many documents: by the plan, or as predicted the fastest."""
+        """The engine that ``engine="auto"`` takes for ``n_documents``: by the plan, or by predicted costs."""
         return self._chooser.way(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine()).engine
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
-        """Say which engine would score so many documents, and why: print the result."""
+        """Which engine would score ``n_documents``, and why; print the result for a table."""
         return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine())
 
     @plain_first
@@ -140,69 +145,81 @@ class Model:
         Parameters
         ----------
         X : array-like [D, n_features] or EncodedDocuments
-            NumPy array (float32, float64 or integers; C or F order, any strides), nested list (None: missing),
-            pandas frame or Arrow table (columns by name), scipy.sparse matrix or array (an absent entry
-            is what the source library takes it for: missing for XGBoost and Treelite, else 0); never
-            copied beyond one chunk. Arrays hold category codes, but for CatBoost whole numbers that are
-            categories themselves. Or what `encode` made of one. Or an array on a GPU (CuPy, PyTorch,
-            JAX, Numba; float32, float64 or integers): it is scored there, on the current CuPy stream, and the
-            answer comes back as the same library's array.
+            The documents, one a row. Any of:
+
+            - a NumPy array (float32, float64 or integers; C or F order, any strides), or a nested list (None is missing);
+            - a pandas frame or an Arrow table, whose columns are found by name;
+            - a scipy.sparse matrix or array, whose absent entries are what the source library takes them for: missing
+              for XGBoost and Treelite, 0 for all others;
+            - what `encode` made of one of these;
+            - an array on a GPU (CuPy, PyTorch, JAX, Numba; float32, float64 or integers). It is scored on that GPU, on
+              the current CuPy stream, and the answer is an array of the same library.
+
+            No more than a chunk of the documents is copied at a time. Where features are categories, arrays hold their
+            codes; for CatBoost models, arrays of whole numbers hold the categories themselves.
         output : {"value", "raw", "class", "leaf", "per_tree"}
-            "value": what the source library's ``predict`` gives (probabilities and the like).
-            "raw": sums before the link. "class": the likeliest class's label (of multi-label models 0
-            or 1 for each output). "leaf": the source library's exit leaf numbers, always as int32 [D, n_trees]
-            (XGBoost's are float32, and [D] of a single tree). "per_tree": the exit
-            leaves' values, tree by tree.
+            What to compute for each document:
+
+            - "value": what the source library's ``predict`` gives, such as probabilities.
+            - "raw": the sums, before the link.
+            - "class": the label of the likeliest class; for multi-label models, 0 or 1 for each output.
+            - "leaf": the source library's number of the exit leaf in each tree. The answer is always int32
+              [D, n_trees]; XGBoost itself gives float32, and [D] for a single tree.
+            - "per_tree": the value of the exit leaf in each tree.
         n_threads : int, optional
-            Threads to use, at most four for each processor. By default one for few documents, else one for
-            each processor that the process may use: its affinity, its control groups' quotas,
-            ``OMP_NUM_THREADS`` and ``threadpoolctl`` say how many these are. -1: so many for few documents
-            too, -2: one less, and so on, as joblib's ``n_jobs``.
+            Threads to use, at most four for each processor. By default, small batches are scored by one thread, and
+            larger ones by a thread for each processor that the process may use. How many these are depends on its
+            affinity, its control groups' quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, small batches get
+            as many threads, too; with -2 one fewer, and so on, as with joblib's ``n_jobs``.
         out : array, optional
-            Where the answer goes: C order, on X's side, the shape and dtype given below.
+            Where to write the answer: an array in C order on the same side as ``X`` (host or GPU), with the shape and
+            the dtype given below.
         engine : str
-            "auto", or one of `engines`; "qs_gpu", "bitslice_gpu" and "walk_gpu" run on a GPU.
+            "auto", or one of `engines`. "qs_gpu", "bitslice_gpu" and "walk_gpu" run on a GPU.
         precision : {"exact", "fast"}
-            "exact": the source library's sums, bit for bit. "fast": leaf values rounded once to a
-            24-bit fixed-point grid and summed as integers: the same bits from every engine,
-            instruction set, number of threads and split of the batch. The "exact" sums of "qs_gpu" have an order
-            of their own: the same bits every time, within n_trees ulps of the sum of the leaf values' magnitudes.
+            "exact": the source library's sums, bit for bit. Only "qs_gpu" adds in an order of its own: its exact sums
+            have the same bits every time, and differ from the library's by at most n_trees ulps of the sum of the leaf
+            values' magnitudes.
+            "fast": leaf values are rounded once to a 24-bit fixed-point grid and summed as integers. The bits are the
+            same whatever the engine, the instruction set, the number of threads and the split into batches.
         trees : slice, optional
-            Only these trees, as ``slice(0, 100)``, for staged prediction. The base score is added to every
-            range (CatBoost drops its bias where a range does not start at 0); of no trees it is all there is,
-            but averages (values of LightGBM's random forests) of none are NaN.
+            Score with these trees alone, such as ``slice(0, 100)``, for staged prediction. The base score is added
+            whatever the range (only CatBoost's bias is left out of ranges that do not start at 0). An empty range gives
+            the base score; where values are averages, as those of LightGBM's random forests, it gives NaN.
         base_margin : array-like [D, n_outputs] or [D * n_outputs], optional
-            What each document's sums begin with in place of the model's base score, in raw-score
-            units, as XGBoost's ``base_margin``.
+            What the sums of each document start from instead of the model's base score, in units of raw scores. As in
+            XGBoost.
         device : int or str, optional
-            "cuda", "cuda:1" or 1: score documents of the host on that GPU, as ``to(device)`` does.
-            "cpu": on the host. By default documents are scored where they lie. Work on documents that lie on a
-            GPU is queued, and the call returns at once; the first call with a precision and range of trees copies
-            the model, and waits for that. A call may be captured in a CUDA graph if the same call was made once
-            before; the memory that it uses then stays on the device for good.
+            "cuda", "cuda:1" or 1: score documents that lie on the host on that GPU, as ``to(device)`` does. "cpu":
+            score on the host. By default, documents are scored where they lie.
+            Work on documents that lie on a GPU is queued, and the call returns at once; only the first call with a
+            precision and a range of trees waits, until the model is copied. A call may be captured in a CUDA graph if
+            the same call was made before; the memory that it uses stays allocated on the device from then on.
         raw_score, output_margin : bool
-            LightGBM's and XGBoost's names of ``output="raw"``.
+            LightGBM's and XGBoost's names for ``output="raw"``.
         pred_leaf : bool
-            Both libraries' name of ``output="leaf"``.
+            Both libraries' name for ``output="leaf"``.
         pred_contrib : bool
-            Is not offered: True is refused.
+            Must be False: gpuqs does not compute the features' contributions to a score.
         start_iteration, num_iteration : int, optional
-            As in LightGBM: so many iterations from the first one named on; None or less than 1 is all that
-            follow, and what lies past the end is passed over. Of a live model that stopped early only
-            the iterations up to its best are here.
+            As in LightGBM: score with ``num_iteration`` iterations from ``start_iteration`` on. None, or a number below
+            1, means all that follow, and a range that goes past the last iteration ends with it. A model that was taken
+            over live after early stopping has no iterations past its best one.
         iteration_range : (int, int), optional
-            As in XGBoost: the iterations from the first number on, up to the second or, where that is 0, to
-            the end.
+            As in XGBoost: score with the iterations from the first number up to, but not including, the second; where
+            the second is 0, up to the last.
 
         Returns
         -------
         array
-            NumPy's, or of X's library where X lies on a GPU.
-            "value" and "raw": [D], or [D, n_outputs] where the model has several (values of XGBoost's
-            multi:softmax, which are labels: [D]); of the type in which the source library sums (float32
-            for XGBoost, float64 for most others). "class":
-            [D], of the labels' type. "leaf": int32 [D, n_trees]. "per_tree": [D, n_trees], or
-            [D, n_trees, n_outputs] where leaves hold vectors.
+            A NumPy array, or an array of X's library where X lies on a GPU:
+
+            - "value" and "raw": [D], or [D, n_outputs] where the model has several outputs. Values of XGBoost's
+              multi:softmax are labels, [D]. The type is that in which the source library sums: float32 for XGBoost,
+              float64 for most others.
+            - "class": [D], of the labels' type.
+            - "leaf": int32 [D, n_trees].
+            - "per_tree": [D, n_trees], or [D, n_trees, n_outputs] where leaves hold vectors.
 
         Raises
         ------
@@ -210,9 +227,11 @@ class Model:
             ``X``, ``out`` or ``base_margin`` has the wrong shape or type.
         ValueError
             There is no such output, engine or iteration, or keywords contradict each other.
+        UnsupportedModelError
+            ``pred_contrib`` is True, or the model does not run on the device.
         DeviceError
-            A GPU was asked for, and a package, a driver or the device is missing; or a call is captured in a CUDA
-            graph, and something would have to be copied or compiled first.
+            A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
+            CUDA graph, and something would have to be copied or compiled first.
         """
         output, trees = output_and_trees(
             self.forest,
@@ -281,7 +300,7 @@ class Model:
         return out
 
     def _answer_plain(self, documents: Documents, output: Output) -> Any:
-        """The answer of a call without wishes, if it is the short way's: documents that had to be made first."""
+        """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
         if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest):
             return None
         plain = self._plain_of_tested() if documents.narrow else self._plain
@@ -300,22 +319,23 @@ class Model:
         trees: slice | None = None,
         device: int | str | None = None,
     ) -> Model:
-        """Prepare what a call of `predict` with so many documents needs, so that the first is as fast as the next.
+        """Prepare what calls of `predict` with ``n_documents`` need, so that the first is as fast as the next.
 
-        The first time on a machine it also takes a fraction of a second to measure how the engines compare on it;
-        that is kept in ``GPUQS_CACHE_DIR`` or the user's cache folder. ``GPUQS_CALIBRATE=0`` turns it off.
+        The first time on a machine, this also measures how fast the engines are on it, which takes a fraction of a
+        second. The result is kept in ``GPUQS_CACHE_DIR`` or in the user's cache folder; with ``GPUQS_CALIBRATE=0``,
+        nothing is measured.
 
         Parameters
         ----------
         n_documents : int
-            How many documents calls will bring: other engines score few than many.
+            How many documents the calls will have: the fastest engine for few is not the one for many.
         engine, precision, trees, device
-            As calls will have them.
+            What the calls will pass to `predict`.
 
         Returns
         -------
         Model
-            This one.
+            The model itself.
         """
         n_documents = whole(n_documents, "n_documents", 1)
         # As many as fill the widest words: machine code is made for each width.
@@ -343,42 +363,44 @@ class Model:
         n_threads: int | None = None,
         progress: Callable[[int, int | None], object] | None = None,
     ) -> Plan:
-        """Find by measurement how batches like ``X`` are scored fastest here, and score them so from then on.
+        """Measure how batches like ``X`` are scored fastest on this machine, and score them that way from now on.
 
-        Engines, their blocks of trees and documents, and numbers of threads are tried in the order of what a cost
-        model predicts (docs/tuning.md); none changes a score, which is checked on ``X``. What scores the model without
-        a plan stays, unless another way is clearly faster. The plan serves calls with ``engine="auto"``, which
-        it gives engine and parameters, and with ``n_threads=None``, on the model's device: ``to("cuda").tune(X)``
-        compares the engines of that GPU. It belongs to this processor or GPU; `save` keeps it.
+        Engines, sizes of their blocks and numbers of threads are tried in the order of what a cost model predicts
+        (docs/tuning.md). None of them changes a score; this is checked on ``X``. A way replaces the default only if it
+        is clearly faster.
+
+        The plan sets the engine and its parameters for calls with ``engine="auto"``, and the threads for those with
+        ``n_threads=None``. It holds for the model's device (``to("cuda").tune(X)`` compares the engines of that GPU),
+        and only on this kind of processor or GPU. `save` keeps it.
 
         Parameters
         ----------
         X : array-like [D, n_features]
-            Documents as for `predict`, at best such as will be scored, where they will lie; up to 10,000 are used, on a
-            GPU up to 1,048,576 (of the host 256 MiB).
+            Documents as for `predict`, like those that will be scored, and where those will lie. Up to 10,000 are used;
+            on a GPU up to 1,048,576, but no more than 256 MiB that lie on the host.
         budget_s : float
-            Seconds that it may take. What was begun is ended, as the making of a large model's program; with too few
-            seconds for a size of batches, its default is kept.
+            Seconds that tuning may take. A step that was begun is finished, such as preparing a large model for an
+            engine. A batch size for which no time is left keeps its default.
         batch_sizes : sequence of int, optional
-            How many documents calls will bring; by default 1, 10, 100, 1,000 (on a GPU 10,000 and 100,000, too) and all
-            of ``X`` that is used. A size also tells of calls with 1.5 times as many, or as few; one of 1,000 or more
-            (on a GPU 1,048,576) serves all that are larger.
+            How many documents the calls will have. By default 1, 10, 100, 1,000 (on a GPU also 10,000 and 100,000), and
+            as many as are used of ``X``. What is found for a size also serves calls with up to 1.5 times as many
+            documents, or as few; a size of 1,000 or more (on a GPU 1,048,576) serves all larger calls, too.
         n_threads : int, optional
-            Most threads that the plan may use, as for `predict`: a GPU's engines use none.
+            Most threads that the plan may use, as for `predict`. The engines of GPUs use none.
         progress : callable, optional
-            Called with how many milliseconds have passed, and of how many.
+            Called with the milliseconds that have passed and those of the whole budget.
 
         Returns
         -------
         Plan
-            Also `plan` from now on; print it for a table of what was predicted and measured.
+            The new `plan`; print it for a table of what was predicted and measured.
 
         Raises
         ------
         InputError
-            ``X`` holds no documents, fewer than a size asks for, or lies on a GPU that is not the model's.
+            ``X`` holds no documents, or fewer than one of the sizes, or lies on a GPU other than the model's.
         ValueError
-            ``budget_s`` is negative or no number.
+            ``budget_s`` is negative or not a number.
         DeviceError
             The current CUDA stream is being captured.
         """
@@ -388,16 +410,16 @@ class Model:
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._chooser = Chooser(self.forest, self._programs.reasons, plan)
-            self.__dict__["_plain"] = self._make_plain(self._chooser)  # the short ways keep programs of their own
+            self.__dict__["_plain"] = self._make_plain(self._chooser)  # plain calls keep programs of their own
             self.__dict__["_plain_fast"] = self._make_plain(self._chooser, "fast")
         return plan
 
     @cpu_fallback.in_default_float_mode
     def encode(self, X: Any, *, n_threads: int | None = None) -> EncodedDocuments:
-        """Code documents once, to score them many times or with several prefixes of the model.
+        """Encode documents once, to score them many times or with several ranges of the model's trees.
 
-        Each value becomes its rank among the thresholds that the model compares it with: every test
-        decides as before, and the batch shrinks to about a byte per tested feature.
+        Each value is replaced with its rank among the thresholds that the model compares it with. Every test then
+        decides as before, and a document takes about a byte for each feature that is tested.
 
         Parameters
         ----------
@@ -409,7 +431,7 @@ class Model:
         Returns
         -------
         EncodedDocuments
-            For `predict` of this model with engine "auto" or "bitslice".
+            What `predict` of this model takes, with engine "auto" or "bitslice".
 
         Raises
         ------
@@ -428,19 +450,19 @@ class Model:
         return EncodedDocuments(self, here[0], coded)
 
     def to(self, device: Any = "cuda") -> Model:
-        """The model on a device: ``to("cuda:0")`` scores there, wherever documents lie.
+        """The same model on a device: ``model.to("cuda:0")`` scores there, wherever documents lie.
 
-        The trees are copied there at the first call, once for all models that this one has given.
+        The trees are copied to the device when they are first used, once for all models that came from this one.
 
         Parameters
         ----------
         device : int or str
-            "cuda" (CuPy's current GPU), "cuda:1", 1; or "cpu".
+            "cuda" (CuPy's current GPU), "cuda:1" or 1 (the second GPU), or "cpu".
 
         Raises
         ------
         DeviceError
-            A package, a driver or the device is missing; says which, and how to get it.
+            A package, a driver or the device is missing; the message says which, and how to get it.
         UnsupportedModelError
             The model does not run on GPUs.
         """
@@ -457,24 +479,24 @@ class Model:
 
     @cpu_fallback.in_default_float_mode
     def save(self, path: str | os.PathLike[str], *, ready: bool = False) -> None:
-        """Save the model in gpuqs's own format: `gpuqs.load` reads it in a moment.
+        """Save the model in gpuqs's own format, which `gpuqs.load` reads in a moment.
 
-        The file is checksummed, holds arrays and no code, and is replaced as a whole or not at all. It keeps the
-        `plan`, which is used where the file is loaded on such a machine.
+        The file has a checksum and holds arrays, no code. An older file is replaced as a whole or not at all. The
+        `plan` is saved, too, and used wherever the file is loaded on the same kind of machine.
 
         Parameters
         ----------
         path : str or os.PathLike
         ready : bool
-            Also keep the ranks of the thresholds, which take longest to find when a loaded model is first used: two
-            bytes more a node. They serve every machine, and are checked when they are used.
+            Also save the ranks of the thresholds, in two more bytes a node. To find them takes most of the time that a
+            loaded model needs before its first answer. They are the same on every machine, and checked when used.
 
         Raises
         ------
         FileExistsError
-            The file holds something else than a model of this format: another library's model is not replaced.
+            ``path`` holds something other than a model in this format, such as another library's model.
         OSError
-            It cannot be written.
+            The file cannot be written.
         """
         from gpuqs.formats import native
         from gpuqs.layout.ranks import to_keep

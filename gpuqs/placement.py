@@ -52,7 +52,7 @@ def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margi
     if engine in ENGINES and engine not in able:
         raise ValueError(f"engine {engine!r} does not run on GPUs; use engine='auto' or {' or '.join(map(repr, able))}")
     if isinstance(X, EncodedDocuments):
-        raise InputError("encoded documents are scored on the CPU; leave device out, or give documents")
+        raise InputError("encoded documents are scored on the CPU; leave device out, or pass the documents themselves")
     if base_margin is not None:
         raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
     if output == "class" and class_labels(forest).dtype.kind not in "biuf":

@@ -1,4 +1,22 @@
-"""Calls without wishes, the most frequent ones: straight from the caller's array to the kernels."""
+"""Plain calls, the most frequent ones: straight from the caller's array to the kernels.
+
+A call of `Model.predict` is plain where all of these hold; every other call takes the general path, `Model._answer`:
+
+- ``X`` is a NumPy array (no subclass), aligned, of native float32 or float64, with at least one row, no more than are
+  scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of columns. Its strides are any.
+- ``output`` is "value" or "raw"; ``raw_score`` and ``output_margin`` are True or False.
+- ``precision`` is "exact" or "fast", ``engine`` is "auto".
+- ``n_threads`` is None or a positive int.
+- ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
+  with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.of_numpy`).
+- ``num_iteration`` is None or an int that takes all trees; ``start_iteration`` is 0.
+- ``device`` is None or "cpu", and the model is on the host.
+- ``trees``, ``base_margin`` and ``iteration_range`` are None; ``pred_leaf`` and ``pred_contrib`` are False.
+- The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
+- An engine of the CPU's kernels scores it, by a plan with one thread at most if the batch is small (`most_small`).
+
+Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +36,8 @@ from gpuqs.outputs import Precision
 from gpuqs.programs import Programs
 from gpuqs.threads import THREAD_WORK, threads_of_call
 
-#: Most documents that are few, whatever the forest: a list holds the program for each number of them.
-MOST: Final = 4096
+#: Most documents of a small batch, whatever the forest: a list holds the program for each number of them.
+MOST_SMALL: Final = 4096
 
 #: Seconds of scoring up to which a call keeps Python's lock: two threads that hand it over get less done than one that
 #: keeps it (an Intel server, calls of 2 to 6 us: 0.5 to 0.8 times as much; of 10 us: 1.2 times).
@@ -29,22 +47,24 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def plain_first(method: Method) -> Method:
-    """`Model.predict` that answers calls without wishes by ``self._plain``, where there is one; ``method`` does
-    all else. It is C's, for Python takes longer to find fifteen arguments' values than a small forest's score takes."""
+    """`Model.predict` that answers plain calls by ``self._plain``, where there is one; ``method`` answers all others.
+
+    It is C's, for Python takes longer to find fifteen arguments' values than a small forest's score takes.
+    """
     tries_plain: Method = cpu_fallback.plain_first(cpu_fallback.in_default_float_mode(method))
     return tries_plain
 
 
-def most_few(forest: Forest) -> int:
-    """As many documents of a forest are few at most: more are for several threads."""
-    return min(MOST, (THREAD_WORK - 1) // max(forest.n_trees, 1))
+def most_small(forest: Forest) -> int:
+    """Most documents of a small batch, which one thread scores: larger ones may be for several."""
+    return min(MOST_SMALL, (THREAD_WORK - 1) // max(forest.n_trees, 1))
 
 
 @cpu_fallback.in_default_float_mode
 def plain_calls(
     forest: Forest, chooser: Chooser, programs: Programs, *, precision: Precision = "exact", narrow: bool = False
 ) -> cpu_fallback.PlainCalls | None:
-    """What answers a forest's calls without wishes on the host.
+    """What answers a forest's plain calls on the host.
 
     None: nothing does, for arrays are not scored as they are, or values have not the shape of sums. Nothing in it knows
     the model, which could not be freed then. ``narrow``: documents hold the columns `Forest.tested` alone.
@@ -52,12 +72,12 @@ def plain_calls(
     if forest.schema.arrays_hold_values or forest.link == "argmax":
         return None
     of_documents = forest.narrowed if narrow else forest
-    few, of_numpy = most_few(forest), links.of_numpy(forest)
+    most, of_numpy = most_small(forest), links.of_numpy(forest)
 
     def program_of(n_documents: int) -> Program | None:
         here = cpu_fallback.machine()
         way = chooser.way(n_documents, HOST, here)
-        if n_documents <= few and way.n_threads not in (None, 1):
+        if n_documents <= most and way.n_threads not in (None, 1):
             return None
         return programs.get(way.engine, precision, None, narrow, on=here, params=way.params)
 
@@ -68,7 +88,7 @@ def plain_calls(
     return cpu_fallback.PlainCalls(
         cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
         of_documents.n_features,
-        few,
+        most,
         BRIEF,
         rows_at_once(forest, narrow),
         threads_of,

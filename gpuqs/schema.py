@@ -157,7 +157,8 @@ class Schema:
                 raise ModelFormatError(f"{len(values)} {what} for {n_features} features", field=name)
         for field in ("stated", "lost"):
             if not all(0 <= feature < n_features for feature in getattr(self, field)):
-                raise ModelFormatError(f"names none of {n_features} features", field=f"categories_{field}")
+                problem = f"names a feature that is not one of the model's {n_features}"
+                raise ModelFormatError(problem, field=f"categories_{field}")
         if len(self.in_order) > n_features:
             raise ModelFormatError(
                 f"{len(self.in_order)} lists of categories for {n_features} features", field="categories"

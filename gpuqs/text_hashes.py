@@ -13,7 +13,11 @@ from typing import Any, Final
 
 _NAME: Final = re.compile(r"CatBoost hash [0-9a-f]{8}")
 _MASK: Final = (1 << 64) - 1
-_K0, _K1, _K2, _K3 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F, 0xC949D7C7509E6557
+#: CityHash64's own constants.
+_K0: Final = 0xC3A5C85C97CB3127
+_K1: Final = 0xB492B66FBE98F273
+_K2: Final = 0x9AE16A3B2F90404F
+_K3: Final = 0xC949D7C7509E6557
 _K_MUL: Final = 0x9DDFEA08EB382D69
 
 

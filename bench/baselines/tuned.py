@@ -22,8 +22,10 @@ Choice = tuple[dict[str, int], partial[np.ndarray]]
 TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512, 100_000), "s": (1, 4, 32, 256)}
 #: And for s where scorers are merged trees.
 BLOCKS_TRIED = (1, 4)
-#: Pairs of a document and a tree that say which choices are tried first on all documents, in whole vectors of them.
-FIRST_PAIRS, WHOLE = 2_500_000, max(TRIED["v"])
+#: Pairs of a document and a tree that say which choices are tried first on all documents, ...
+FIRST_PAIRS = 2_500_000
+#: ... which are whole vectors of so many.
+WHOLE = max(TRIED["v"])
 #: So many choices at least are tried on all documents; so many, the fastest of them, are timed by turns at most.
 NEAR = 6
 #: Calls of each that turns take at least: one to warm up, and three rounds.

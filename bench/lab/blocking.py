@@ -10,8 +10,10 @@ from gpuqs.tuning import blocking
 from gpuqs.tuning.machine import hierarchy
 from lab.plan import Given, Point
 
-#: Bytes of a node or leaf, as scorers/struct_plus.hpp asserts, and of documents' values.
-NODE, VALUE = 32, 4
+#: Bytes of a node or leaf, as scorers/struct_plus.hpp asserts.
+NODE = 32
+#: Bytes of a document's value.
+VALUE = 4
 #: What a table's page says of them.
 PREDICTED = f"The cost model that gives d and s was told of {NODE} bytes a node, which is what the scorers hold."
 _CASES = {case.name: case for case in blocking.CASES}

@@ -32,8 +32,10 @@ from lab.plan import Counted, Given, Point, Scale
 from lab.timing import Cell, Cells, Contenders, forest_of, groups, put
 
 PROCESS = Path(__file__).with_name("counted_process.py")
-#: Documents that are counted: as many as an engine takes together, and of those that take few, these.
-TOGETHER, FEW = {"bitslice": 512, "bwqs": 256, "vqs": 128}, 32
+#: Documents that are counted of engines that take many together: as many as they take.
+TOGETHER = {"bitslice": 512, "bwqs": 256, "vqs": 128}
+#: Documents that are counted of all others.
+FEW = 32
 PERF_EVENTS = {
     "instructions": "instructions",
     "branches": "branches",

@@ -30,11 +30,11 @@ def name() -> str:
 
 def scorer(job: Job, tau: int | None) -> Call:
     """A call that scores documents which lie on the device, in tree blocks of τ trees where it is given."""
-    from gpuqs.engines.gpu.forest import Settings
     from gpuqs.engines.gpu.qs_gpu import QsGpu
+    from gpuqs.engines.gpu.qs_placed import QsSettings
 
     device = find_device("cuda")
-    engine = QsGpu(Settings(tree_block=tau))
+    engine = QsGpu(QsSettings(tree_block=tau))
     program = engine.prepare(job.forest, "exact", device=device)
     with device.active():
         X = device.upload(job.X)

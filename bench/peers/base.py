@@ -31,16 +31,16 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to call a built model: what is timed, and what is done to the rows before."""
+class Contender:
+    """A built model as it is called: what is timed, and what is done to the rows before."""
 
     score: Callable[[Any], np.ndarray]
     prepare: Callable[[np.ndarray], Any] = np.ascontiguousarray
     most: int | None = None  #: documents that a call takes at most
 
 
-#: The ways with so many threads, by name.
-OfThreads = Callable[[int], dict[str, Way]]
+#: A peer's contenders with so many threads, by name.
+OfThreads = Callable[[int], dict[str, Contender]]
 
 
 @dataclass(frozen=True)

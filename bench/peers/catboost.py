@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from peers.base import OfThreads, Peer, Source, Way, own_models_only
+from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
 
 def build(source: Source) -> OfThreads:
     import catboost
 
-    def with_threads(n: int) -> dict[str, Way]:
+    def with_threads(n: int) -> dict[str, Contender]:
         score = partial(source.live.predict, prediction_type="RawFormulaVal", thread_count=n)
-        return {"CatBoost": Way(score), "CatBoost, Pool": Way(score, catboost.Pool)}
+        return {"CatBoost": Contender(score), "CatBoost, Pool": Contender(score, catboost.Pool)}
 
     return with_threads
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from peers.base import OfThreads, Peer, Source, Way, own_models_only
+from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
-#: LightGBM's numbers of a float32 matrix, and of raw scores.
-_FLOAT32, _RAW = 0, 1
+#: LightGBM's number of a float32 matrix.
+_FLOAT32 = 0
+#: And of raw scores.
+_RAW = 1
 
 
 def one_row(booster: Any, n_features: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -37,9 +39,9 @@ def one_row(booster: Any, n_features: int) -> Callable[[np.ndarray], np.ndarray]
 def build(source: Source) -> OfThreads:
     booster = source.live
 
-    def with_threads(n: int) -> dict[str, Way]:
-        rows = {"LightGBM": Way(lambda X: booster.predict(X, raw_score=True, num_threads=n))}
-        row = {"LightGBM, one row in C": Way(one_row(booster, source.X.shape[1]), most=1)}
+    def with_threads(n: int) -> dict[str, Contender]:
+        rows = {"LightGBM": Contender(lambda X: booster.predict(X, raw_score=True, num_threads=n))}
+        row = {"LightGBM, one row in C": Contender(one_row(booster, source.X.shape[1]), most=1)}
         return rows | (row if n == 1 else {})
 
     return with_threads

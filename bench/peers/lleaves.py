@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
+from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libraries
 from peers.compiled import kept
 
 _converted = of_libraries("LightGBM")
@@ -19,7 +19,7 @@ def build(source: Source) -> OfThreads:
     assert source.path is not None
     model = lleaves.Model(model_file=str(source.path))
     model.compile(cache=str(kept(source.path.read_bytes(), ".lleaves")), raw_score=True)
-    return lambda n: {"lleaves": Way(lambda X: model.predict(X, n_jobs=n))}
+    return lambda n: {"lleaves": Contender(lambda X: model.predict(X, n_jobs=n))}
 
 
 PEER = Peer(

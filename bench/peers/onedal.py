@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peers import xgboost
-from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
+from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libraries
 from peers.treelite import as_treelite
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
@@ -34,9 +34,9 @@ def build(source: Source) -> OfThreads:
 
     model = daal4py.mb.convert_model(convertible(source))
 
-    def with_threads(n: int) -> dict[str, Way]:
+    def with_threads(n: int) -> dict[str, Contender]:
         daal4py.daalinit(n)
-        return {"oneDAL": Way(model.predict)}
+        return {"oneDAL": Contender(model.predict)}
 
     return with_threads
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from peers import xgboost
-from peers.base import OfThreads, Peer, Source, Way, larger_than, of_libraries
+from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libraries
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
 #: ONNX's lists of nodes grow in Python: so many take a minute.
@@ -42,13 +42,13 @@ def build(source: Source) -> OfThreads:
 
     model = as_onnx(source)
 
-    def with_threads(n: int) -> dict[str, Way]:
+    def with_threads(n: int) -> dict[str, Contender]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = n
         options.log_severity_level = 3  # CatBoost's files state another shape than they give
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         name = session.get_inputs()[0].name
-        return {"ONNX Runtime": Way(lambda X: session.run(None, {name: X})[0])}
+        return {"ONNX Runtime": Contender(lambda X: session.run(None, {name: X})[0])}
 
     return with_threads
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from peers.base import OfThreads, Peer, Source, Way, own_models_only
+from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
 
 def build(source: Source) -> OfThreads:
-    def with_threads(n: int) -> dict[str, Way]:
+    def with_threads(n: int) -> dict[str, Contender]:
         source.live.n_jobs = n
-        return {"scikit-learn": Way(source.live.predict)}
+        return {"scikit-learn": Contender(source.live.predict)}
 
     return with_threads
 

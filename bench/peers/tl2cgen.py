@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from peers.base import OfThreads, Peer, Source, Way, larger_than
+from peers.base import Contender, OfThreads, Peer, Source, larger_than
 from peers.compiled import kept
 from peers.treelite import as_treelite, converted
 
@@ -26,9 +26,9 @@ def build(source: Source) -> OfThreads:
         files = min(source.model.forest.n_trees, 16)
         tl2cgen.export_lib(model, toolchain="gcc", libpath=str(library), params={"parallel_comp": files})
 
-    def with_threads(n: int) -> dict[str, Way]:
+    def with_threads(n: int) -> dict[str, Contender]:
         predictor = tl2cgen.Predictor(str(library), nthread=n)
-        return {"TL2cgen": Way(lambda X: predictor.predict(tl2cgen.DMatrix(X), pred_margin=True))}
+        return {"TL2cgen": Contender(lambda X: predictor.predict(tl2cgen.DMatrix(X), pred_margin=True))}
 
     return with_threads
 

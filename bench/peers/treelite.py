@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.base import OfThreads, Peer, Source, Way, of_libraries
+from peers.base import Contender, OfThreads, Peer, Source, of_libraries
 
 converted = of_libraries("LightGBM", "XGBoost", "scikit-learn")
 
@@ -24,7 +24,7 @@ def build(source: Source) -> OfThreads:
     import treelite
 
     model = as_treelite(source)
-    return lambda n: {"Treelite": Way(lambda X: treelite.gtil.predict(model, X, nthread=n, pred_margin=True))}
+    return lambda n: {"Treelite": Contender(lambda X: treelite.gtil.predict(model, X, nthread=n, pred_margin=True))}
 
 
 PEER = Peer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.base import OfThreads, Peer, Source, Way, own_models_only
+from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
 
 def as_regression(source: Source) -> Any:
@@ -17,9 +17,9 @@ def as_regression(source: Source) -> Any:
 def build(source: Source) -> OfThreads:
     booster = source.live
 
-    def with_threads(n: int) -> dict[str, Way]:
+    def with_threads(n: int) -> dict[str, Contender]:
         booster.set_param({"nthread": n})
-        return {"XGBoost": Way(lambda X: booster.inplace_predict(X, predict_type="margin"))}
+        return {"XGBoost": Contender(lambda X: booster.inplace_predict(X, predict_type="margin"))}
 
     return with_threads
 

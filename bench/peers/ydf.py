@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import round_down
-from peers.base import OfThreads, Peer, Source, Way, has_categories, larger_than
+from peers.base import Contender, OfThreads, Peer, Source, has_categories, larger_than
 
 #: YDF's nodes are objects of Python while they are made.
 MOST_NODES = 2_000_000
@@ -67,7 +67,7 @@ def converted(forest: Forest) -> Any:
 def build(source: Source) -> OfThreads:
     model = converted(source.model.forest)
     names = [f"f{i}" for i in range(source.X.shape[1])]
-    return lambda n: {"YDF": Way(lambda X: model.predict(dict(zip(names, X.T, strict=True)), num_threads=n))}
+    return lambda n: {"YDF": Contender(lambda X: model.predict(dict(zip(names, X.T, strict=True)), num_threads=n))}
 
 
 PEER = Peer(

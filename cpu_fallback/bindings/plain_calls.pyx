@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3
-"""The shortest way from NumPy's arrays to the kernels, and the methods that try it first."""
+"""Plain calls, as `gpuqs.plain_calls` defines them: from NumPy's arrays straight to the kernels."""
 
 from functools import wraps
 
@@ -20,9 +20,11 @@ from libcpp.vector cimport vector
 cnp.import_array()
 
 
-cdef extern from "driver/small_calls.hpp" namespace "gpuqs" nogil:
+cdef extern from "driver/clock.hpp" namespace "gpuqs" nogil:
     double seconds_now()
 
+
+cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
     cdef cppclass Environment:
         cbool is_as_before()
         void remember() except +
@@ -40,7 +42,17 @@ cdef bint is_still(const char* name, bytes value):
 
 
 cdef enum:
-    MOST_SIZES = 256  # of batches that are not few
+    MOST_LARGE_SIZES = 256  # numbers of documents above `most` whose programs are kept
+
+
+cdef enum:  # What an argument of `Model.predict` asks for. NOT_PLAIN alone has no bit.
+    NOT_PLAIN = 0  # what no plain call has
+    NOTHING = 1  # its default, or what means the same
+    RAW = 2  # raw scores
+    FAST = 4  # precision "fast"
+    N_THREADS = 8  # a number of threads
+    OUT = 16  # the answer in memory of NumPy's
+    N_ITERATIONS = 32  # a number of iterations: plain if it is that of all trees
 
 
 cdef Py_ssize_t age_of_costs = 0
@@ -81,18 +93,18 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
 
 
 cdef class PlainCalls:
-    """Scores NumPy's arrays as calls without wishes ask: on the host, with one precision, few documents in one thread.
+    """Answers the plain calls of one model on the host, with one precision; None: a call was no plain one after all.
 
     Parameters
     ----------
     program_of : callable
         Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
     n_features, most : int
-        Columns of documents, and how many documents are few at most.
+        Columns of documents, and most documents of a small batch, which one thread scores unless a call says otherwise.
     most_at_once : int
         More documents than these are not scored in one go: signals would wait.
     threads_of : callable
-        Gives the number of threads by which so many documents are scored that are not few.
+        Gives the number of threads that score a larger batch of so many documents.
     brief : float
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
         one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
@@ -110,7 +122,7 @@ cdef class PlainCalls:
     cdef bint some_left_out
     cdef double brief
     cdef list programs  # by the number of documents; None: not asked for yet
-    cdef dict of_more  # those for more than few
+    cdef dict larger_programs  # those of batches with more than `most`
     cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
     cdef bytes isa, machine_code  # of the environment, when the programs were asked for
     cdef Environment environment
@@ -126,7 +138,7 @@ cdef class PlainCalls:
         self.begin(most)
 
     cdef int begin(self, Py_ssize_t most) except -1:
-        self.programs, self.of_more = [None] * (most + 1), {}
+        self.programs, self.larger_programs = [None] * (most + 1), {}
         self.keeps_lock.assign(most + 1, 0)
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
         self.costs_age = age_of_costs
@@ -157,18 +169,18 @@ cdef class PlainCalls:
     cdef program(self, Py_ssize_t n):
         """What scores so many documents, or None."""
         cdef list programs = self.programs  # while a program is asked for, another call may begin anew: this one is void then
-        cdef dict of_more = self.of_more
+        cdef dict larger_programs = self.larger_programs
         if n < len(programs):
             program = programs[n]
             if program is None:
                 program = programs[n] = self.program_of(n)
             return program
-        program = of_more.get(n)
+        program = larger_programs.get(n)
         if program is None:
             program = self.program_of(n)
-            if len(of_more) == MOST_SIZES:
-                of_more.clear()
-            of_more[n] = program
+            if len(larger_programs) == MOST_LARGE_SIZES:
+                larger_programs.clear()
+            larger_programs[n] = program
         return program
 
     cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None):
@@ -191,12 +203,12 @@ cdef class PlainCalls:
         if self.costs_age != age_of_costs or not self.environment.is_as_before():
             self.heed_environment()
         programs = self.programs
-        is_few = n < len(programs)
+        is_small = n < len(programs)
         program = self.program(n)
         if program is None:
             return None
         if n_threads == 0:
-            n_threads = 1 if is_few else self.threads_of(n)
+            n_threads = 1 if is_small else self.threads_of(n)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
             return None
         scorer, values = program
@@ -222,7 +234,7 @@ cdef class PlainCalls:
         sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False) if of_link else scores
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
-        counts = is_few and n_threads == 1
+        counts = is_small and n_threads == 1
         if counts and programs is self.programs and self.keeps_lock[n] > 0:
             fill(scorer, docs, values, 1, of_sums, link, of_scores)
             seconds += seconds_now()
@@ -241,8 +253,8 @@ cdef class PlainCalls:
         return number == self.n_iterations or (not self.some_left_out and (number <= 0 or number > self.n_iterations))
 
     def raw(self, cnp.ndarray X not None):
-        """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, asks for more:
-        it holds other numbers than native floats, many rows or none, or is no array of documents at all."""
+        """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, makes no plain
+        call: it holds other numbers than native floats, more rows than are scored in one go or none, or no documents at all."""
         return self.scores(X, True)
 
     def values(self, cnp.ndarray X not None):
@@ -250,64 +262,63 @@ cdef class PlainCalls:
         return self.scores(X, False)
 
 
-cdef int is_default(name, value) except -1:
-    """Whether an argument of `Model.predict` changes nothing (1), asks for raw scores (2), precision "fast" (4), a number of
-    threads (8), an answer in memory of NumPy's (16), a number of iterations (32) or something else (0)."""
+cdef int asked_by(name, value) except -1:
+    """What an argument of `Model.predict` besides ``X`` and ``output`` asks for: one of the bits above, or NOT_PLAIN."""
     if value is None:
         return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
     if value is False:
         return name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib")
     if value is True:
-        return 2 * (name in ("raw_score", "output_margin"))
+        return RAW * (name in ("raw_score", "output_margin"))
     if type(value) is int:
         if name == "n_threads":
-            return 8 * (value > 0)
+            return N_THREADS * (value > 0)
         if name == "num_iteration":
-            return 32
+            return N_ITERATIONS
         return name == "start_iteration" and value == 0
     if type(value) is cnp.ndarray:
-        return 16 * (name == "out")
+        return OUT * (name == "out")
     if type(value) is str:
         if name == "precision":
-            return value == "exact" or 4 * (value == "fast")
+            return value == "exact" or FAST * (value == "fast")
         return (name == "engine" and value == "auto") or (name == "device" and value == "cpu")
-    return 0
+    return NOT_PLAIN
 
 
-cdef int wished(output, dict wishes) except -2:
-    """What a call of `Model.predict` asks for, as `is_default` says; -1: something else."""
+cdef int asked_by_all(output, dict keywords) except -2:
+    """What a call of `Model.predict` asks for, as the bits above; -1: it is no plain call."""
     cdef int all_asked = 0, asked
     if type(output) is not str:
         return -1
     if output == "raw":
-        all_asked = 2
+        all_asked = RAW
     elif output != "value":
         return -1
-    for name, value in wishes.items():
-        asked = is_default(name, value)
-        if asked == 0:
+    for name, value in keywords.items():
+        asked = asked_by(name, value)
+        if asked == NOT_PLAIN:
             return -1
         all_asked |= asked
     return all_asked
 
 
 def plain_first(method):
-    """`Model.predict` that answers calls without wishes itself, and has ``method`` do all else.
+    """`Model.predict` that answers plain calls itself, and has ``method`` answer all others.
 
     In Cython, for Python takes a microsecond to find fourteen arguments' defaults, ten where it comes from cold caches.
     """
     @wraps(method)
-    def predict(self, X, output="value", **wishes):
+    def predict(self, X, output="value", **keywords):
         cdef int asked, n_threads
         if type(X) is cnp.ndarray:
-            asked = wished(output, wishes)
+            asked = asked_by_all(output, keywords)
             if asked >= 0:
-                plain = self._plain_fast if asked & 4 else self._plain
-                if plain is not None and (not asked & 32 or (<PlainCalls?>plain).are_all(wishes["num_iteration"])):
-                    n_threads = min(wishes["n_threads"], most_threads()) if asked & 8 else 0
-                    answer = (<PlainCalls?>plain).scores(X, asked & 2, n_threads, wishes["out"] if asked & 16 else None)
+                plain = self._plain_fast if asked & FAST else self._plain
+                if plain is not None and (not asked & N_ITERATIONS or (<PlainCalls?>plain).are_all(keywords["num_iteration"])):
+                    n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
+                    answer = (<PlainCalls?>plain).scores(X, asked & RAW, n_threads, keywords["out"] if asked & OUT else None)
                     if answer is not None:
                         return answer
-        return method(self, X, output, **wishes)
+        return method(self, X, output, **keywords)
 
     return predict

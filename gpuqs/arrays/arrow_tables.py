@@ -65,6 +65,22 @@ class TableCoding:
 
 
 def arrow_table(X: Any) -> Any:
+    """The table that ``X`` holds or exports, as pyarrow's.
+
+    Parameters
+    ----------
+    X : object
+        What ``pyarrow.table`` takes: a polars frame, or any object with ``__arrow_c_stream__``.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Raises
+    ------
+    InputError
+        pyarrow is not installed, or cannot read ``X``; names the column if one of a polars frame is at fault.
+    """
     try:
         import pyarrow
     except ImportError as error:
@@ -77,7 +93,7 @@ def arrow_table(X: Any) -> Any:
                 pyarrow.table(X[[name]])
             except (pyarrow.ArrowException, TypeError, ValueError):
                 raise InputError(
-                    f"column {name!r} has type {kind}, which Arrow has not: cast it, as to Int64 or Float64"
+                    f"column {name!r} has type {kind}, which Arrow does not have; cast it, say to Int64 or Float64"
                 ) from error
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an Arrow table: {error}") from error
 

@@ -242,7 +242,8 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
             raise InputError(
                 f"column {column.name!r} holds {what}, which {schema.library} does not take for "
                 f"categories such as {known[:2]}; make it a category column as in training, or state that it "
-                "is one, whose numbers are coded by value then: gpuqs.load(path, categories=[column]).save(...)"
+                "holds categories, so that its numbers are coded by value: "
+                "gpuqs.load(path, categories=[column]).save(...)"
                 f"{or_codes}"
             )
     elif column.kind is Kind.OTHER:
@@ -267,8 +268,8 @@ def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) 
         return None
     column = columns[uncoded[0]]
     return InputError(
-        f"column {column.name!r} holds {column.kind.value}, but the model's trees test it as categories, and column "
-        f"{columns[texts[0]].name!r} holds texts, in its place it seems; {_MEND}"
+        f"column {column.name!r} holds {column.kind.value}, but the model's trees test it as categories, and "
+        f"column {columns[texts[0]].name!r}, which holds texts, seems to stand in its place; {_MEND}"
     )
 
 
@@ -280,7 +281,7 @@ def _wrong_number(columns: Sequence[Column], places: list[int], schema: Schema) 
     lists = "; ".join(f"{len(values)} such as {values[:2]}" for values in schema.in_order[:3])
     n = len(schema.in_order)
     empty = next((column for column in columns if str(column.type) == "null"), None)
-    hint = "" if empty is None else f" (column {empty.name!r} has type null, and so no categories)"
+    hint = "" if empty is None else f" (column {empty.name!r} has type null, so that it holds no categories)"
     are = ", ".join(repr(column.name) for column in coded[:5]) + (", ..." if len(coded) > 5 else "")
     return InputError(
         f"the model was trained on a frame with {n} category column{'s' * (n > 1)} ({lists}), and X has "

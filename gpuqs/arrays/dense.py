@@ -57,6 +57,20 @@ def array_of(X: Any) -> np.ndarray:
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:
+    """A NumPy array as documents: floats as they are, uncopied; other numbers as the source library casts them.
+
+    Parameters
+    ----------
+    X : array [D, n_features]
+        Of float32, float64, integers or bool, with any strides. Category columns hold codes, or the categories
+        themselves where the schema says so (`Schema.arrays_hold_values`).
+    forest : Forest
+
+    Raises
+    ------
+    InputError
+        The array is structured, has another number of dimensions or features, or holds something other than numbers.
+    """
     if X.dtype.names is not None:
         raise InputError("X is a structured array; pass pandas.DataFrame(X), whose columns go by name")
     if X.ndim != 2:

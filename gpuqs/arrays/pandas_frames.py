@@ -87,6 +87,20 @@ class _Plan(NamedTuple):
 
 
 def from_frame(X: Any, forest: Forest) -> Documents:
+    """A pandas frame as documents, its categories coded as in training.
+
+    Parameters
+    ----------
+    X : pandas.DataFrame
+        Columns are found by name, as `gpuqs.arrays.columns.columns_of` says. How the last few frames with other columns
+        became documents is kept with the forest.
+    forest : Forest
+
+    Raises
+    ------
+    InputError
+        A column is missing, holds no numbers and cannot be coded, or has categories that are not the model's.
+    """
     key = _key_of(X)
     plan: _Plan | None = None if key is None else forest.table_plans.find(key)
     if plan is None:
@@ -177,7 +191,7 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
         try:
             places, values = column.iloc[start:stop].factorize()
         except TypeError as error:
-            raise InputError(f"column {coder.column.name!r} holds what is no category: {error}") from None
+            raise InputError(f"column {coder.column.name!r} holds a value that cannot be a category: {error}") from None
         return coder.codes(plain(values), places)
 
     return codes

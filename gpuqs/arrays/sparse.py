@@ -47,14 +47,14 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
         raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
     if forest.schema.arrays_hold_values:
         raise InputError(
-            f"X is a sparse matrix, but the model has categories, which of {forest.schema.library}'s models are read "
-            "from dense rows; pass X.toarray() of whole numbers, or a frame with the columns as in training"
+            f"X is a sparse matrix, but {forest.schema.library} models with categories take dense documents alone; "
+            "pass a frame with the columns as in training, or X.toarray() if all its values are whole numbers"
         )
     X = _compressed(X)
     if not X.dtype.isnative:
         raise InputError(
-            f"X holds {X.dtype.str} values, in the other byte order, which some libraries read as they lie; pass "
-            f"X.astype({X.dtype.newbyteorder('=').name!r})"
+            f"X holds {X.dtype.str} values, which are in another byte order than this machine's, and which some "
+            f"libraries misread; pass X.astype({X.dtype.newbyteorder('=').name!r})"
         )
     indptr, indices, data = _arrays(X)
     if len(indptr) and indptr[0] != 0:

@@ -1,4 +1,4 @@
-"""The command line: ``gpuqs score``, ``gpuqs info``, ``gpuqs verify``, ``gpuqs demo``."""
+"""The command line: ``gpuqs score``, ``info``, ``formats``, ``verify``, ``tune``, ``calibrate`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; its packages are an extra, so a missing one is named."""
+    """Run the command line. It needs packages that gpuqs itself does not: if one is missing, the message names it."""
     # Till `as_process` handles it, Ctrl-C ends the process as it ends others: with no traceback from an import.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -14,7 +14,7 @@ def print_factors() -> None:
     factors, path = anew((cpu_fallback.isa(), cpu_fallback.compiles_programs()))
     if not factors:
         why = "is turned off, or its folder cannot be written" if path is None else "took too long, or cannot be kept"
-        raise GpuqsError(f"the calibration {why}; engines are chosen by the costs of another machine")
+        raise GpuqsError(f"the calibration {why}; engines are chosen by costs that were measured on another machine")
     for name, factor in factors.items():
         click.echo(f"{name:<10} {factor:.2f}")
     click.echo(f"{path}: kept", err=True)

@@ -21,7 +21,7 @@ _STDIN = _STDOUT = Path("-")
 def _takes_threads(what: str) -> Callable[..., Any]:
     def known(ctx: click.Context, option: click.Parameter, value: int | None) -> int | None:
         if value == 0:
-            raise click.BadParameter("0 is no number of threads; say how many, or -1 for all")
+            raise click.BadParameter("0 threads cannot score; say how many, or -1 for all")
         return value
 
     counted = "-1: all, -2: all but one, and so on"
@@ -39,8 +39,8 @@ def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--header/--no-header",
             default=None,
-            help="CSV: whether the first line holds names.  [default: found by its content, or an error where it "
-            "could be either]",
+            help="CSV: whether the first line holds names.  [default: found by its content; an error where it could be "
+            "either]",
         ),
         click.option("--label", metavar="NAME", help="CSV, Parquet: column of relevance labels.  [default: label]"),
         click.option("--query", metavar="NAME", help="CSV, Parquet: column of query ids.  [default: qid]"),
@@ -49,8 +49,8 @@ def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
             "first_id",
             default=False,
             callback=lambda ctx, option, value: int(value),
-            help="svmlight: the id of the model's first feature. LightGBM and XGBoost take ids in files as column "
-            "numbers from 0, even if they start at 1.  [default: zero-based]",
+            help="svmlight: the id of the model's first feature. LightGBM and XGBoost take the ids in files for "
+            "column numbers from 0, even where the ids start at 1.  [default: zero-based]",
         ),
     ]
     for option in reversed(options):
@@ -66,8 +66,8 @@ def _one_input(model: Path, data: Path | None) -> None:
 def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
     """Refuse to write where the command reads, whatever the two paths are called; and to put scores over messages."""
     inputs = [model] if data is None else [model, data, Path(f"{data}.query")]  # the last holds query sizes
-    read = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
-    replaced = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
+    read: dict[str, int | Path] = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
+    replaced: dict[str, int | Path] = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
     scores: tuple[str, int | Path] = ("standard output", 1) if out == _STDOUT else (f"--out {out}", out)
     if problem := same("standard error", 2, read | replaced) or same(*scores, read):
         raise click.UsageError(problem)
@@ -139,12 +139,12 @@ def cli(ctx: click.Context) -> None:
 def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     """Score the documents of DATA with MODEL.
 
-    DATA is svmlight/LETOR text, CSV or TSV, .npy or Parquet, of any size: it is read in chunks (Parquet from a
-    pipe through a temporary file). MODEL or DATA may be -, standard input. NDCG@10 is printed where DATA has
-    labels and query ids (or DATA.query holds query sizes).
+    DATA is svmlight/LETOR text, CSV or TSV, .npy or Parquet. It may be of any size, as it is read in chunks (Parquet
+    from a pipe goes through a temporary file). MODEL or DATA may be -, standard input. NDCG@10 is printed where DATA
+    has labels and query ids, or where DATA.query holds the sizes of the queries.
 
-    Scores alone go to standard output, the rest to standard error. A file is replaced when all scores are in it;
-    after a failure it is as it was. Devices and FIFOs are written to as they are.
+    Standard output gets the scores alone, and standard error everything else. An output file is replaced once all
+    scores are written, and stays as it was after a failure. Devices and FIFOs are written to directly.
     """
     from gpuqs.cli.score import score_file
 
@@ -156,7 +156,7 @@ def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
 @cli.command()
 @click.argument("model", type=_FILE)
 def info(model: Path) -> None:
-    """Say what is in MODEL, and which engines run it.
+    """Show what MODEL contains, and which engines can run it.
 
     MODEL may be -, standard input.
     """
@@ -168,7 +168,7 @@ def info(model: Path) -> None:
 
 @cli.command()
 def formats() -> None:
-    """List the formats of models that are read."""
+    """List the model formats that gpuqs reads."""
     from gpuqs.cli.formats import print_formats
 
     print_formats()
@@ -183,20 +183,21 @@ def formats() -> None:
     multiple=True,
     default=("auto",),
     show_default=True,
-    help="An engine that `gpuqs info MODEL` lists, or all; may be given several times. auto: those that are "
-    "chosen for one document and for many.",
+    help="An engine that `gpuqs info MODEL` lists, or all; may be given several times. auto: the engines "
+    "that are chosen for one document and for many.",
 )
 @click.option("--rows", type=click.IntRange(0, 10**12), help="Rows to make.  [default: as many as take seconds]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the rows that are made.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the made rows.")
 @_takes_threads("Threads to score with")
 @_reads_documents
 @click.pass_context
-def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
-    """Compare with the library that MODEL came from.
+def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
+    """Compare gpuqs with the library that MODEL came from.
 
-    That library must be installed. Rows are made on the thresholds of the model, one unit in the last place
-    beside them, with missing, infinite and special values and unseen categories; DATA's rows are compared, too.
-    Exit leaves and raw scores of both must be the same, bit for bit; the exit status is 1 where they are not.
+    That library must be installed. It scores made-up rows and, if given, those of DATA. Made-up rows have values that
+    lie on the model's thresholds or one unit in the last place beside them, missing, infinite and other special values,
+    and categories that training has not seen. Exit leaves and raw scores must be the same in both, bit for bit; if they
+    are not, the exit status is 1.
     """
     from gpuqs.cli.verify import verify_file
 
@@ -217,7 +218,7 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
     help="Where the tuned model goes.  [default: beside MODEL, with the ending .tuned.gpuqs, if no such file is there]",
 )
 @click.option(
-    "--budget", type=click.FloatRange(0, 1e6), default=10.0, show_default=True, help="Seconds that it may measure."
+    "--budget", type=click.FloatRange(0, 1e6), default=10.0, show_default=True, help="Seconds that measuring may take."
 )
 @click.option(
     "--batch",
@@ -225,7 +226,7 @@ def verify(ctx: click.Context, model: Path, data: Path | None, threads: int | No
     type=click.IntRange(1, 10**7),
     multiple=True,
     callback=_sizes,
-    help="Documents that a call will bring; may be given several times.  [default: 1, 10, 100, 1000, 10000]",
+    help="Documents that a call will have; may be given several times.  [default: 1, 10, 100, 1000, 10000]",
 )
 @_takes_threads("Most threads to score with")
 @_reads_documents
@@ -238,13 +239,13 @@ def tune(
     threads: int | None,
     **reading: Any,
 ) -> None:
-    """Find how MODEL scores documents like DATA's fastest here, and save it with that plan.
+    """Find the fastest way to score documents like DATA's with MODEL on this machine, and save it with MODEL.
 
-    Engines, their blocks of trees and documents and numbers of threads are measured on DATA's first documents, in the
-    order of what a cost model predicts. No plan changes a score. It is used wherever the written file is scored on
-    this machine: by gpuqs.load, gpuqs score and the rest. MODEL or DATA may be -, standard input.
+    Engines, sizes of their blocks and numbers of threads are measured on DATA's first documents, in the order of what a
+    cost model predicts. A plan changes no score. It is used whenever the saved file is scored on this machine, by
+    gpuqs.load as by gpuqs score. MODEL or DATA may be -, standard input.
 
-    The table of what was predicted and measured goes to standard output. A file is replaced as a whole or not at all.
+    A table of what was predicted and measured goes to standard output. The file is replaced as a whole or not at all.
     """
     from gpuqs.cli.tune import output_of, tune_file
 
@@ -252,7 +253,7 @@ def tune(
     _not_input(_STDOUT, model, data)
     out = output_of(model) if out is None else out
     if out == _STDOUT or names_own(out) or same("", 1, {"": out}):
-        raise click.BadParameter("a model does not go where its plan is printed; name a file", param_hint="--out")
+        raise click.BadParameter("standard output is where the plan is printed; name a file", param_hint="--out")
     if not out.parent.is_dir():
         raise click.BadParameter(f"{out.parent} is no folder", param_hint="--out")
     _not_input(out, model, data)
@@ -263,10 +264,10 @@ def tune(
 
 @cli.command()
 def calibrate() -> None:
-    """Measure how the engines compare on this machine, for gpuqs to choose among them.
+    """Measure how fast the engines are on this machine, so that gpuqs chooses well among them.
 
-    Model.warm_up, Model.tune and gpuqs tune do so once; the factors are kept in GPUQS_CACHE_DIR or the user's cache
-    folder.
+    Model.warm_up, Model.tune and gpuqs tune do this once by themselves. The result is kept in GPUQS_CACHE_DIR or in the
+    user's cache folder.
     """
     from gpuqs.cli.calibrate import print_factors
 
@@ -279,11 +280,11 @@ def calibrate() -> None:
     type=click.Path(file_okay=False, path_type=str),
     callback=_folder,
     metavar="FOLDER",
-    help="Only write the demo's model and documents there.",
+    help="Only write the demo's model and documents to this folder.",
 )
 @click.pass_context
 def demo(ctx: click.Context, save: Path | None) -> None:
-    """Score made-up documents on every engine, and compare."""
+    """Score made-up documents with every engine, and compare the results."""
     from gpuqs.cli.console import Output
     from gpuqs.demo import run_demo, save_demo
 

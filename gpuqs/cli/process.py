@@ -185,4 +185,4 @@ def _drop_output() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError):
-        sys.stdout.buffer.raw.close()  # type: ignore[attr-defined]
+        sys.stdout.buffer.raw.close()  # type: ignore[union-attr]

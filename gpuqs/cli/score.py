@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -19,6 +19,9 @@ from gpuqs.engines import LEFT_OUT
 from gpuqs.errors import InputError
 from gpuqs.ranking import NdcgMean
 from gpuqs.readers import Chunk
+
+if TYPE_CHECKING:
+    from gpuqs.outputs import Output, Precision
 
 _NDCG_AT = 10
 
@@ -68,8 +71,8 @@ def score_file(
     out: Path | None,
     engine: str,
     n_threads: int | None,
-    precision: str,
-    output: str,
+    precision: Precision,
+    output: Output,
     **reading: Any,
 ) -> None:
     """Score ``data`` with the model; scores to ``out`` or standard output, the rest to standard error.
@@ -83,7 +86,7 @@ def score_file(
         raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
     # A plan has threads of its own.
-    options = {"n_threads": n_threads if model.plan else threads, "precision": precision}
+    asked = n_threads if model.plan else threads
     reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
     n_documents, scoring, ran = 0, 0.0, engine
     ndcg = _Ndcg()
@@ -103,7 +106,7 @@ def score_file(
                 model.warm_up(len(chunk.values), engine=engine, precision=precision)
                 loading += time.perf_counter() - arrived
             start = time.perf_counter()
-            scores = model.predict(chunk.documents, output, engine=engine, **options)
+            scores = model.predict(chunk.documents, output, engine=engine, n_threads=asked, precision=precision)
             scoring += time.perf_counter() - start
             n_documents += len(scores)
             scores_out.write(scores)

@@ -31,10 +31,10 @@ def output_of(model: Path) -> Path:
         There is such a file, or the model is standard input.
     """
     if str(model) == STDIN:
-        raise click.UsageError("MODEL is standard input; say where the tuned model goes by -o")
+        raise click.UsageError("MODEL is standard input; say with -o where the tuned model goes")
     out = model.with_name(model.name.removesuffix(model.suffix).removesuffix(".tuned") + _SUFFIX)
     if out.exists():
-        raise click.UsageError(f"{out} is there already; say by -o where the tuned model goes")
+        raise click.UsageError(f"{out} exists already; say with -o where the tuned model goes")
     return out
 
 

@@ -56,8 +56,8 @@ def verify_file(
         with progress(reader.path.name) as advance:
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
-                    rows = chunk.values[start : start + _STEP]
-                    check.add(rows if chunk.table is None else coded_rows(rows), f"rows of {reader.path}", threads)
+                    part = chunk.values[start : start + _STEP]
+                    check.add(part if chunk.table is None else coded_rows(part), f"rows of {reader.path}", threads)
                 if chunk.table is not None and pandas is not None:
                     frame = given_frame(chunk.table, check.model.forest, pandas)
                     check.add_frame(frame, f"rows of {reader.path} as frames", threads, ours=chunk.values)

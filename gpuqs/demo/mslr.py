@@ -144,7 +144,8 @@ def mslr_like(
 
 
 def _unit(mix: np.ndarray) -> np.ndarray:
-    return mix / np.sqrt((mix * mix).sum())
+    unit: np.ndarray = mix / np.sqrt((mix * mix).sum())
+    return unit
 
 
 def _mixed(quality: np.ndarray, mix: np.ndarray) -> np.ndarray:

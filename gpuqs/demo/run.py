@@ -110,7 +110,7 @@ def save_demo(folder: Path, n_queries: int = N_QUERIES, seed: int = SEED) -> tup
     model, documents = folder / "model.txt", folder / "documents.svm"
     for path in (model, documents):
         if os.path.lexists(path):
-            raise InputError(f"{path} is there already; give another folder, or remove it")
+            raise InputError(f"{path} exists already; give another folder, or remove it")
     X, y, qid = mslr_like(n_queries, seed)
     with replacing(model) as of_model, replacing(documents) as file:  # neither is there before both are
         of_model.write(bundled_model_bytes())

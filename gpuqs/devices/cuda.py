@@ -22,11 +22,15 @@ from gpuqs.devices.kernel_cache import MachineCode, cached
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
-#: Share of the memory free at first use, and bytes, that one launch's scratch may take.
-SCRATCH_SHARE, SCRATCH_BYTES = 4, 2 << 30
+#: One launch's scratch may take a fourth of the memory that is free at first use ...
+SCRATCH_SHARE = 4
+#: ... and so many bytes at most.
+SCRATCH_BYTES = 2 << 30
 
-#: CUDA's error codes (``cudaError_t``) that say why there is no device.
-_INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100
+#: CUDA's error code (``cudaError_t``) where the driver is too old, or there is none.
+_INSUFFICIENT_DRIVER = 35
+#: And where the driver finds no device.
+_NO_DEVICE = 100
 
 
 def cuda_device(device: int | str | None = None) -> CudaDevice:

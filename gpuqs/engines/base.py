@@ -112,6 +112,9 @@ class Engine(ABC):
             There is no such parameter, or its value is out of range.
         """
 
+    def _default(self, parameter: str) -> int:
+        return next(each.default for each in self.parameters if each.name == parameter)
+
     def _values(self, params: Params) -> dict[str, int]:
         return settings(self.name, self.parameters, params)
 

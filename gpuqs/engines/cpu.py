@@ -20,8 +20,10 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 
 #: Nanoseconds per category set and document, where sets are laid out by column.
 CATEGORY_SET = 5.0
-#: So many documents read about all cache lines of a tree's leaf values; the rows of more are asked for meanwhile.
-LEAVES_READ, VALUES_READ = 8, 128
+#: So many documents read about all cache lines of a tree's leaf values: more of them read no new ones.
+LEAVES_READ = 8
+#: So many documents wait for their rows to come from memory: the rows of more are asked for meanwhile.
+VALUES_READ = 128
 #: Most values of documents that a thread holds (16 MiB of float64).
 MAX_VALUES = 1 << 21
 

@@ -56,9 +56,8 @@ class _OnQuickScorerLayout(CpuEngine):
     def _bind(
         self, forest: Forest, layout: QuickScorerLayout, settings: dict[str, int], **common: Any
     ) -> cpu_fallback.QuickScorer:
-        default = next(parameter.default for parameter in self.parameters if parameter.name == "document_block")
         each = len(layout.columns) + int(np.diff(layout.block_offsets).max(initial=0)) // 4
-        document_block = fitting(settings["document_block"], default, each)
+        document_block = fitting(settings["document_block"], self._default("document_block"), each)
         return cpu_fallback.QuickScorer(layout, together=self.together, document_block=document_block, **common)
 
 

@@ -104,4 +104,5 @@ class RankWalk(CpuEngine):
         self, forest: Forest, layout: RankWalkLayout, settings: dict[str, int], **common: Any
     ) -> cpu_fallback.RankWalk:
         each = len(layout.ranks.columns) + len(layout.entries) + int(np.diff(layout.block_offsets).max(initial=0))
-        return cpu_fallback.RankWalk(layout, document_block=fitting(settings["document_block"], 128, each), **common)
+        document_block = fitting(settings["document_block"], self._default("document_block"), each)
+        return cpu_fallback.RankWalk(layout, document_block=document_block, **common)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,6 +32,17 @@ from gpuqs.layout.ranks import RankTables
 
 @dataclass(frozen=True)
 class ReferenceProgram(Program):
+    """A forest for `Reference`.
+
+    Parameters
+    ----------
+    values : LeafValues
+    forest : Forest
+        The trees, as they are.
+    ranges : LeafRanges
+        Which leaves lie under each node, and the position of each leaf.
+    """
+
     forest: Forest
     ranges: LeafRanges
 
@@ -79,6 +90,11 @@ def _descend(forest: Forest, tree: int, documents: np.ndarray) -> np.ndarray:
 
 
 class Reference(Engine):
+    """The engine that all others are compared with: it walks every tree as `goes_left` defines the tests, in NumPy.
+
+    It is never chosen by ``engine="auto"``, has no parameters, and uses one thread whatever it is given.
+    """
+
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "a walk in NumPy: readable, slow, the yardstick"
 
@@ -119,7 +135,7 @@ class Reference(Engine):
         for tree, leaf in enumerate(self._exit_leaves(program, documents)):
             out[:, tree] = values.leaf_id[values.offsets[tree] + leaf]
 
-    def _exit_leaves(self, program: Program, documents: np.ndarray):
+    def _exit_leaves(self, program: Program, documents: np.ndarray) -> Iterator[np.ndarray]:
         """Yield, tree by tree, the position of every document's exit leaf."""
         assert isinstance(program, ReferenceProgram)
         forest, ranges = program.forest, program.ranges

@@ -187,13 +187,13 @@ def _forest(document: Any) -> Forest:
     loss = _loss(info)
     if loss and loss not in _LINKS:
         raise UnsupportedModelError(
-            f"loss {loss[:100]!r} is not known, and so not what its scores mean; "
+            f"loss {loss[:100]!r} is not known to gpuqs, nor is what its scores mean; "
             f"known are {', '.join(sorted(_LINKS))}"
         )
     if str(info.get("binclass_probability_threshold", "0.5")) != "0.5":
         raise UnsupportedModelError(
-            "a probability threshold of its own is not evaluated; call "
-            "model.set_probability_threshold(0.5) first, and compare the probabilities with yours"
+            "the model has a probability threshold other than 0.5, which gpuqs does not support; call "
+            "model.set_probability_threshold(0.5) first, and compare the probabilities with your threshold"
         )
     tests, n_features, names = _features(get(document, "features_info", dict))
     symmetric = "trees" not in document
@@ -206,9 +206,10 @@ def _forest(document: Any) -> Forest:
     parts = _scalable(read_trees(trees, tests, len(bias)), scale)
     if loss == "RMSEWithUncertainty" and len(bias) != 2:
         raise ModelFormatError(f"{len(bias)} outputs, but {loss} has 2", field="scale_and_bias")
+    arrays: dict[str, Any] = forest_arrays(parts, tests, len(bias))
     return Forest(
         n_features=n_features,
-        **forest_arrays(parts, tests, len(bias)),
+        **arrays,
         input_dtype="float32",
         integer_dtype="float32",
         n_outputs=len(bias),
@@ -235,13 +236,15 @@ def _scalable(trees: Iterator[Tree], scale: float) -> Iterator[Tree]:
 def _loss(info: dict[str, Any]) -> str:
     """Name of the loss; empty where the model does not tell."""
     params = _object(info, "params")  # models made by sum_models have the loss alone
-    return get(_object(params if "loss_function" in params else info, "loss_function"), "type", str, "")
+    loss: str = get(_object(params if "loss_function" in params else info, "loss_function"), "type", str, "")
+    return loss
 
 
 def _object(obj: dict[str, Any], key: str) -> dict[str, Any]:
     """An object of the file, or the text of one; empty where it is absent."""
     value = obj.get(key, {})
-    return get({key: parse_json(value) if isinstance(value, str) else value}, key, dict)
+    found: dict[str, Any] = get({key: parse_json(value) if isinstance(value, str) else value}, key, dict)
+    return found
 
 
 def _version(info: dict[str, Any]) -> str:

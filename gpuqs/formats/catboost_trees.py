@@ -250,7 +250,8 @@ def _complete(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n_nodes = (1 << depth) - 1
     level = np.repeat(np.arange(depth), 1 << np.arange(depth))
     left = 2 * np.arange(n_nodes) + 1
-    return level, *(np.where(child < n_nodes, child, ~(child - n_nodes)) for child in (left, left + 1))
+    left, right = (np.where(child < n_nodes, child, ~(child - n_nodes)) for child in (left, left + 1))
+    return level, left, right
 
 
 def nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[Tree]:

@@ -7,6 +7,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError
 
 _REQUIRED: Final = object()
-_KINDS: Final = {dict: "an object", list: "an array", str: "a text"}
+_KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text"}
 
 
 def parse_json(
@@ -31,13 +32,11 @@ def parse_json(
         be held as objects until all are read.
     """
 
-    def closed(pairs: list[tuple[str, Any]]) -> Any:
-        return condensed(_distinct(pairs))
-
+    closed = _distinct if condensed is None else partial(_condensed, condensed)
     try:
         text = data if isinstance(data, str) else str(memoryview(data), "utf-8")
         with no_collection():
-            return json.loads(text, object_pairs_hook=_distinct if condensed is None else closed)
+            return json.loads(text, object_pairs_hook=closed)
     except RecursionError:
         raise ModelFormatError("JSON is nested too deep") from None
     except ModelFormatError:
@@ -62,18 +61,24 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     items = dict(pairs)
     if len(items) != len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ModelFormatError(f"key {twice[:100]!r} appears twice in one object")
+        for key, _ in pairs:
+            if key in seen:
+                raise ModelFormatError(f"key {key[:100]!r} appears twice in one object")
+            seen.add(key)
     return items
+
+
+def _condensed(condensed: Callable[[dict[str, Any]], Any], pairs: list[tuple[str, Any]]) -> Any:
+    return condensed(_distinct(pairs))
 
 
 def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:
     """``obj[key]``, which must be of ``kind`` (dict, list or str); ``default`` where it is absent."""
     if not isinstance(obj, dict):
-        raise ModelFormatError("does not lie in an object: the file is damaged", tree=tree, field=key)
+        raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
     if value is _REQUIRED:
-        raise ModelFormatError("is missing: the file is damaged, or no such model", tree=tree, field=key)
+        raise ModelFormatError("is missing: the file is damaged, or holds another kind of model", tree=tree, field=key)
     if kind is list and isinstance(value, np.ndarray):
         return value
     if value is not default and not isinstance(value, kind):
@@ -110,7 +115,10 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
             raise ModelFormatError(f"is not an array of {kind}", tree=tree, field=field) from None
     else:
         raise ModelFormatError("is not an array", tree=tree, field=field)
+    made: np.ndarray
     if dtype.kind == "i":
-        return value.astype(dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return value.astype(dtype)
+        made = value.astype(dtype)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = value.astype(dtype)
+    return made

@@ -38,11 +38,14 @@ FEATURES: Final = {
     "raw scores": "same bits",
 }
 
-#: Bits of a node's decision_type; the two above them are its missing type.
+#: Bits of a node's decision_type.
 _CATEGORICAL_BIT: Final = 1
 _DEFAULT_LEFT_BIT: Final = 2
+#: The two bits above them are the node's missing type, one of these three.
 _MISSING_SHIFT: Final = 2
-_MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = range(3)
+_MISSING_NONE: Final = 0
+_MISSING_ZERO: Final = 1
+_MISSING_NAN: Final = 2
 _LARGEST_DECISION_TYPE: Final = _CATEGORICAL_BIT | _DEFAULT_LEFT_BIT | _MISSING_NAN << _MISSING_SHIFT
 
 _INT32_MAX: Final = 2**31 - 1
@@ -137,8 +140,9 @@ def _refuse_early_stopping(estimator: Any) -> None:
     asked = estimator.get_params().get("pred_early_stop")
     if asked is not None and str(asked).lower() not in ("false", "-"):
         raise UnsupportedModelError(
-            f"lightgbm.{type(estimator).__name__}: pred_early_stop={asked!r} is not evaluated, all trees are; call "
-            "estimator.set_params(pred_early_stop=False), or pass estimator.booster_, whose predict takes all"
+            f"lightgbm.{type(estimator).__name__}: pred_early_stop={asked!r} would leave out trees, which gpuqs "
+            "never does; call estimator.set_params(pred_early_stop=False), or pass "
+            "estimator.booster_, whose predict uses all"
         )
 
 
@@ -434,8 +438,8 @@ def _link(objective: str) -> tuple[str, float]:
     link = _LINK_OF_OBJECTIVE.get(name)
     if link is None:
         raise UnsupportedModelError(
-            f"objective {name[:40]!r} is not known, so neither is what its scores mean; delete the line "
-            "objective= of the file to read the model for its raw scores"
+            f"objective {name[:40]!r} is not known to gpuqs, nor is what its scores mean; to read the model for "
+            "its raw scores, delete the line objective= from the file"
         )
     if link == "identity" and "sqrt" in options:
         return "sqrt_signed", 1.0

@@ -25,6 +25,7 @@ def fields_of(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
 
 
 def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
+    """A field of `fields_of`; a missing one is a `ModelFormatError`."""
     text = fields.get(name.encode())
     if text is None:
         raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
@@ -32,6 +33,7 @@ def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
 
 
 def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
+    """A field of `fields_of` that is a whole number in [lowest, highest]; anything else is a `ModelFormatError`."""
     text = needed(fields, name, tree).strip()
     # The length keeps int() fast, whatever the file says.
     if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):

@@ -301,7 +301,7 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
     if header_end > len(data):
         raise ModelFormatError("the header is longer than the file")
     header = parse_json(data[_PREAMBLE.size : header_end])
-    arrays = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict), in_place)
+    arrays: dict[str, Any] = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict), in_place)
     kept = {name: arrays.pop(name) for name in list(arrays) if "." in name}
     fields = get(header, "fields", dict)
     values = {
@@ -369,9 +369,9 @@ def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: in
 
 
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
-    value = fields.get(name)
-    sound = type(value) is kind and (kind is not float or isfinite(value))
-    if not sound or (kind is int and abs(value) > _INT32_MAX):
+    value: Any = fields.get(name)
+    sound = type(value) is kind
+    if not sound or (kind is float and not isfinite(value)) or (kind is int and abs(value) > _INT32_MAX):
         raise ModelFormatError(f"is missing, or is not {_KINDS[kind]}", field=name)
     return value
 

@@ -9,7 +9,10 @@ from typing import Any, Final
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 
 #: Element types of tensors (TensorProto.DataType).
-FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11
+FLOAT: Final = 1
+INT32: Final = 6
+INT64: Final = 7
+DOUBLE: Final = 11
 _STRING: Final = 8
 _INPUT_TYPES: Final = {FLOAT: "float", INT32: "int32", INT64: "int64", DOUBLE: "double"}
 
@@ -52,7 +55,7 @@ class Ensemble:
 
     @property
     def is_classifier(self) -> bool:
-        return self.node.op_type == "TreeEnsembleClassifier"
+        return bool(self.node.op_type == "TreeEnsembleClassifier")
 
 
 def find_ensemble(model: Any) -> Ensemble:
@@ -71,7 +74,7 @@ def find_ensemble(model: Any) -> Ensemble:
     if len(found) != 1 or len(model.functions):
         kinds = sorted({node.op_type for node in graph.node})
         raise UnsupportedModelError(
-            f"graphs with one tree ensemble are read, and without functions; this one has {len(found)} among "
+            f"the graph must have one tree ensemble and no functions; it has {len(found)} tree ensembles among its "
             f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; export the trees alone"
         )
     node = found[0]
@@ -119,15 +122,15 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
                 "evaluated; export the trees alone, and do that to the documents yourself"
             )
     name = _start(before, node.input[0])
-    if len(known) != 1 or name not in known:
+    if name is None or len(known) != 1 or name not in known:
         raise UnsupportedModelError(
-            f"the graph has {len(known)} inputs; one tensor of all features is evaluated: export with "
+            f"the graph has {len(known)} inputs, but must have one that holds all features: export with "
             "initial_types=[('X', FloatTensorType([None, n_features]))]"
         )
     kind = known[name].elem_type
     if kind not in _INPUT_TYPES or not {*casts} <= {FLOAT, DOUBLE}:
         raise UnsupportedModelError(
-            f"input {name[:40]!r} has element type {kind}, and is cast to types {casts}; evaluated are "
+            f"input {name[:40]!r} has element type {kind}, and is cast to types {casts}; supported are "
             f"{', '.join(_INPUT_TYPES.values())}, cast to float or double"
         )
     chain = [kind, *casts]
@@ -153,19 +156,20 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
         end = _start(after, output.name)
         link = "identity"
         for maker in reversed(after):
-            link = _after(maker, link, end == labels)
-            if link is None:
+            made = _after(maker, link, end == labels)
+            if made is None:
                 raise UnsupportedModelError(
                     f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not "
                     "evaluated; export the trees alone, or cut the graph after them (onnx.utils.extract_model)"
                 )
+            link = made
         if end not in ends:
             raise ModelFormatError(f"{output.name[:40]!r} is not made of what the trees give", field="graph.output")
         if end == scores and link != "class":
             links.add(link)
         largest |= end == scores and link == "class"
     if len(links) > 1 or not len(graph.output):
-        raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores; one is read: export anew")
+        raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores, but must give one: export it again")
     return links.pop() if links else "identity", largest
 
 

@@ -207,7 +207,8 @@ class Nodes:
     def leaf_positions(self) -> npt.NDArray[np.int32]:
         """Position of every leaf among the nodes of its tree, int32 [L]."""
         leaves = np.flatnonzero(self.leaf)
-        return (leaves - self.offsets[self.tree[leaves]]).astype(np.int32)
+        positions: npt.NDArray[np.int64] = leaves - self.offsets[self.tree[leaves]]
+        return positions.astype(np.int32)
 
     def find(self, tree: npt.NDArray[np.int64], node_id: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Places of nodes among all nodes, -1 for those that are not there."""
@@ -227,9 +228,9 @@ class Nodes:
         at = np.minimum(np.searchsorted(self._tree_ids, tree_id), len(self._tree_ids) - 1)
         node = np.where(self._tree_ids[at] == tree_id, self.find(self._tree_order[at], node_id), -1)
         if not (self.leaf[node] & (node >= 0)).all():
-            raise ModelFormatError("a weight is of no leaf", field=f"{prefix}_nodeids")
+            raise ModelFormatError("a weight belongs to no leaf", field=f"{prefix}_nodeids")
         if not len(value) or ((output < 0) | (output >= n_outputs)).any():
-            raise ModelFormatError(f"there are none, or some outside of [0, {n_outputs})", field=f"{prefix}_ids")
+            raise ModelFormatError(f"is empty, or holds numbers outside of [0, {n_outputs})", field=f"{prefix}_ids")
         key = node * n_outputs + output
         if len(np.unique(key)) != len(key):
             raise ModelFormatError("a leaf has two weights for one output", field=f"{prefix}_nodeids")

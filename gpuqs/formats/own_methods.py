@@ -42,7 +42,7 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
     """
     kind = type(obj)
     of_library = (package, *_BASES)
-    for name in _watched(kind, (*_BEFORE_ALL, *names)):
+    for name in _watched(kind, (*_BEFORE_ALL, *names)):  # type: ignore[arg-type]  # classes can be hashed
         if not _is_of_library(obj, name, of_library):
             continue
         owner = next(base for base in kind.__mro__ if name in vars(base))
@@ -58,8 +58,8 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
                 else "pass an estimator of that class itself"
             )
             raise UnsupportedModelError(
-                f"{_package(kind.__module__)}.{kind.__name__}: has a member {name} of its own, and so may predict "
-                f"something else than {base} does; {mend}"
+                f"{_package(kind.__module__)}.{kind.__name__}: has a member {name} of its own, so that it may "
+                f"predict something other than {base} does; {mend}"
             )
 
 

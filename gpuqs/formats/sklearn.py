@@ -194,7 +194,8 @@ def _probabilities(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     if np.allclose(total, 1.0):
         return value
     total[total == 0.0] = 1.0  # up to 1.3 weights of samples are stored, and divided at prediction
-    return value / total
+    shares: npt.NDArray[np.float64] = value / total
+    return shares
 
 
 # -- gradient boosting ---------------------------------------------------------------------------

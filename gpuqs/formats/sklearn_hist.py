@@ -157,9 +157,9 @@ def _whole_numbers(known: list[Any], what: str) -> npt.NDArray[np.int64]:
         odd = [value for value in known if not _is_code(value)]
     if odd:
         raise UnsupportedModelError(
-            f"{what} has the category {odd[0]!r}; categories are evaluated that are all texts or all whole "
-            f"numbers from 0 to {_MAX_CODE - 1}: number them (sklearn.preprocessing.OrdinalEncoder), or write "
-            "them as texts in a data frame, and fit the model anew"
+            f"{what} has the category {odd[0]!r}; its categories must be all texts, or all whole numbers from 0 to "
+            f"{_MAX_CODE - 1}: number them (sklearn.preprocessing.OrdinalEncoder), or write them as texts in a data "
+            "frame, and fit the model again"
         )
     return np.array(known, np.int64)
 

@@ -122,9 +122,10 @@ def _forest(document: Any) -> Forest:
     if n_targets == 1 and width > 1 and get(document, "task_type", str, "") == "kMultiClf":
         classes = tuple(range(width))
     scalar = all(len(places) == 1 for places in outputs)
+    arrays: dict[str, Any] = forest_arrays(tables)
     return Forest(
         n_features=n_features,
-        **forest_arrays(tables),
+        **arrays,
         sum_dtype=dtype,
         input_dtype=dtype,
         integer_dtype=dtype,
@@ -148,7 +149,7 @@ def _dtype(document: Any) -> str:
     get(document, "trees", list)
     if "threshold_type" not in document:
         raise ModelFormatError("is missing: dump the model with a newer Treelite", field="threshold_type")
-    kinds = {get(document, key, str) for key in ("threshold_type", "leaf_output_type")}
+    kinds: set[str] = {get(document, key, str) for key in ("threshold_type", "leaf_output_type")}
     if len(kinds) > 1 or not kinds <= set(_TYPES):
         shown = " and ".join(sorted(kind[:20] for kind in kinds))
         raise ModelFormatError(f"{shown}: both must be float32, or both float64", field="threshold_type")
@@ -199,7 +200,7 @@ def _link(document: Any, n_targets: int, width: int) -> tuple[str, float]:
     name = get(document, "postprocessor", str)
     if name not in _LINKS:
         raise UnsupportedModelError(
-            f"postprocessor {name[:40]!r} is not known, and so not what the scores mean; known are {', '.join(_LINKS)}"
+            f"postprocessor {name[:40]!r} is not known, nor is what the scores mean; known are {', '.join(_LINKS)}"
         )
     if (name in _OF_ONE_CLASS and width > 1) or (name == "softmax" and n_targets > 1):
         raise UnsupportedModelError(

@@ -122,7 +122,7 @@ def _table_of_block(block: list[Columns], first: int, width: int, dtype: np.dtyp
         for place, codes, right in columns.categories
     ]
     joined = Columns(
-        np.frombuffer(b"".join([columns.nodes for columns in block]), _NODE),
+        np.frombuffer(b"".join([columns.nodes.data for columns in block]), _NODE),
         np.concatenate([columns.leaf_value for columns in block]),
         tuple(categories),
     )
@@ -140,7 +140,7 @@ def _columns(nodes: list[Any], tree: int | None) -> Columns:
         raise ModelFormatError("is not an array of objects", tree=tree, field="nodes")
 
     def wholes(key: str, of: list[dict[str, Any]], high: int) -> npt.NDArray[np.int64]:
-        values = [node.get(key) for node in of]
+        values: list[Any] = [node.get(key) for node in of]
         if {*map(type, values)} <= {int} and 0 <= min(values, default=0) <= max(values, default=0) <= high:
             return np.frombuffer(array("q", values), np.int64)
         return np.array([whole(node, key, 0, high, tree=tree) for node in of], np.int64)  # texts; or says which not

@@ -123,8 +123,8 @@ def from_object(obj: Any) -> Forest | None:
         raise ModelFormatError("the model is not fitted; call fit first", source=source)
     if obj.missing is not None and not np.isnan(obj.missing):
         raise UnsupportedModelError(
-            f"{source}: missing={obj.missing!r} is not evaluated, only NaN is missing; "
-            f"replace {obj.missing!r} by NaN in the documents and pass the model's get_booster()"
+            f"{source}: missing={obj.missing!r} is not supported, as only NaN counts as missing; "
+            f"replace {obj.missing!r} by NaN in the documents, and pass the model's get_booster()"
         )
     booster = obj.get_booster()
     refuse_own_methods(booster, "xgboost", _METHODS)
@@ -165,12 +165,12 @@ def _forest(document: Any) -> Forest:
     objective = get(get(learner, "objective", dict), "name", str)
     if objective not in _OBJECTIVES:
         raise UnsupportedModelError(
-            f"objective {objective[:100]!r} is not known, and so not what its scores mean; "
+            f"objective {objective[:100]!r} is not known to gpuqs, nor is what its scores mean; "
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
     trees = get(model, "trees", list)
     n_trees = len(trees)
-    arrays = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
+    arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
     weight = booster.get("weight_drop", model.get("weight_drop"))
     weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)

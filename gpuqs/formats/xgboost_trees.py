@@ -148,7 +148,7 @@ def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
 
 def _joined(trees: list[Tree], first_tree: int) -> Nodes:
     starts = offsets([len(tree.nodes) for tree in trees])
-    nodes = np.frombuffer(b"".join([tree.nodes for tree in trees]), _NODE)
+    nodes = np.frombuffer(b"".join([tree.nodes.data for tree in trees]), _NODE)
     condition = np.ascontiguousarray(nodes["condition"])
     vectors = [tree.vectors for tree in trees if tree.vectors is not None]
     none = np.zeros(0, np.int64)
@@ -156,9 +156,12 @@ def _joined(trees: list[Tree], first_tree: int) -> Nodes:
     return Nodes(
         first_tree=first_tree,
         offsets=starts,
-        **{name: nodes[name].astype(np.int64) for name in ("left", "right", "feature")},
+        left=nodes["left"].astype(np.int64),
+        right=nodes["right"].astype(np.int64),
+        feature=nodes["feature"].astype(np.int64),
         condition=condition,
-        **{name: np.ascontiguousarray(nodes[name]) for name in ("default_left", "categorical")},
+        default_left=np.ascontiguousarray(nodes["default_left"]),
+        categorical=np.ascontiguousarray(nodes["categorical"]),
         value=np.concatenate(vectors) if vectors else condition[:, None],
         set_node=np.concatenate([none, *(start + node for start, node, _, _ in with_sets)]),
         set_size=np.concatenate([none, *(size for _, _, size, _ in with_sets)]),
@@ -202,7 +205,8 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
         values = column(key, np.int64)
         if ((values != 0) & (values != 1)).any():
             raise ModelFormatError(f"must be {meaning}", tree=number, field=key)
-        return values == 1
+        ones: npt.NDArray[np.bool_] = values == 1
+        return ones
 
     nodes["default_left"] = either("default_left", "0 (right) or 1 (left)")
     sets: tuple[npt.NDArray[np.int64], ...] = ()
@@ -313,7 +317,8 @@ def _reachable(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool
             _refuse(nodes, inner[(child < 1) | (child >= n_nodes)], "child is outside of its tree", key)
             children.append(first + child)
         level = np.concatenate(children)
-    return _refuse(nodes, level, f"tree is deeper than {MAX_DEPTH}", "left_children/right_children")
+    _refuse(nodes, level, f"tree is deeper than {MAX_DEPTH}", "left_children/right_children")
+    raise AssertionError("a level without nodes ends the loop")
 
 
 def _category_words(

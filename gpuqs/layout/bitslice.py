@@ -42,8 +42,10 @@ MAX_PREDICATES = 1 << 16
 #: Most columns of a forest: segments count them in 16 bits.
 MAX_COLUMNS = 1 << 16
 
-#: Bits of a rank, and those of them that tell the predicates of a segment apart.
-RANK_BITS, LOW_BITS = 16, 4
+#: Bits of a rank.
+RANK_BITS = 16
+#: The lowest of them, by which the predicates of a segment differ.
+LOW_BITS = 4
 #: The C++ `Segment`: predicates of a column whose ranks are the same (`high`) above the low bits.
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
 
@@ -175,7 +177,7 @@ def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np
     return np.concatenate([[0], np.repeat(np.cumsum(sizes, dtype=np.int64), blocks)])
 
 
-def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.uint8]]:
+def _segments(distinct: npt.NDArray[np.int64]) -> np.ndarray:
     """Predicates in segments, which share all but the low bits of the rank."""
     shared, counts = np.unique(distinct >> LOW_BITS, return_counts=True)
     high_bits = RANK_BITS - LOW_BITS

@@ -70,7 +70,8 @@ class Columns:
     @lazy
     def n_nodes(self) -> npt.NDArray[np.int64]:
         """How many nodes test each column."""
-        return counts(self.of_node, len(self))
+        n: npt.NDArray[np.int64] = counts(self.of_node, len(self))
+        return n
 
     @property
     def n_numeric(self) -> int:

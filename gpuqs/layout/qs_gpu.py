@@ -263,7 +263,8 @@ def _spread_over_banks(entries: _Entries, mask: np.ndarray, offsets: np.ndarray)
 
 def interleave(slot: np.ndarray, documents: int) -> np.ndarray:
     """Where a word of the first of ``documents`` documents lies; the others' follow `WARP` words apart."""
-    return slot // WARP * (WARP * documents) + slot % WARP
+    places: np.ndarray = slot // WARP * (WARP * documents) + slot % WARP
+    return places
 
 
 def interleaved_words(n_slots: int, documents: int) -> int:
@@ -293,4 +294,5 @@ def _clear_bits(low: np.ndarray, high: np.ndarray, bits: int) -> np.ndarray:
     width, full = np.uint64(bits), np.uint64((1 << bits) - 1)
     from_low = full >> low
     beyond = np.where(high < width, full >> np.minimum(high, width - np.uint64(1)), np.uint64(0))
-    return (full ^ from_low ^ beyond).astype(WORD_DTYPES[bits])
+    words: np.ndarray = full ^ from_low ^ beyond
+    return words.astype(WORD_DTYPES[bits])

@@ -214,4 +214,5 @@ def _masks(first: np.ndarray, middle: np.ndarray, bits: int) -> np.ndarray:
     length = (middle - first).astype(np.uint64)
     run = (np.uint64(1) << length) - np.uint64(1)  # at most bits - 1 ones: the right subtree has a leaf
     zeros = run << (np.uint64(bits) - np.uint64(first) - length)
-    return ~zeros.astype(MASK_DTYPES[bits])
+    masks: np.ndarray = ~zeros.astype(MASK_DTYPES[bits])
+    return masks

@@ -29,9 +29,11 @@ from gpuqs.layout.ready import ARRAYS, kept_ranks
 MAX_THRESHOLDS = (1 << 16) - 1
 #: Entries of a level's table are padded to whole 512-bit registers.
 REGISTER_FLOATS = 16
-#: Most levels of a column that have tables of their own, and the most for which there are no rows. Kernels take as many
-#: levels by tables as are best for their instruction set.
-MOST_LEVELS, NO_ROWS = 8, 6
+#: Most levels of a column that have tables of their own. Kernels take as many levels by tables as are best for their
+#: instruction set.
+MOST_LEVELS = 8
+#: Most levels of a column that has no rows beside the tables.
+NO_ROWS = 6
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def to_keep(forest: Forest) -> dict[str, np.ndarray]:
     if most_thresholds(find_columns(forest)) > MAX_THRESHOLDS:
         return {}
     ranks = build_ranks(forest)
-    arrays = ranks.threshold, ranks.offsets, ranks.of_node
+    arrays: tuple[np.ndarray, ...] = (ranks.threshold, ranks.offsets, ranks.of_node)
     return {name: array.astype(ARRAYS[name]) for name, array in zip(ARRAYS, arrays, strict=True)}
 
 

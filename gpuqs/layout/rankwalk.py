@@ -42,22 +42,32 @@ ENTRY_THRESHOLDS = 255
 MAX_ENTRIES = 1 << 16
 #: Thresholds of a block.
 BLOCK_THRESHOLDS = 16
-#: Trees walked side by side, as many as there are registers for, and trees of a block, whose walks are ordered by their
-#: length.
+#: Trees walked side by side: as many as there are registers for.
 WALKS = 12
+#: Trees of a block, whose walks are ordered by their length.
 TREE_BLOCK = 32 * WALKS
 
-#: So few documents walk, with registers of 16 bytes the second number, or follow paths where there are such; more are
-#: asked every test, one, two or so many registers full of them together, of at most `MOST_LANES` bytes.
-WALKING, WALKING_NARROW, FOLLOWING = 4, 8, 10
-REGISTERS_TOGETHER, MOST_LANES = 4, 32
-#: Places of a word, of which the last is no node's; most entries that the tests of words name.
-PATH_PLACES, PATH_ENTRIES = 64, 256
+#: Most documents that walk where no paths are followed; more are asked every test.
+WALKING = 4
+#: The same with registers of 16 bytes.
+WALKING_NARROW = 8
+#: Most documents that follow paths, where there are such; more are asked every test.
+FOLLOWING = 10
+#: Most registers full of documents that are asked a test together: one, two or so many.
+REGISTERS_TOGETHER = 4
+#: Most bytes of such a register, and so documents in it.
+MOST_LANES = 32
+#: Places of a word, of which the last is no node's.
+PATH_PLACES = 64
+#: Most entries that the tests of words name.
+PATH_ENTRIES = 256
 #: Where a path has the label of the leaf at its end, above its first node's place.
 LABEL_SHIFT = 8
 
-#: The fields of an item above its entry.
-POSITION_SHIFT, DISTANCE_SHIFT = 16, 24
+#: Where an item has the position of its threshold, above its entry.
+POSITION_SHIFT = 16
+#: Where it has the distance to its left child.
+DISTANCE_SHIFT = 24
 
 #: The C++ `RankEntry`.
 RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])

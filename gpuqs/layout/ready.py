@@ -26,7 +26,7 @@ _KEPT: WeakKeyDictionary[Forest, Mapping[str, np.ndarray]] = WeakKeyDictionary()
 
 def keep(forest: Forest, arrays: Mapping[str, np.ndarray]) -> None:
     """Remember the arrays that came in a forest's file, if they are all there and of the types that `ARRAYS` states."""
-    if all(name in arrays and (arrays[name].dtype, arrays[name].ndim) == (ARRAYS[name], 1) for name in ARRAYS):
+    if all(name in arrays and arrays[name].dtype == ARRAYS[name] and arrays[name].ndim == 1 for name in ARRAYS):
         _KEPT[forest] = arrays
 
 

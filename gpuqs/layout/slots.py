@@ -18,8 +18,12 @@ from gpuqs.layout.traversal import split_by_depth
 #: Nodes of a program are padded to a multiple of so many, whose rows are loaded together.
 NODES_TOGETHER = 8
 
-#: Slots with all ones (S_0 of every tree) and with zeros (S_L); the first that programs write.
-ONES, ZEROS, FIRST_SLOT = 0, 1, 2
+#: The slot with all ones: S_0 of every tree.
+ONES = 0
+#: The slot with zeros: S_L of every tree.
+ZEROS = 1
+#: The first slot that programs write.
+FIRST_SLOT = 2
 
 #: The kernels' `Node`: a row, and the slots of S_first, S_end, S_j, and of the plane that S_j enters.
 NODE = np.dtype([("row", "u4"), ("first", "u1"), ("end", "u1"), ("own", "u1"), ("plane", "u1")])

@@ -22,14 +22,24 @@ from gpuqs.layout.leaves import LeafRanges
 
 #: Steps of a group, whose rows are loaded together.
 STEPS = 8
-#: 32-bit words of a page, at most: 16 bytes a lane. Of a group: rows, and flags.
-PAGE, GROUP = 128, STEPS + 2
+#: Most 32-bit words of a page: 16 bytes a lane.
+PAGE = 128
+#: 32-bit words of a group: its steps' rows, and two of flags.
+GROUP = STEPS + 2
 #: Rows that the kernel looks at beyond a page's last node that pushes: the first of those after it, and what follows.
 AHEAD = 2
-#: Bits of a step's flags: how many nodes push before it, and whether the stack is popped before these.
-PUSHES, POP = 0x3F, 0x80
-#: The bit between, of a group's first, second, third step: its page ends, its tree ends, its rows are levels.
-MARK, ENDS_PAGE, ENDS_TREE, LEVELS = 0x40, 0, 1, 2
+#: Bits of a step's flags that say how many nodes push before it.
+PUSHES = 0x3F
+#: The bit that says that the stack is popped before these.
+POP = 0x80
+#: The bit between, which says something of the whole group; what, depends on the step of the group that has it:
+MARK = 0x40
+#: its page ends with the group,
+ENDS_PAGE = 0
+#: its tree ends with the group,
+ENDS_TREE = 1
+#: its rows are an oblivious tree's levels.
+LEVELS = 2
 #: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 46 KiB for four warps
 #: of two words a lane; 48 can be had without asking for more.
 MAX_DEPTH = 28

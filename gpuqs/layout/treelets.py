@@ -14,8 +14,10 @@ import numpy.typing as npt
 from gpuqs.forest import Forest
 from gpuqs.layout.traversal import split_by_depth
 
-#: Kind bits: the treelet holds its root's left child, its right child.
-WITH_LEFT, WITH_RIGHT = 1, 2
+#: Kind bit: the treelet holds its root's left child.
+WITH_LEFT = 1
+#: Kind bit: it holds the right child.
+WITH_RIGHT = 2
 
 
 @dataclass(frozen=True)

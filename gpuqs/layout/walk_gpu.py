@@ -16,8 +16,10 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import pair_up
 
-#: Flags beside a node's column: missing values go left; the right child is a leaf (the left one is, where n_left is 1).
-MISSING_LEFT, RIGHT_IS_LEAF = 1 << 31, 1 << 30
+#: Flag beside a node's column: missing values go left.
+MISSING_LEFT = 1 << 31
+#: Flag beside it: the right child is a leaf. (The left one is, where n_left is 1.)
+RIGHT_IS_LEAF = 1 << 30
 #: Most leaves of a forest, of which columns, below the flags, are fewer.
 MAX_LEAVES = RIGHT_IS_LEAF
 #: The kernels' nodes, with thresholds as documents are tested.

@@ -77,8 +77,9 @@ class ColumnTypes:
         is_text = self._kinds[feature] not in NUMBERS
         if self._schema.in_order and is_text != (feature in self._awaited):
             raise InputError(
-                f"{self._path}, line {line}, column {self._names[feature]!r}: {value!r} is the first value there, and "
-                f"{'no number' if is_text else 'no text'}, as was to be expected by the other columns; {TELL}"
+                f"{self._path}, line {line}, column {self._names[feature]!r}: {value!r}, the column's first value, is "
+                f"not {'a number' if is_text else 'a text'}, though the other columns suggest that the column holds "
+                f"{'numbers' if is_text else 'categories that are texts'}; {TELL}"
             )
         self._awaited.discard(feature)
 
@@ -87,8 +88,8 @@ class ColumnTypes:
         if self._awaited:
             name = self._names[min(self._awaited)]
             raise InputError(
-                f"{self._path}: column {name!r} holds nothing, so that the model's categories may be those of another "
-                f"one; {TELL}"
+                f"{self._path}: column {name!r} is empty, so that the model's categories may belong to another column; "
+                f"{TELL}"
             )
 
     def _decide(self) -> None:
@@ -115,7 +116,7 @@ class ColumnTypes:
             if spelling is not None:
                 raise InputError(
                     f"{self._path}: the model has the category {spelling!r} in column {self._names[feature]!r}, which "
-                    "CSV does not tell from missing: write the documents as Parquet"
+                    "means a missing value in CSV: write the documents as Parquet"
                 )
 
 
@@ -130,8 +131,8 @@ def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, rules: Rules) -> 
     texts = rules.as_texts or all(isinstance(value, str) for value in known)
     if not texts and any(isinstance(value, str) for value in known):
         raise InputError(
-            f"the model has categories that are texts and numbers, such as {known[:3]}, which CSV does not tell apart: "
-            "write the documents as Parquet"
+            f"the model has both texts and numbers among a column's categories, such as {known[:3]}, and CSV does not "
+            "tell which of them a cell holds: write the documents as Parquet"
         )
     return "string" if texts else "float64"
 
@@ -142,7 +143,8 @@ def _type_of_truths(known: frozenset[Any]) -> str:
     number = next((text for text in "10" if holds(known, text)), None)
     if text is not None and number is not None:
         raise InputError(
-            f"the model has the categories {text!r} and {number!r}, as which truth values are compared: CSV does not "
-            "tell whether a column of True and False holds those or texts; write the documents as Parquet"
+            f"the model has both {text!r} and {number!r} among a column's categories, and CSV does not tell whether a "
+            "column of True and False holds those texts, or truth values, which are compared as 1 and 0: write the "
+            "documents as Parquet"
         )
     return "string" if number is None else "bool"

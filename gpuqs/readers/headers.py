@@ -103,8 +103,8 @@ def check_columns(cells: list[str], n_features: int, path: object) -> None:
         what = cells[0][:40] + "..." * (len(cells[0]) > 40)
         comment = "; a comment has no place in CSV: delete it" if what.startswith("#") else ""
         raise InputError(
-            f"{path}: the first line, {what!r}, is one column, and the model takes {n_features} features; commas, tabs "
-            f"and semicolons are what divides columns{comment}"
+            f"{path}: the first line, {what!r}, holds one column, but the model takes {n_features} features; separate "
+            f"columns by commas, tabs or semicolons{comment}"
         )
 
 
@@ -152,8 +152,8 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
             return Guess(True, "the model's feature names")
         if len(cells) > 1 and cells == [str(at) for at in range(len(cells))]:
             raise InputError(
-                f"{path}: the first line, {start_of(cells)}, is a document, or the columns' numbers as pandas writes "
-                f"them; {_SAY_WHICH}"
+                f"{path}: the first line, {start_of(cells)}, may be a document, or the columns' numbers, which pandas "
+                f"writes as a header; {_SAY_WHICH}"
             )
         return Guess(False)
     has_all = bool(names) and names.issubset(spelled)
@@ -176,12 +176,12 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
             return Guess(True, "a header")
     if schema.has_categories or all_texts:
         raise InputError(
-            f"{path}: the first line, {start_of(cells)}, may be a document, or names that the model does not know; "
-            f"{_SAY_WHICH}"
+            f"{path}: the first line, {start_of(cells)}, may be a document, or a header with names that the model does "
+            f"not know; {_SAY_WHICH}"
         )
     raise InputError(
-        f"{path}: the first line has {texts[0]!r} where a document has a number, and {len(cells) - len(texts)} "
-        f"cells that are no names; mend the cell, or {_SAY_WHICH}"
+        f"{path}: the first line has {texts[0]!r} where a document has a number, but also {len(cells) - len(texts)} "
+        f"cells that cannot be names; correct the cell, or {_SAY_WHICH}"
     )
 
 

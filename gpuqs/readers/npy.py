@@ -64,7 +64,7 @@ class NpyReader(DocumentReader):
     def _check_length(self, there: int) -> None:
         if there < self._bytes:
             raise InputError(
-                f"{self.path}: not a readable .npy file: cut short, {there:,} bytes of {self._bytes:,} are there"
+                f"{self.path}: not a readable .npy file: it is cut short, at {there:,} of {self._bytes:,} bytes"
             )
 
     def _chunks(self) -> Iterator[Chunk]:
@@ -105,7 +105,7 @@ class NpyReader(DocumentReader):
         """Read contiguous values; ``before`` is how many come before them."""
         if not values.size:
             return
-        left = memoryview(values.reshape(-1).view(np.uint8)).cast("B")
+        left = values.reshape(-1).view(np.uint8).data.cast("B")
         while left and (read := file.readinto(left)):  # type: ignore[attr-defined]
             left = left[read:]
         if left:

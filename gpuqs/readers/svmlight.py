@@ -85,7 +85,7 @@ class SvmlightReader(DocumentReader):
                 rest = text[start:]
                 if len(rest) > _LONGEST_LINE:
                     raise InputError(
-                        f"{self.path}: a line longer than {_LONGEST_LINE >> 20} MiB; is this text?"
+                        f"{self.path}: a line is longer than {_LONGEST_LINE >> 20} MiB; check that this is a text file"
                     )
         if rest:
             yield rest

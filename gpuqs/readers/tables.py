@@ -19,8 +19,8 @@ from gpuqs.cpu_fallback import effective_threads, in_default_float_mode
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
-from gpuqs.readers.csv_text import Block, blocks, line_of_row, parse
-from gpuqs.readers.csv_texts import WholeNumbers
+from gpuqs.readers.csv_blocks import Block, blocks, line_of_row, parse
+from gpuqs.readers.csv_spellings import WholeNumbers
 from gpuqs.readers.csv_types import TELL, ColumnTypes
 from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
 from gpuqs.readers.source import DocumentSource
@@ -169,7 +169,7 @@ class CsvReader(_TableReader):
         asked = self.query if self.label is None else self.label
         if asked is not None:
             raise ColumnError(
-                f"{self.path}: no header, hence no column {asked!r}; write the names in its first line"
+                f"{self.path}: the file has no header, so no column {asked!r}; write the names in its first line"
             )
         n, n_features = len(first), self.forest.n_features
         if n not in (n_features, n_features + 1):
@@ -179,9 +179,9 @@ class CsvReader(_TableReader):
             )
         if n > n_features and not first[-1]:  # as from a delimiter after each line's last feature
             raise InputError(
-                f"{self.path}: the first line ends with a {self._delimiter!r}: {n_features} features and a trailing "
-                "delimiter, or a label and a missing last feature; delete trailing delimiters, or write NA for what is "
-                "missing"
+                f"{self.path}: the first line ends with a {self._delimiter!r}, which may be a trailing delimiter "
+                f"after {n_features} features, or a missing last feature after a label; delete trailing delimiters, or "
+                "write NA for missing values"
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 

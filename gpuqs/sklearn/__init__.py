@@ -5,10 +5,11 @@
 >>> fast.predict_proba(X)  # what estimator.predict_proba(X) gives  # doctest: +SKIP
 
 `wrap` takes a fitted estimator of LightGBM, XGBoost, CatBoost or scikit-learn, a `Pipeline` that ends in one, a
-model's file, or a `gpuqs.Model`. What it gives holds the trees and no longer needs the library that grew them.
+model's file, or a `gpuqs.Model`. The estimator that it returns holds the trees and no longer needs the library that
+grew them.
 
-These estimators come fitted, as ``sklearn.frozen.FrozenEstimator`` does: ``fit`` checks its documents, learns nothing
-and gives the estimator itself, and a clone is as fitted as the original. So cross-validation and searches score the
+These estimators are fitted from the beginning, like ``sklearn.frozen.FrozenEstimator``: ``fit`` checks the documents,
+learns nothing and returns the estimator itself, and a clone is fitted, too. So cross-validation and searches score the
 same trees on every fold. docs/sklearn.md says where they were tried, and which of scikit-learn's checks they pass.
 """
 
@@ -58,27 +59,27 @@ def wrap(
 ) -> Any:
     """Make an estimator that predicts with gpuqs what ``model`` predicts.
 
-    Of an estimator that `wrap` made, what is not said anew stays as it is.
+    An estimator that `wrap` made may be wrapped again: keywords that are not given keep their values.
 
     Parameters
     ----------
     model : estimator, Pipeline, str, os.PathLike, bytes, live model or Model
-        A fitted estimator; a fitted Pipeline, of which the last step is wrapped; or what `gpuqs.from_model` takes.
+        A fitted estimator; a fitted Pipeline, whose last step is wrapped; or what `gpuqs.from_model` takes.
     kind : {"classifier", "regressor", "outlier_detector"}, optional
-        What to make. By default what the estimator is (rankers become regressors: their scores are numbers), or what
-        the trees of a file are for.
+        Which kind of estimator to make. By default, the kind of the estimator (a ranker becomes a regressor), or the
+        kind that the trees of a file were trained for.
     classes : array-like [n_classes], optional
-        Labels of the classes, in the order of the model's own, where a file does not keep them (LightGBM, XGBoost).
+        Labels of the classes, in the model's order, for files that do not hold them (LightGBM's and XGBoost's).
     n_threads : int, optional
         As in `gpuqs.Model.predict`.
     precision : {"exact", "fast"}, optional
         As in `gpuqs.Model.predict`; "exact" by default.
     offset : float, optional
-        ``offset_`` of an IsolationForest, which `gpuqs.Model` and its files do not keep.
+        ``offset_`` of an IsolationForest, which neither `gpuqs.Model` nor its files hold.
     expected_depth : float, optional
-        As of `GpuqsOutlierDetector`.
+        As for `GpuqsOutlierDetector`.
     iteration_range : (int, int), optional
-        As in `gpuqs.Model.predict`: all that the estimator is to have.
+        The iterations that the estimator is made of, as in `gpuqs.Model.predict`. By default all.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def wrap(
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     ValueError
-        A keyword does not go with the model, or one that it needs is missing.
+        A keyword does not apply to the model, or one that the model needs is missing.
     """
     options: dict[str, Any] = {"classes": classes, "n_threads": n_threads, "precision": precision}
     options |= {"offset": offset, "expected_depth": expected_depth}
@@ -102,7 +103,7 @@ def wrap(
     if isinstance(model, Pipeline):
         name, last = model.steps[-1]
         if last is None or isinstance(last, str):
-            raise ModelFormatError(f"the last step, {name!r}, is {last!r}, which predicts nothing", source="Pipeline")
+            raise ModelFormatError(f"the last step, {name!r}, is {last!r}, not an estimator", source="Pipeline")
         before = [(called, _frozen(step)) for called, step in model.steps[:-1]]
         pipeline = copy(model)
         pipeline.steps = [*before, (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
@@ -117,13 +118,13 @@ def wrap(
     takes = signature(made).parameters
     for name in given:
         if name not in takes:
-            raise ValueError(f"{name}= is not for a {made.__name__}, which this model becomes; leave it out")
+            raise ValueError(f"{name}= does not apply to the {made.__name__} that this model becomes; leave it out")
     kept = model.get_params(deep=False) if isinstance(model, Prefitted) else _settings(model, made)
     settings = {name: value for name, value in (kept | given).items() if name in takes and name != "model"}
     if made is GpuqsOutlierDetector and "offset" not in settings:
         raise ValueError(
-            "which scores are outliers' is not kept with an IsolationForest's trees: pass offset=estimator.offset_ "
-            "(-0.5 where contamination is 'auto'), or wrap the estimator itself; kind='regressor' gives scores alone"
+            "the trees of an IsolationForest do not say which scores mean outliers: pass offset=estimator.offset_ "
+            "(-0.5 where contamination is 'auto'), wrap the estimator itself, or pass kind='regressor' for scores alone"
         )
     if made is GpuqsClassifier:
         read = _as_classifier(read, kept.get("classes"))
@@ -157,7 +158,7 @@ def _class_of(kind: Kind, forest: Forest) -> type[Prefitted]:
     if kind not in made:
         raise ValueError(f"kind must be 'classifier', 'regressor' or 'outlier_detector', not {kind!r}")
     if kind == "outlier_detector" and forest.link != "isolation":
-        raise UnsupportedModelError(f"{forest.source}: only scikit-learn's IsolationForest tells outliers")
+        raise UnsupportedModelError(f"{forest.source}: only scikit-learn's IsolationForest detects outliers")
     return made[kind]
 
 

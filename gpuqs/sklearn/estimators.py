@@ -37,7 +37,7 @@ def tells_classes(forest: Forest) -> bool:
 
 
 class Prefitted(BaseEstimator):  # type: ignore[misc]
-    """The estimators' common part: they hold a model from the beginning, and check documents as scikit-learn does."""
+    """What the estimators have in common: they hold a model, and check documents as scikit-learn does."""
 
     model: Model
     n_threads: int | None
@@ -55,7 +55,7 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features; there only where the model was trained with names."""
+        """Names of the features; absent where the model was trained without names."""
         names = self._model.feature_names
         if not names or all(_MADE_UP_NAME.fullmatch(name) for name in names):
             raise AttributeError("the model was trained without feature names")
@@ -110,7 +110,7 @@ def _column_names(X: Any) -> list[str] | None:
 
 
 class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
-    """A regressor, or ranker, that predicts with gpuqs; `wrap` makes it.
+    """A regressor or ranker that predicts with gpuqs; made by `wrap`.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
         self.precision = precision
 
     def predict(self, X: Any) -> np.ndarray:
-        """The values of documents [D], or [D, n_outputs] where the model has several."""
+        """Predicted values [D], or [D, n_outputs] where the model has several outputs."""
         return self._scores(X, "value")
 
     def __sklearn_tags__(self) -> Any:
@@ -150,13 +150,13 @@ def _has_logarithms(estimator: GpuqsClassifier) -> bool:
 
 
 class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
-    """A classifier that predicts with gpuqs; `wrap` makes it.
+    """A classifier that predicts with gpuqs; made by `wrap`.
 
     Parameters
     ----------
     model : Model
     classes : array-like [n_classes], optional
-        Labels of the classes, in the order of the model's own; by default those that the model has, else 0, 1, ...
+        Labels of the classes, in the model's order. By default the model's own labels, or 0, 1, ... if it has none.
     n_threads : int, optional
         As in `gpuqs.Model.predict`.
     precision : {"exact", "fast"}
@@ -182,7 +182,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         return self._own_labels if self.classes is None else np.asarray(self.classes)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each document [D]; of multi-label models 0 or 1 for each label [D, n_labels]."""
+        """The likeliest class of each document [D]; for multi-label models, 0 or 1 for each label [D, n_labels]."""
         self._check_classes()
         labels = self._scores(X, "class")
         forest = self._model.forest
@@ -199,7 +199,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
 
     @in_default_float_mode
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes [D, n_classes]; of multi-label models those of the labels."""
+        """Probabilities of the classes [D, n_classes]; for multi-label models, those of the labels."""
         self._check_classes()
         values = self._scores(X, "value")
         if values.ndim == 2:
@@ -211,7 +211,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
     @in_default_float_mode
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`; there where the trained estimator, scikit-learn's or CatBoost's, has it."""
+        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have it."""
         if not self._model.forest.source.startswith("CatBoost"):
             return cast(np.ndarray, np.log(self.predict_proba(X)))
         self._check_classes()
@@ -225,7 +225,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
 
     @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> np.ndarray:
-        """Raw scores [D], or [D, n_classes] of more than two classes; there where the trained estimator has it."""
+        """Raw scores [D], or [D, n_classes] for more than two classes; only where the trained estimator has it."""
         return self._scores(X, "raw")
 
     def __sklearn_tags__(self) -> Any:
@@ -264,15 +264,16 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
 
 
 class GpuqsOutlierDetector(OutlierMixin, Prefitted):  # type: ignore[misc]
-    """An IsolationForest that predicts with gpuqs; `wrap` makes it.
+    """An IsolationForest that predicts with gpuqs; made by `wrap`.
 
     Parameters
     ----------
     model : Model
     offset : float
-        Scores below are outliers': the estimator's ``offset_``.
+        Documents with scores below it are outliers: the trained estimator's ``offset_``.
     expected_depth : float, optional
-        Depth that scores are measured against; by default the model's, which can differ in the last bit.
+        Depth that scores are measured against. By default the model's, which may differ from the trained estimator's
+        in the last bit.
     n_threads : int, optional
         As in `gpuqs.Model.predict`.
     precision : {"exact", "fast"}
@@ -296,7 +297,7 @@ class GpuqsOutlierDetector(OutlierMixin, Prefitted):  # type: ignore[misc]
 
     @property
     def offset_(self) -> float:
-        """Score that parts outliers (below) from inliers."""
+        """The score below which documents are outliers."""
         return self.offset
 
     @in_default_float_mode
@@ -309,7 +310,7 @@ class GpuqsOutlierDetector(OutlierMixin, Prefitted):  # type: ignore[misc]
 
     @in_default_float_mode
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores less the offset [D]: negative for outliers."""
+        """Scores minus the offset [D]: negative for outliers."""
         return self.score_samples(X) - self.offset
 
     @in_default_float_mode

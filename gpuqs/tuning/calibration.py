@@ -34,17 +34,29 @@ from gpuqs.tuning.machine import processor, version
 #: Seconds that a calibration may take, all preparing included: then it stops, and no factor is used. A quiet machine
 #: takes a tenth of that.
 LIMIT = 0.5
-#: A factor beyond these is a busy machine's.
-LEAST, MOST = 0.4, 2.5
+#: The least factor that is believed: a smaller one is a busy machine's.
+LEAST = 0.4
+#: The largest, likewise.
+MOST = 2.5
 #: The engines that are measured; `qs_oblivious` runs on bwqs's kernel.
 MEASURED = ("bitslice", "rankwalk", "vqs", "qs", "bwqs", "walk")
 _ALIKE = {"qs_oblivious": "bwqs"}
 #: What they take of their cost with this forest on the machine that the costs were measured on; the middle one: 1.
 _AT_HOME = {"bitslice": 0.75, "rankwalk": 1.4, "vqs": 0.87, "qs": 0.95, "bwqs": 1.0, "walk": 1.4}
-#: Documents of calls, and rounds of these. Engines are measured for so many as they may be chosen for: where they are
-#: predicted to take at most so many times as long as the best.
-SIZES, _ROUNDS, _TOO_SLOW = (2, 24), 12, 3.0
-_TREES, _LEAVES, _FEATURES, _THRESHOLDS = 100, 64, 136, 100
+#: Documents of the calls that are measured.
+SIZES = (2, 24)
+#: How often each is measured; the least time counts.
+_ROUNDS = 12
+#: An engine that is predicted to take so many times as long as the best is not measured: it will not be chosen.
+_TOO_SLOW = 3.0
+#: Trees of the small forest that is scored.
+_TREES = 100
+#: Leaves of each of its trees.
+_LEAVES = 64
+#: Its features.
+_FEATURES = 136
+#: Distinct thresholds of each of its features.
+_THRESHOLDS = 100
 #: Bytes of a file of ours at most.
 _MOST_BYTES = 4096
 #: Raised when factors come to mean something else.

@@ -22,24 +22,30 @@ from gpuqs.tuning.plan import Candidate
 
 #: Microseconds until a thread that helps has begun.
 _HELPER = 15.0
-#: Bytes of a node as `bitslice` runs it (machine code, with its share of the leaves' values), of one as `walk` and as
-#: `rankwalk` do.
-_PROGRAM_NODE, _WALK_NODE, _RANKWALK_NODE = 40, 2 * 8, 2 * 4
+#: Bytes of a node as `bitslice` runs it: machine code, with its share of the leaves' values.
+_PROGRAM_NODE = 40
+#: Bytes of a node as `walk` reads it.
+_WALK_NODE = 2 * 8
+#: Bytes of a node as `rankwalk` reads it.
+_RANKWALK_NODE = 2 * 4
 #: What else a computation takes for each access to a vector, in accesses to L1. Hardware fetches streams ahead, and
 #: independent accesses overlap, where the model has each wait: so data weigh less than in the paper's trees.
 _ARITHMETIC = 40.0
-#: The share of tests that are looked at, as thresholds are in order; and what QuickScorer's kernel does for each column
-#: of a block, whatever it holds, in tests.
-_LOOKED_AT, _COLUMN = 0.3, 8.0
-#: Accesses to a scorer for each to a vector: paper 004, section 5.1, for QuickScorer's blocks and for trees.
-_ETA_OF_BLOCKS, _ETA_OF_TREES = 4.0, 1.0
+#: The share of tests that QuickScorer looks at, as thresholds are in order.
+_LOOKED_AT = 0.3
+#: What its kernel does for each column of a block, whatever that holds, in tests.
+_COLUMN = 8.0
+#: Accesses to a scorer for each to a vector (paper 004, section 5.1), where scorers are QuickScorer's blocks.
+_ETA_OF_BLOCKS = 4.0
+#: The same, where they are trees.
+_ETA_OF_TREES = 1.0
 #: Beside the default only engines predicted to take at most so many times as long as the best are tried with parameters
 #: of their own.
 _WORTH_TUNING = 2.5
-
-
-#: Points of one engine that are tried at most, and of all: the cheapest by prediction.
-_MOST_VARIANTS, _MOST_CANDIDATES = 6, 48
+#: Most points of one engine that are tried, the cheapest by prediction.
+_MOST_VARIANTS = 6
+#: Most points of all engines, likewise.
+_MOST_CANDIDATES = 48
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def candidates(
     """
     costs = {name: us for name in engines if (us := predict(name, n_documents)) is not None}
     best = min(costs.values(), default=0.0)
-    found = {(default.engine, default.params, default.n_threads): default}
+    found = {default.way: default}
     threads = sorted({1, most_threads, max(most_threads // 2, 1), default.n_threads})
     for name, alone in costs.items():
         variants: dict[tuple[tuple[str, int], ...], float] = {(): 1.0}
@@ -121,7 +127,8 @@ def candidates(
                 continue
             for params, ratio in variants.items():
                 predicted = us * ratio + _HELPER * (n_threads > 1)
-                found[name, params, n_threads] = Candidate(name, params, n_threads, predicted)
+                candidate = Candidate(name, params, n_threads, predicted)
+                found[candidate.way] = candidate
     by_cost = sorted(found.values(), key=lambda c: float("inf") if c.predicted is None else c.predicted)
     as_they_are, others = ([c for c in by_cost if (c.params == ()) is plain] for plain in (True, False))
     kept = {id(c) for c in (*as_they_are, *others[: max(_MOST_CANDIDATES - len(as_they_are), 0)])}

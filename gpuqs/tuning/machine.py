@@ -18,8 +18,10 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CPUINFO = Path("/proc/cpuinfo")
 #: Bytes of the first, second and third level where the system tells none: those of common processors.
 COMMON = (32 << 10, 512 << 10, 8 << 20)
-#: Largest memory that is chased through, and steps of a chase: each takes some milliseconds.
-_MOST_CHASED, _STEPS = 64 << 20, 20_000
+#: Bytes of the largest memory that is chased through.
+_MOST_CHASED = 64 << 20
+#: Steps of a chase, which take some milliseconds.
+_STEPS = 20_000
 #: A reading beyond this is a machine that slept.
 _MOST_RATIO = 1000.0
 

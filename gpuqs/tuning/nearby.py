@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuqs.tuning.plan import Candidate, Tuned
+from gpuqs.tuning.plan import Candidate, Tuned, Way
 
 #: Beside the untuned default another way is used only where it is expected to take less than this share of its time, or
 #: than the smaller number of documents is of the larger: the further off, the less certain are costs.
@@ -32,16 +32,16 @@ def best_near(
     """
     measured = [candidate for candidate in tuned.candidates if candidate.measured is not None]
     most = max((candidate.n_threads for candidate in measured), default=1)  # who tuned for few threads wants no more
-    as_default = engine, (), min(n_threads, most)
+    as_default = Way(engine, (), min(n_threads, most))
     least = tuned.best.measured or 0.0  # what measured less lost to the chosen one by turns: it met a quieter moment
     default, expected = None, []
     for candidate in measured:
         if candidate.measured is not None and (times := growth(candidate)) is not None:
             expected.append((max(candidate.measured, least) * times, candidate))
-            if (candidate.engine, candidate.params, candidate.n_threads) == as_default:
+            if candidate.way == as_default:
                 default = expected[-1]
     if default is None:
         return None
-    best = min(expected, key=lambda way: way[0])
+    best = min(expected, key=lambda of_one: of_one[0])
     surely = min(SURELY, n_documents / tuned.n_documents, tuned.n_documents / max(n_documents, 1))
     return best[1] if best[0] < surely * default[0] else default[1]

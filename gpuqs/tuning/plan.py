@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuqs.engines import ENGINES, LEFT_OUT
@@ -11,8 +11,16 @@ from gpuqs.engines.parameters import changed
 from gpuqs.errors import ModelFormatError
 from gpuqs.tuning.machine import Target
 
-#: What a plan of a file may hold at most: more is no plan of ours.
-MOST_SIZES, MOST_CANDIDATES, MOST_PARAMS, MOST_TEXT, MOST_NUMBER = 64, 64, 16, 200, 1 << 40
+#: Most sizes of a plan. A file that holds more of something than these limits holds no plan of ours.
+MOST_SIZES = 64
+#: Most candidates of a size.
+MOST_CANDIDATES = 64
+#: Most parameters of a candidate.
+MOST_PARAMS = 16
+#: Most characters of a text.
+MOST_TEXT = 200
+#: Largest number, whatever it counts.
+MOST_NUMBER = 1 << 40
 #: A size that was tuned tells of calls with at most so many times as many documents, or as few.
 NEAR = 1.5
 #: And of any larger call where it has so many, by the kind of device, for as many blocks take as long each. On a GPU
@@ -21,8 +29,29 @@ MANY = {"cpu": 1000, "cuda": 1 << 20}
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a batch is scored.
+
+    Parameters
+    ----------
+    engine : str
+    params : tuple of (str, int)
+        The engine's parameters that do not have their defaults, as `gpuqs.engines.parameters.changed` gives them.
+    n_threads : int or None
+        None: as many as the call is worth.
+    planned : bool
+        Whether the model's plan says so. Ways that differ in this alone are equal.
+    """
+
+    engine: str
+    params: tuple[tuple[str, int], ...] = ()
+    n_threads: int | None = None
+    planned: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """One way to score a batch.
+    """A `Way` that a plan may choose, with what it costs.
 
     Parameters
     ----------
@@ -54,6 +83,10 @@ class Candidate:
         _check_whole(self.n_threads, "n_threads", 1)
         _check_microseconds(self.predicted, "predicted")
         _check_microseconds(self.measured, "measured")
+
+    @property
+    def way(self) -> Way:
+        return Way(self.engine, self.params, self.n_threads)
 
     @property
     def label(self) -> str:

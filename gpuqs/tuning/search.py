@@ -17,27 +17,36 @@ from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
 from gpuqs.tuning.loops import candidates
 from gpuqs.tuning.machine import hierarchy
-from gpuqs.tuning.plan import Candidate, Tuned
+from gpuqs.tuning.plan import Candidate, Tuned, Way
 
 #: The default is kept unless another takes less than this share of its time.
 CLEARLY = 0.98
-#: Parameters are tried of engines that take with their own at most so many times as long as the best; after the
-#: first readings only those within the second factor of the best go on, so many at most.
-_WORTH_TUNING, _SCREENED, _FINALISTS = 1.6, 1.3, 4
+#: Parameters are tried of engines that take, without them, at most so many times as long as the best.
+_WORTH_TUNING = 1.6
+#: After the first readings only candidates that take at most so many times as long as the best go on ...
+_SCREENED = 1.3
+#: ... and so many of them at most.
+_FINALISTS = 4
 #: What is predicted to take so many times as long as the best that was measured is not looked at.
 _HOPELESS = 6.0
-#: Shares of a size's time after which no further candidate is screened, and no further round of all begins.
-_SCREENING, _TURNS = 0.6, 0.85
+#: Share of a size's time after which no further candidate is screened.
+_SCREENING = 0.6
+#: Share of it after which no further round of the finalists begins.
+_TURNS = 0.85
 #: Rounds, and turns of a duel, after which more would tell nothing new.
 _MOST_ROUNDS = 40
-#: Seconds of one reading at least: a clock is no finer, and an interrupt shorter. First readings are repeated, so many
-#: times or for so many seconds, and the least counts.
-_READING, _FIRST_READINGS, _FIRST_SECONDS = 2e-4, 3, 5e-3
+#: Fewest seconds of one reading: a clock is no finer, and an interrupt shorter.
+_READING = 2e-4
+#: So often a first reading is repeated, and the least counts, ...
+_FIRST_READINGS = 3
+#: ... unless so many seconds have passed before.
+_FIRST_SECONDS = 5e-3
 #: Programs that are held at a time.
 _MOST_PROGRAMS = 8
 #: Different batches that calls go through, so that no branch is learned by heart.
 _MOST_BATCHES = 64
 
+#: An engine and its parameters: what programs are made for.
 Key: TypeAlias = tuple[str, tuple[tuple[str, int], ...]]
 
 
@@ -112,23 +121,23 @@ class Search:
         listed = candidates(
             asked.forest, n_documents, asked.most_threads, hierarchy(), asked.predict, default, asked.engines
         )
-        default = next(c for c in listed if _way(c) == _way(default))
-        times = {_way(default): [self._first(default, batches)]}
+        default = next(c for c in listed if c.way == default.way)
+        times = {default.way: [self._first(default, batches)]}
         # Engines as they are first: of those far behind no parameters are tried.
         for candidate in sorted(listed, key=lambda c: c.params != ()):
-            if _way(candidate) in times or not self._affordable(candidate, began + _SCREENING * share):
+            if candidate.way in times or not self._affordable(candidate, began + _SCREENING * share):
                 continue
             best_yet = min(map(min, times.values()))
             if candidate.predicted is not None and candidate.predicted > _HOPELESS * best_yet * 1e6:
                 continue
-            as_it_is = times.get((candidate.engine, (), candidate.n_threads))
+            as_it_is = times.get(Way(candidate.engine, (), candidate.n_threads))
             if candidate.params and as_it_is and as_it_is[0] > _WORTH_TUNING * best_yet:
                 continue
-            times[_way(candidate)] = [self._first(candidate, batches)]
-        ways = {_way(c): c for c in listed}
+            times[candidate.way] = [self._first(candidate, batches)]
+        ways = {c.way: c for c in listed}
         final = self._turns([ways[way] for way in times], default, batches, times, began + _TURNS * share)
-        best = min(final, key=lambda c: typical(times[_way(c)]))
-        if _way(best) != _way(default):
+        best = min(final, key=lambda c: typical(times[c.way]))
+        if best.way != default.way:
             best = self._duel(best, default, batches, times, until)
         return _tuned(n_documents, listed, times, best, default)
 
@@ -180,9 +189,9 @@ class Search:
         until: float,
     ) -> list[Candidate]:
         """The finalists, measured by turns: noise that comes and goes hits each alike."""
-        measured.sort(key=lambda c: times[_way(c)][0])
-        best = times[_way(measured[0])][0]
-        final = [c for c in measured[:_FINALISTS] if times[_way(c)][0] <= _SCREENED * best]
+        measured.sort(key=lambda c: times[c.way][0])
+        best = times[measured[0].way][0]
+        final = [c for c in measured[:_FINALISTS] if times[c.way][0] <= _SCREENED * best]
         if default not in final:
             final.append(default)
         if len(final) > 1:
@@ -192,7 +201,7 @@ class Search:
                     break
                 self._report()
                 for candidate in final[turn % len(final) :] + final[: turn % len(final)]:
-                    times[_way(candidate)].append(self._reading(candidate, programs[_key(candidate)], batches))
+                    times[candidate.way].append(self._reading(candidate, programs[_key(candidate)], batches))
         return final
 
     def _duel(
@@ -211,10 +220,10 @@ class Search:
             self._report()
             taken = {}
             for candidate in (best, default) if turn % 2 else (default, best):
-                taken[_way(candidate)] = self._reading(candidate, programs[_key(candidate)], batches)
-                times[_way(candidate)].append(taken[_way(candidate)])
-            ratios.append(taken[_way(best)] / max(taken[_way(default)], 1e-12))
-        least = min(times[_way(best)]) / max(min(times[_way(default)]), 1e-12)
+                taken[candidate.way] = self._reading(candidate, programs[_key(candidate)], batches)
+                times[candidate.way].append(taken[candidate.way])
+            ratios.append(taken[best.way] / max(taken[default.way], 1e-12))
+        least = min(times[best.way]) / max(min(times[default.way]), 1e-12)
         return best if max(statistics.median(ratios), least) < CLEARLY else default
 
     def _report(self) -> None:
@@ -271,13 +280,6 @@ class _Batches:
         return self._sums
 
 
-Way: TypeAlias = tuple[str, tuple[tuple[str, int], ...], int]
-
-
-def _way(candidate: Candidate) -> Way:
-    return candidate.engine, candidate.params, candidate.n_threads
-
-
 def _key(candidate: Candidate) -> Key:
     return candidate.engine, candidate.params
 
@@ -288,14 +290,14 @@ def _tuned(
     """The candidates with their costs: the chosen one first, then by time; those not measured last."""
 
     def rank(candidate: Candidate) -> tuple[bool, bool, float]:
-        way = _way(candidate)
-        return way != _way(best), way not in times, typical(times[way]) if way in times else 0.0
+        way = candidate.way
+        return way != best.way, way not in times, typical(times[way]) if way in times else 0.0
 
     ordered = sorted(listed, key=rank)
     measured = tuple(
-        replace(c, measured=typical(times[_way(c)]) * 1e6) if _way(c) in times else c for c in ordered
+        replace(c, measured=typical(times[c.way]) * 1e6) if c.way in times else c for c in ordered
     )
-    return Tuned(n_documents, 0, next(i for i, c in enumerate(measured) if _way(c) == _way(default)), measured)
+    return Tuned(n_documents, 0, next(i for i, c in enumerate(measured) if c.way == default.way), measured)
 
 
 def tune(asked: Asked, sizes: list[int], clock: Clock) -> tuple[tuple[Tuned, ...], dict[Key, Program]]:

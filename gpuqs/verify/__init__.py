@@ -65,25 +65,26 @@ def verify(
 ) -> Certificate:
     """Compare gpuqs with the library that a model came from, in exit leaves and in raw scores.
 
-    Where the model keeps categories, the rows are compared as pandas frames, too, whose categories each side codes.
+    Where the model holds its categories, the rows are also compared as pandas frames, so that each side codes the
+    categories itself.
 
     Parameters
     ----------
     model : path or bytes
         A file that LightGBM, XGBoost or CatBoost wrote, or its content.
     X : array-like [D, n_features], optional
-        Rows to compare beside those that are made: what `gpuqs.Model.predict` takes. The source library is given
-        sparse matrices as they are.
+        Rows to compare beside the made ones, as for `gpuqs.Model.predict`. The source library gets sparse matrices as
+        they are.
     rows : int, optional
-        How many rows are made; by default as many as take seconds.
+        How many rows to make; by default as many as take some seconds.
     engines : sequence of str
-        "auto" (those chosen for one row and for many), "all", or names of engines.
+        Names of engines, "all", or "auto": those that are chosen for one row and for many.
     seed : int
-        Of the made rows.
+        Seed of the made rows.
     n_threads : int
         Threads that both sides score with.
     progress : callable, optional
-        Called with the number of made rows done, and of all to make.
+        Called with the number of made rows that were compared, and the number of all.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def verify(
     Raises
     ------
     InputError
-        The source library is not installed; no such engine; ``X`` does not fit the model.
+        The source library is not installed, there is no such engine, or ``X`` does not fit the model.
     ModelFormatError, UnsupportedModelError
         As `open_source`.
     """

@@ -168,6 +168,7 @@ def _disagreement(
 
 
 def feature_name(forest: Forest, feature: int) -> str:
+    """What messages call a feature: its name, or its number where the model has no names."""
     return forest.feature_names[feature] if forest.feature_names else f"feature {feature}"
 
 

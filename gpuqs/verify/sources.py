@@ -146,6 +146,8 @@ class Source(ABC):
 
 
 class LightGBM(Source):
+    """A model that LightGBM loads and scores; parameters and attributes as of `Source`."""
+
     title = "LightGBM"
     package = "lightgbm"
 
@@ -167,6 +169,11 @@ class LightGBM(Source):
 
 
 class XGBoost(Source):
+    """A model that XGBoost loads and scores; parameters and attributes as of `Source`.
+
+    XGBoost refuses infinite values, and whole-number categories of other widths than they had in training.
+    """
+
     title = "XGBoost"
     package = "xgboost"
     takes_infinite = False
@@ -222,6 +229,12 @@ class XGBoost(Source):
 
 
 class CatBoost(Source):
+    """A model that CatBoost loads and scores; parameters and attributes as of `Source`.
+
+    CatBoost takes categories themselves, so that rows of codes get the categories in their place. Where a model has a
+    scale, equal bits are not promised, and `bound` says how far scores may lie apart.
+    """
+
     title = "CatBoost"
     package = "catboost"
 

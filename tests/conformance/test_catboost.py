@@ -348,7 +348,7 @@ def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"dtype float64, but the model has categories, which CatBoost takes from"):
             model.predict(X.astype(float))
         sparse = pytest.importorskip("scipy.sparse").csr_matrix(X)
-        with pytest.raises(InputError, match=r"a sparse matrix, but the model has categories"):
+        with pytest.raises(InputError, match=r"a sparse matrix, but CatBoost models with categories"):
             model.predict(sparse)
     yes_or_no = X[:, :2] > 1
     np.testing.assert_array_equal(

@@ -375,8 +375,8 @@ REFUSED = {
     "Cast": ([operator([STUMP]), cast("Y", TensorProto.INT64, "I")], None),
     "ArgMax": ([operator([STUMP]), helper.make_node("ArgMax", ["Y"], ["I"], axis=0)], None),
     "several|kinds of scores": ([operator([STUMP]), helper.make_node("Exp", ["Y"], ["E"])], ["Y", "E"]),
-    "has 2 among": ([operator([STUMP]), operator([STUMP])], None),
-    "has 0 among": ([helper.make_node("Identity", ["X"], ["Y"])], None),
+    "has 2 tree ensembles": ([operator([STUMP]), operator([STUMP])], None),
+    "has 0 tree ensembles": ([helper.make_node("Identity", ["X"], ["Y"])], None),
     "'TreeEnsemble' is not evaluated": ([helper.make_node("TreeEnsemble", ["X"], ["Y"], domain=ML)], None),
     "aggregate_function MIN": ([operator([STUMP], aggregate_function="MIN")], None),
     "aggregate_function MAX": ([operator([STUMP], aggregate_function="MAX")], None),
@@ -505,7 +505,7 @@ BAD = {
     "nodes_featureids': node 0: feature is not": ("nodes_featureids", {"ints": {3: 2**40}}),
     "threshold is NaN": ("nodes_values", {"floats": {0: np.nan}}),
     "value is not finite": ("target_weights", {"floats": {0: np.inf}}),
-    "a weight is of no leaf": ("target_nodeids", {"ints": {0: 0}}),
+    "a weight belongs to no leaf": ("target_nodeids", {"ints": {0: 0}}),
     "field 'target_nodeids': a weight": ("target_treeids", {"ints": {0: 5}}),
     "two weights for one output": ("target_nodeids", {"ints": {0: 2}}),
     "target_ids": ("target_ids", {"ints": {0: 1}}),
@@ -544,7 +544,7 @@ def test_huge_and_foreign() -> None:
     loop = [helper.make_node("Identity", ["B"], ["A"]), helper.make_node("Identity", ["A"], ["B"])]
     with pytest.raises(ModelFormatError, match="cycle"):
         gpuqs.from_model(model_of([*loop, operator([STUMP], inputs=("A",))]))
-    with pytest.raises(UnsupportedModelError, match="one tensor of all features"):
+    with pytest.raises(UnsupportedModelError, match="one that holds all features"):
         gpuqs.from_model(model_of([helper.make_node("Cast", [], ["A"], to=1), operator([STUMP], inputs=("A",))]))
     with pytest.raises(ModelFormatError, match="is not made of what the trees give"):
         gpuqs.from_model(model_of([operator([STUMP]), helper.make_node("Identity", [], ["Z"])]))

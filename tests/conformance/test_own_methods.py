@@ -33,7 +33,7 @@ KINDS = {
     "RandomForestRegressor": (ensemble.RandomForestRegressor, {"n_estimators": 3}),
     "RandomForestClassifier": (ensemble.RandomForestClassifier, {"n_estimators": 3}),
 }
-REFUSED = "has a member {} of its own, and so may predict something else than {} does"
+REFUSED = "has a member {} of its own, so that it may predict something other than {} does"
 
 
 def fitted(kind: Any, options: dict[str, Any]) -> Any:
@@ -235,7 +235,7 @@ def test_lightgbm_that_leaves_trees_out(kind: Any, when: str) -> None:
     given.fit(X, LABEL, **data)
     if when == "set_params":
         given.set_params(**hasty)
-    refused(given, f"{kind.__name__}: pred_early_stop=True is not evaluated.*or pass estimator.booster_")
+    refused(given, f"{kind.__name__}: pred_early_stop=True would leave out trees.*or pass estimator.booster_")
     all_trees = gpuqs.from_model(given.booster_).predict(X, "raw")
     np.testing.assert_array_equal(all_trees, given.booster_.predict(X, raw_score=True))
     assert (all_trees != given.predict(X, raw_score=True)).any(), "the parameter changes what the estimator gives"

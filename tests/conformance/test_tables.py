@@ -377,7 +377,7 @@ def test_csv_whose_texts_begin_late(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     frame.loc[:400, "c"] = None
     frame.loc[:200, "t"] = None
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 500)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 500)
     for command in ("score", "verify"):
         out = ["-o", str(tmp_path / "out.npy")] if command == "score" else []
         result = CliRunner().invoke(cli, [command, str(tmp_path / "model.txt"), str(tmp_path / "rows.csv"), *out])

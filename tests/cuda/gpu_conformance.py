@@ -11,11 +11,11 @@ from forests import forest_of_stumps, probing_documents, random_forest
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.base import Engine
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
-from gpuqs.engines.gpu.bitsliced import BitsliceSettings
-from gpuqs.engines.gpu.forest import GpuForest, Settings
+from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings
 from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
-from gpuqs.engines.gpu.walked import WalkSettings
+from gpuqs.engines.gpu.walk_placed import WalkSettings
 from gpuqs.engines.reference import Reference
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
 
@@ -26,7 +26,7 @@ class Case:
 
     name: str
     fields: dict[str, Any]
-    settings: Settings = field(default_factory=Settings)
+    settings: QsSettings = field(default_factory=QsSettings)
     n_documents: int = 33
     dtype: type = np.float64
 
@@ -40,37 +40,39 @@ CASES = [
     Case("paper's 32-bit masks", {"max_leaves": 32}),
     Case("float32 documents", {"max_leaves": 32}, dtype=np.float32),
     Case("words, up to 64 leaves", {"max_leaves": 64, "n_trees": 30}),
-    Case("paper's 64-bit masks", {"max_leaves": 64}, Settings(form="mask64")),
-    Case("64-bit masks, tree blocks of 7", {"max_leaves": 50}, Settings(form="mask64", tree_block=7)),
-    Case("many leaves", {"max_leaves": 300, "n_trees": 8}, Settings(tree_block=3)),
+    Case("paper's 64-bit masks", {"max_leaves": 64}, QsSettings(form="mask64")),
+    Case("64-bit masks, tree blocks of 7", {"max_leaves": 50}, QsSettings(form="mask64", tree_block=7)),
+    Case("many leaves", {"max_leaves": 300, "n_trees": 8}, QsSettings(tree_block=3)),
     Case("chains", {"max_leaves": 100, "shape": "chain", "n_trees": 6}),
-    Case("complete trees", {"max_leaves": 64, "shape": "complete"}, Settings(threads=64)),
+    Case("complete trees", {"max_leaves": 64, "shape": "complete"}, QsSettings(threads=64)),
     Case("one-leaf trees", {"max_leaves": 1, "n_trees": 5}),
-    Case("stumps, one tree a block", {"max_leaves": 2, "n_trees": 9}, Settings(tree_block=1)),
+    Case("stumps, one tree a block", {"max_leaves": 2, "n_trees": 9}, QsSettings(tree_block=1)),
     Case("no trees", {"n_trees": 0}),
-    Case("tree blocks of odd sizes", {"n_trees": 45, "max_leaves": 20}, Settings(tree_block=11, threads=32)),
-    Case("one document a block", {"max_leaves": 40}, Settings(documents_per_block=1)),
-    Case("four documents a block, one word a tree", {"max_leaves": 32, "n_trees": 70}, Settings(documents_per_block=4)),
+    Case("tree blocks of odd sizes", {"n_trees": 45, "max_leaves": 20}, QsSettings(tree_block=11, threads=32)),
+    Case("one document a block", {"max_leaves": 40}, QsSettings(documents_per_block=1)),
+    Case(
+        "four documents a block, one word a tree", {"max_leaves": 32, "n_trees": 70}, QsSettings(documents_per_block=4)
+    ),
     Case(
         "four documents a block, tree blocks of 7",
         {"max_leaves": 40},
-        Settings(form="words", documents_per_block=4, tree_block=7),
+        QsSettings(form="words", documents_per_block=4, tree_block=7),
     ),
     Case(
         "four documents a block, long columns",
         {"max_leaves": 60, "n_trees": 60, "n_features": 3, "n_thresholds": 40},
-        Settings(documents_per_block=4, threads=256),
+        QsSettings(documents_per_block=4, threads=256),
     ),
     Case("unused features", {"n_features": 70, "n_trees": 2, "max_leaves": 5}),
     Case("one feature, uint16 pivots", {"n_features": 1, "n_trees": 60, "n_thresholds": 200}),
-    Case("1,024 threads", {"max_leaves": 20, "n_trees": 40}, Settings(threads=1024), n_documents=3),
-    Case("classes", {"n_outputs": 3, "n_trees": 21, "max_leaves": 40}, Settings(tree_block=8)),
-    Case("more classes than warps", {"n_outputs": 40, "n_trees": 80}, Settings(threads=64)),
-    Case("more trees than threads", {"n_trees": 150, "max_leaves": 8}, Settings(threads=64), n_documents=9),
-    Case("trees in every warp", {"n_trees": 150, "max_leaves": 8}, Settings(threads=128), n_documents=3),
+    Case("1,024 threads", {"max_leaves": 20, "n_trees": 40}, QsSettings(threads=1024), n_documents=3),
+    Case("classes", {"n_outputs": 3, "n_trees": 21, "max_leaves": 40}, QsSettings(tree_block=8)),
+    Case("more classes than warps", {"n_outputs": 40, "n_trees": 80}, QsSettings(threads=64)),
+    Case("more trees than threads", {"n_trees": 150, "max_leaves": 8}, QsSettings(threads=64), n_documents=9),
+    Case("trees in every warp", {"n_trees": 150, "max_leaves": 8}, QsSettings(threads=128), n_documents=3),
     Case("many trees a class", {"n_outputs": 2, "n_trees": 150, "max_leaves": 8}, n_documents=9),
-    Case("vector leaves", {"n_outputs": 3, "vector_leaves": True, "max_leaves": 40}, Settings(tree_block=9)),
-    Case("vector leaves, 64-bit", {"n_outputs": 2, "vector_leaves": True}, Settings(form="mask64")),
+    Case("vector leaves", {"n_outputs": 3, "vector_leaves": True, "max_leaves": 40}, QsSettings(tree_block=9)),
+    Case("vector leaves, 64-bit", {"n_outputs": 2, "vector_leaves": True}, QsSettings(form="mask64")),
     Case("float32 forest", {"sum_dtype": "float32", "input_dtype": "float32"}, dtype=np.float32),
     Case("float32 forest, float64 documents", {"sum_dtype": "float32", "input_dtype": "float32"}),
     Case("category sets", {"categorical": 0.5, "max_leaves": 40}),
@@ -182,7 +184,7 @@ def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, engine: En
     return Answers(device.to_host(out), sums["exact"], sums["fast"])
 
 
-def check(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: Settings) -> Answers:
+def check(device: GpuDevice, forest: Forest, documents: np.ndarray, settings: QsSettings) -> Answers:
     """Compare the answers of `qs_gpu` with `reference`'s; returns them."""
     got, want = answers(device, forest, documents, QsGpu(settings)), expected(forest, documents)
     np.testing.assert_array_equal(got.leaves, want.leaves)
@@ -216,11 +218,11 @@ def check_engine(device: GpuDevice, forest: Forest, documents: np.ndarray, engin
 
 
 def sums_in_device_order(
-    device: GpuDevice, forest: Forest, leaf_ids: np.ndarray, settings: Settings
+    device: GpuDevice, forest: Forest, leaf_ids: np.ndarray, settings: QsSettings
 ) -> np.ndarray:
     """The sums of the exit leaves' values, every addition in the order that the kernels promise."""
     program = QsGpu(settings).prepare(forest, "exact", device=device)
-    placed: GpuForest = program.forest
+    placed: QsPlacedForest = program.forest
     values, (n, n_trees) = program.values, leaf_ids.shape
     per_tree = np.zeros((n, n_trees, values.value.shape[1]), values.sum_dtype)
     for tree in range(n_trees):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from strategies import Drawn, forests
 
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
-from gpuqs.engines.gpu.bitsliced import BitsliceSettings
+from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings
 from gpuqs.engines.reference import Reference
 from gpuqs.forest import CATEGORICAL, WHOLE_CODES, Forest
 from gpuqs.layout.ranks import MAX_THRESHOLDS, build_ranks

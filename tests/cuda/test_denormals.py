@@ -16,7 +16,7 @@ from emulation.device import EmulatedDevice
 from forests import forest_of_stumps, random_forest
 from gpu_conformance import CASES, check, check_bits, check_walks
 
-from gpuqs.engines.gpu.forest import Settings
+from gpuqs.engines.gpu.qs_placed import QsSettings
 from gpuqs.forest import CATEGORICAL, WHOLE_CODES, Forest
 from gpuqs.model import Model
 
@@ -74,7 +74,7 @@ SCORED: dict[str, tuple[Forest, np.ndarray]] = {
     "sums of several outputs": (of_denormals(three_outputs()), DOCUMENTS),
 } | {case.name: case.make() for case in CASES if case.name.startswith("float32 forest")}
 CHECKS: dict[str, Callable[[EmulatedDevice], object]] = {
-    name: lambda d, scored=scored: check(d, *scored, Settings()) for name, scored in SCORED.items()
+    name: lambda d, scored=scored: check(d, *scored, QsSettings()) for name, scored in SCORED.items()
 } | {f"{name}, bit-sliced": lambda d, scored=scored: check_bits(d, *scored) for name, scored in SCORED.items()}
 CHECKS |= {f"{name}, walked": lambda d, scored=scored: check_walks(d, *scored) for name, scored in SCORED.items()}
 

@@ -16,11 +16,11 @@ from test_gpu_links import on_device, probing_sums
 
 import gpuqs
 from gpuqs.devices.cuda import CudaDevice, cuda_device
-from gpuqs.engines.gpu.bitsliced import BitsliceSettings
-from gpuqs.engines.gpu.forest import Settings
+from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings
 from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.qs_gpu import QsGpu
-from gpuqs.engines.gpu.walked import WalkSettings
+from gpuqs.engines.gpu.qs_placed import QsSettings
+from gpuqs.engines.gpu.walk_placed import WalkSettings
 from gpuqs.errors import DeviceError
 from gpuqs.forest import LINKS
 from gpuqs.model import Model
@@ -118,21 +118,21 @@ def test_walks_of_large_trees(device: TestedDevice, shape: str) -> None:
 )
 def test_strided_documents(device: TestedDevice, make) -> None:
     forest, documents = CASES[0].make()
-    check(device, forest, make(documents), Settings())
+    check(device, forest, make(documents), QsSettings())
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
 def test_integer_documents(device: TestedDevice, dtype: str) -> None:
     rng = np.random.default_rng(5)
     forest = random_forest(rng)
-    check(device, forest, rng.integers(0, 2, (33, forest.n_features)).astype(dtype), Settings())
+    check(device, forest, rng.integers(0, 2, (33, forest.n_features)).astype(dtype), QsSettings())
 
 
 def test_the_device_and_the_emulation_give_the_same_bits(device: TestedDevice) -> None:
     emulation = pytest.importorskip("emulation.device")
     forest, documents = CASES[2].make()
     emulated = emulation.EmulatedDevice(attributes=device.attributes)
-    ours, theirs = (check(d, forest, documents, Settings()) for d in (device, emulated))
+    ours, theirs = (check(d, forest, documents, QsSettings()) for d in (device, emulated))
     np.testing.assert_array_equal(ours.exact, theirs.exact)
 
 

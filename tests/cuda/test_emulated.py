@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from strategies import Drawn, forests
 
 from gpuqs.devices.pipeline import run
-from gpuqs.engines.gpu.forest import Settings
 from gpuqs.engines.gpu.kernels import every_kernel
 from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.gpu.qs_placed import QsSettings
 from gpuqs.errors import DeviceError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 
@@ -58,7 +58,7 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
     if rng.random() < 0.3:  # long left subtrees: tests that clear many words
         forest = replace(forest, left=forest.right, right=forest.left)
     form = str(rng.choice(["words", "mask64"] if max_leaves <= 64 else ["words"]))
-    settings = Settings(
+    settings = QsSettings(
         form=form,
         tree_block=int(rng.integers(1, 20)),
         threads=int(rng.choice([32, 64, 256])),
@@ -74,7 +74,7 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
 def test_generated_forests(forward: EmulatedDevice, drawn: Drawn, n: int, dtype: type) -> None:
     forest = drawn.forest()
     assume(QsGpu().supports(forest) is None)
-    check(forward, forest, drawn.documents(forest, n, dtype), Settings())
+    check(forward, forest, drawn.documents(forest, n, dtype), QsSettings())
 
 
 def test_uint32_pivots(forward: EmulatedDevice) -> None:
@@ -82,7 +82,7 @@ def test_uint32_pivots(forward: EmulatedDevice) -> None:
     forest = random_forest(
         rng, n_features=1, n_trees=4400, max_leaves=32, shape="complete", n_thresholds=5000
     )
-    check(forward, forest, probing_documents(rng, forest, 3), Settings(tree_block=4400, documents_per_block=1))
+    check(forward, forest, probing_documents(rng, forest, 3), QsSettings(tree_block=4400, documents_per_block=1))
     assert ("find_false_nodes.cu", "find_false_nodes<double, u32>") in forward.launched
 
 
@@ -90,7 +90,7 @@ def test_shared_memory_beyond_48_kib(forward: EmulatedDevice) -> None:
     rng = np.random.default_rng(4)
     forest = random_forest(rng, n_trees=13000, max_leaves=2, n_features=3, shape="complete")
     documents = probing_documents(rng, forest, 2)
-    placed = QsGpu(Settings(tree_block=13000, documents_per_block=1)).prepare(forest, "exact", device=forward).forest
+    placed = QsGpu(QsSettings(tree_block=13000, documents_per_block=1)).prepare(forest, "exact", device=forward).forest
     assert placed.max_slots * 4 > 48 << 10
     sums = np.zeros((2, 1))
     run(forward, placed.score, documents, sums)
@@ -102,13 +102,13 @@ def test_shared_memory_beyond_48_kib(forward: EmulatedDevice) -> None:
 def test_strided_documents(forward: EmulatedDevice, make) -> None:
     forest, documents = CASES[0].make()
     strided = make(documents)
-    check(forward, forest, strided, Settings())
+    check(forward, forest, strided, QsSettings())
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
 def test_integer_documents(forward: EmulatedDevice, dtype: str, integer_dtype: str) -> None:
-    check(forward, *of_integers(dtype, integer_dtype), Settings())
+    check(forward, *of_integers(dtype, integer_dtype), QsSettings())
 
 
 @pytest.mark.parametrize("routing", range(CATEGORICAL, 2 * WHOLE_CODES, CATEGORICAL * 2))
@@ -129,7 +129,7 @@ def test_every_code_of_every_way_to_read_a_category(forward: EmulatedDevice, rou
         far = np.array([-0.0, np.nan, np.inf, -np.inf, 5e-324, 1e-40, 2.0**31, -(2.0**31), 2.0**63, 1e300], dtype)
     near = [np.nextafter(whole, dtype(toward)) for toward in (-np.inf, np.inf)]
     codes = np.concatenate([whole, whole + dtype(0.5), *near, far])
-    got = check(forward, forest, codes[:, None], Settings())
+    got = check(forward, forest, codes[:, None], QsSettings())
     if not routing & SET_RIGHT:  # code 31 is in the third set
         assert got.leaves[list(codes).index(31), 2] == 0
 
@@ -148,7 +148,7 @@ def test_codes_beyond_float32_in_a_large_set(forward: EmulatedDevice) -> None:
     for dtype in (np.float32, np.float64):
         codes = np.array([first, end], dtype)
         codes = np.concatenate([codes, np.nextafter(codes, dtype(0)), np.nextafter(codes, dtype(np.inf))])
-        leaves = check(forward, forest, codes[:, None], Settings()).leaves[:, 0]
+        leaves = check(forward, forest, codes[:, None], QsSettings()).leaves[:, 0]
         assert leaves.tolist() == [0, 1, 1, 0, 0, 1]
 
 
@@ -159,17 +159,17 @@ def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
     threshold = np.array([float(np.float32(2**60))])
     forest = forest_of_stumps(threshold, rng, input_dtype="float32", integer_dtype="float64")
     documents = np.array([[2**60], [twice], [2**60 + 2**38]])
-    got = check(forward, forest, documents, Settings())
+    got = check(forward, forest, documents, QsSettings())
     assert got.leaves[:, 0].tolist() == [0, 0, 1]
     once = replace(forest, integer_dtype="float32")
-    assert check(forward, once, documents, Settings()).leaves[:, 0].tolist() == [0, 1, 1]
+    assert check(forward, once, documents, QsSettings()).leaves[:, 0].tolist() == [0, 1, 1]
 
 
 def test_what_no_launch_holds_is_refused(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.engines.gpu.forest.MAX_GRID", 10)
+    monkeypatch.setattr("gpuqs.engines.gpu.qs_placed.MAX_GRID", 10)
     forest, _ = CASES[0].make()
     with pytest.raises(DeviceError, match="20 tree blocks, more than the 10 of one launch"):
-        QsGpu(Settings(tree_block=1)).prepare(forest, "exact", device=forward)
+        QsGpu(QsSettings(tree_block=1)).prepare(forest, "exact", device=forward)
 
 
 def test_few_and_many_documents_give_the_same_bits() -> None:
@@ -214,7 +214,7 @@ def test_as_many_tests_as_a_pivot_counts(forward: EmulatedDevice, n_tests: int, 
     """The largest code is that of missing values: a value beyond all thresholds needs another."""
     forest = forest_of_stumps(np.arange(float(n_tests)), np.random.default_rng(15))
     documents = np.array([[-1.0], [n_tests - 1.5], [n_tests], [np.nan]])
-    check(forward, forest, documents, Settings(tree_block=n_tests))
+    check(forward, forest, documents, QsSettings(tree_block=n_tests))
     assert ("find_false_nodes.cu", f"find_false_nodes<double, {pivot}>") in forward.launched
 
 
@@ -250,7 +250,7 @@ def test_every_instantiation_is_named_once() -> None:
 def test_what_it_cannot_hold_is_said() -> None:
     rng = np.random.default_rng(9)
     wide = random_forest(rng, max_leaves=65, shape="complete", n_trees=1)
-    assert "65 leaves" in QsGpu(Settings(form="mask64")).supports(wide)
+    assert "65 leaves" in QsGpu(QsSettings(form="mask64")).supports(wide)
     chain = random_forest(rng, max_leaves=6000, shape="chain", n_trees=1)
     assert QsGpu().supports(chain) is None
     left_chain = replace(chain, left=chain.right, right=chain.left)
@@ -264,4 +264,4 @@ def test_what_it_cannot_hold_is_said() -> None:
 )  # fmt: skip
 def test_wrong_settings_are_refused(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong)).replace("documents_per_block", "document")):
-        Settings(**wrong)
+        QsSettings(**wrong)

@@ -13,15 +13,15 @@ from forests import probing_documents, random_forest
 from made_up import lambdamart_like
 
 from gpuqs.devices.pipeline import run
-from gpuqs.engines.gpu.forest import GpuForest, Settings
 from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings
 from gpuqs.forest import Forest
 
 NO_LOOPS = gpu_counts.Loops(dict.fromkeys(range(1, 5), 0.0), 0, 0)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 
-def atomics_of_warps(forest: Forest, X: np.ndarray, settings: Settings) -> tuple[GpuForest, np.ndarray]:
+def atomics_of_warps(forest: Forest, X: np.ndarray, settings: QsSettings) -> tuple[QsPlacedForest, np.ndarray]:
     """Atomics of every lane, summed by the warps of every thread block: [blocks, warps]."""
     device = EmulatedDevice()
     placed = QsGpu(settings).prepare(forest, "exact", device=device).forest
@@ -37,7 +37,7 @@ def atomics_of_warps(forest: Forest, X: np.ndarray, settings: Settings) -> tuple
 def test_warps_make_as_many_atomics_as_counted(together: int) -> None:
     X = np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)
     forest = lambdamart_like(500, 40, X)
-    settings = Settings(documents_per_block=together, tree_block=300, threads=256)
+    settings = QsSettings(documents_per_block=together, tree_block=300, threads=256)
     placed, atomics = atomics_of_warps(forest, X, settings)
     counts = gpu_counts.count(gpu_counts.place(forest, RTX3090, settings), X, NO_LOOPS)
     assert placed.n_blocks == 2 and atomics.sum() == counts.false_tuples * len(X)
@@ -52,14 +52,14 @@ def test_missing_values_are_dealt_to_all_warps(together: int) -> None:
     """One feature, missing everywhere: its list is as long as the forest has words that it clears."""
     forest = random_forest(np.random.default_rng(1), n_trees=700, max_leaves=30, n_features=1)
     X = np.full((4, 1), np.nan)
-    _, atomics = atomics_of_warps(forest, X, Settings(documents_per_block=together, threads=128))
+    _, atomics = atomics_of_warps(forest, X, QsSettings(documents_per_block=together, threads=128))
     assert atomics.sum() > 1000
     assert atomics.max(axis=1).sum() < 1.5 * atomics.mean(axis=1).sum()
 
 
 def test_wavefronts_are_those_of_a_plain_count() -> None:
     X = np.random.default_rng(2).normal(size=(6, 5)).astype(np.float32)
-    placed = gpu_counts.place(lambdamart_like(200, 40, X), RTX3090, Settings(documents_per_block=4))
+    placed = gpu_counts.place(lambdamart_like(200, 40, X), RTX3090, QsSettings(documents_per_block=4))
     runs, slot = placed.mask_arguments[0].reshape(-1, 4), placed.mask_arguments[1]
     for n_false in gpu_counts.pivots_of(placed, X)[0]:
         rows = [
@@ -74,9 +74,9 @@ def test_wavefronts_are_those_of_a_plain_count() -> None:
 def test_counts_of_pivots_are_those_of_the_definition() -> None:
     forest = random_forest(np.random.default_rng(3), n_trees=5, input_dtype="float32")
     X = probing_documents(np.random.default_rng(4), forest, 9, np.float32)
-    placed = gpu_counts.place(forest, RTX3090, Settings())
+    placed = gpu_counts.place(forest, RTX3090, QsSettings())
     offsets, thresholds = placed.test_offsets, placed.thresholds["float32"]
-    for column, feature in enumerate(placed.readings[0][: placed.n_columns]):
+    for column, feature in enumerate(placed.readings["feature"][: placed.n_columns]):
         tests = thresholds[offsets[column] : offsets[column + 1]]
         x = X[~np.isnan(X[:, feature]), feature]
         want = (tests < x[:, None]).sum(axis=1)

@@ -19,7 +19,7 @@ from strategies import Drawn, forests
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
-from gpuqs.engines.gpu.walked import WalkSettings
+from gpuqs.engines.gpu.walk_placed import WalkSettings
 from gpuqs.engines.reference import Reference
 from gpuqs.forest import CATEGORICAL, WHOLE_CODES
 from gpuqs.model import Model

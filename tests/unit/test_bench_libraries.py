@@ -24,7 +24,7 @@ import energy  # noqa: E402
 import libraries  # noqa: E402
 from pages import front  # noqa: E402
 from peers import base, compiled, ydf  # noqa: E402
-from peers.base import OfThreads, Peer, Source, Way  # noqa: E402
+from peers.base import Contender, OfThreads, Peer, Source  # noqa: E402
 from peers.registry import PEERS  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -82,15 +82,15 @@ every_source = pytest.mark.parametrize("source", MAKE, indirect=True)
 @every_source
 def test_each_peer_agrees_or_is_absent_or_refuses(source: Source) -> None:
     built, reasons = libraries.build(source, list(PEERS))
-    ways = libraries.contenders(source, built, 1)
+    contenders = libraries.contenders_of(source, built, 1)
     for name, peer in PEERS.items():
         if source.library in READS[name] | {name}:
             assert reasons.get(name) == peer.absent(), "built where it is installed"
         else:
             refused = "own models alone" in reasons[name] or "does not convert" in reasons[name]
             assert refused or reasons[name] == peer.absent() is not None
-    expected = libraries.scores_of(ways[source.library], X)
-    found = libraries.agreement(source, ways, expected)
+    expected = libraries.scores_of(contenders[source.library], X)
+    found = libraries.agreement(source, contenders, expected)
     assert [label for label, each in found.items() if not each["agrees"]] == []
     assert found["gpuqs"]["same_bits"] and source.library in found
     assert ("gpuqs, encoded" in found) == (source.library == "CatBoost"), "beside CatBoost's Pool"
@@ -98,7 +98,7 @@ def test_each_peer_agrees_or_is_absent_or_refuses(source: Source) -> None:
 
 def fake(name: str, score: Any, refuses: Any = lambda source: None) -> Peer:
     def build(source: Source) -> OfThreads:
-        return lambda n: {name: Way(lambda X: score(source.model.predict(X, "raw")))}
+        return lambda n: {name: Contender(lambda X: score(source.model.predict(X, "raw")))}
 
     return Peer(name, "numpy", "numpy", "rows", "none", refuses, build)
 
@@ -136,11 +136,11 @@ def test_a_run_tells_who_is_left_out_and_why(source: Source, monkeypatch: pytest
 @pytest.mark.parametrize("label", ["gpuqs", "gpuqs, encoded"])
 def test_one_wrong_bit_of_ours_ends_the_run(source: Source, label: str) -> None:
     built, _ = libraries.build(source, ["LightGBM"])
-    ways = libraries.contenders(source, built, 1)
-    expected = libraries.scores_of(ways["LightGBM"], X)
-    ways[label] = Way(lambda X: np.nextafter(source.model.predict(X, "raw"), np.inf))
+    contenders = libraries.contenders_of(source, built, 1)
+    expected = libraries.scores_of(contenders["LightGBM"], X)
+    contenders[label] = Contender(lambda X: np.nextafter(source.model.predict(X, "raw"), np.inf))
     with pytest.raises(SystemExit, match=f"{label} differs from the model's library"):
-        libraries.agreement(source, ways, expected)
+        libraries.agreement(source, contenders, expected)
 
 
 def planted(source: Source, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
@@ -172,7 +172,7 @@ def test_a_fault_in_some_batches_alone_ends_the_run(
     source: Source, fault: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(source, monkeypatch, fault)
-    monkeypatch.setattr(libraries, "seconds_of", lambda way, X, longest: 1e-5)  # ten calls and more
+    monkeypatch.setattr(libraries, "seconds_of", lambda contender, X, longest: 1e-5)  # ten calls and more
     with pytest.raises(SystemExit, match=r"documents a call: gpuqs(, fast)? differs"):
         libraries.measure(source, ["LightGBM"], EFFORT, None)
 
@@ -182,7 +182,7 @@ def test_of_large_batches_the_last_is_compared(source: Source, monkeypatch: pyte
     last = X[240:]
     planted(source, monkeypatch, lambda rows, n, p, scores: scores + (np.array_equal(rows, last) and p == "exact"))
     monkeypatch.setattr(libraries, "FEW", 10)
-    monkeypatch.setattr(libraries, "seconds_of", lambda way, X, longest: 1e-5)
+    monkeypatch.setattr(libraries, "seconds_of", lambda contender, X, longest: 1e-5)
     with pytest.raises(SystemExit, match="60 documents a call: gpuqs differs"):
         libraries.measure(source, ["LightGBM"], replace(EFFORT, sizes=(60,)), None)
 
@@ -214,10 +214,10 @@ def test_a_peer_is_not_timed_where_its_scores_are_wrong(source: Source, monkeypa
 def test_calls_fill_their_time(
     monkeypatch: pytest.MonkeyPatch, once: float, n: int, calls: int, documents: int
 ) -> None:
-    monkeypatch.setattr(libraries, "seconds_of", lambda way, X, longest: once)
+    monkeypatch.setattr(libraries, "seconds_of", lambda contender, X, longest: once)
     rows = np.arange(2_000.0)[:, None]
     taken: list[np.ndarray] = []
-    made = libraries.calls_of(Way(lambda X: taken.append(X)), rows, n, longest=2.0, together=0.02)
+    made = libraries.calls_of(Contender(lambda X: taken.append(X)), rows, n, longest=2.0, together=0.02)
     made()
     assert (len(made.batches), made.documents, made.scored) == (calls, documents, calls * documents)
     np.testing.assert_array_equal(np.concatenate(taken), rows[: calls * documents])

@@ -94,4 +94,4 @@ def test_sources_without_what_is_compiled_say_so(tmp_path: Path) -> None:
         text=True,
     )
     assert told.returncode == 1
-    assert "holds gpuqs's sources, without what is compiled" in told.stderr.splitlines()[-1]
+    assert "holds gpuqs's sources without the compiled modules" in told.stderr.splitlines()[-1]

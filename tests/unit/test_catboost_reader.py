@@ -238,7 +238,6 @@ def without(*path: str | int) -> Edit:
 
 
 FLOATS = ("features_info", "float_features")
-CATS = ("features_info", "categorical_features", 0)
 TREE = ("oblivious_trees", 0)
 SPLIT = (*TREE, "splits", 0)
 

@@ -220,7 +220,7 @@ def test_no_documents(trained: tuple[Path, lightgbm.Booster], tmp_path: Path) ->
     ("options", "message"),
     [
         (["--engine", "warp"], "'warp' is not one of auto, "),
-        (["--threads", "0"], "0 is no number of threads"),
+        (["--threads", "0"], "0 threads cannot score"),
         (["--precision", "exakt"], "'exakt' is not one of 'exact', 'fast'"),
         (["--format", "npy"], "not a readable .npy file"),
         (["-o", "no/such/folder/x.npy"], "No such file or directory"),

@@ -116,7 +116,7 @@ def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["model.txt", "documents.svm"])
 def test_a_file_that_is_there_is_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"{name} is there already"):
+    with pytest.raises(InputError, match=f"{name} exists already"):
         save_demo(tmp_path, n_queries=1)
     assert (tmp_path / name).read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
 

@@ -77,7 +77,7 @@ def test_another_type_is_refused(name: str) -> None:
 def test_another_number_of_dimensions_is_refused() -> None:
     forest = random_forest(np.random.default_rng(0))
     arrays = {field: getattr(forest, field) for field in FIELDS}
-    with pytest.raises(ValueError, match=r"Forest\.threshold has shape \(\d+, 1\), not 1 dimensions"):
+    with pytest.raises(ValueError, match=r"Forest\.threshold has shape \(\d+, 1\), but must be 1-dimensional"):
         Forest(**{**arrays, "threshold": arrays["threshold"][:, None]})
 
 

@@ -200,5 +200,5 @@ def test_trees_that_were_scored_before_are_checked_all_the_same() -> None:
 
 @pytest.mark.parametrize("copy", [pickle.dumps, deepcopy], ids=["pickle", "deepcopy"])
 def test_encoded_documents_are_not_copied(copy: Any) -> None:
-    with pytest.raises(TypeError, match=r"encoded documents are of one model in one process.*encode them again"):
+    with pytest.raises(TypeError, match=r"encoded documents belong to one model in one process.*encode them again"):
         copy(MODEL.encode(X))

@@ -362,7 +362,6 @@ def refused(text: str | bytes, problem: str, **place) -> None:
     assert peak < 1_000_000 + 10 * len(data)
 
 
-PER_ITERATION = "num_tree_per_iteration"
 STUMPS = {"n_trees": 3, "num_leaves": 3, "n_features": 2}
 
 

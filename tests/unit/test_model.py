@@ -21,7 +21,6 @@ from gpuqs import chunks, cpu_fallback
 from gpuqs.arrays import coded_rows
 from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
-from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.schema import Schema
 
@@ -310,10 +309,6 @@ def test_auto_is_one_of_the_engines_that_can() -> None:
         for n in (0, 1, 2, 10, 63, 64, 100_000):
             assert model.engines()[model.engine_for(n)] is None
             assert model.engine_for(n) != "reference"
-
-
-def vars_of(forest: Forest) -> dict[str, Any]:
-    return {name: getattr(forest, name) for name in Forest.__dataclass_fields__}
 
 
 def test_an_instruction_set_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Calls without wishes go their own way, and give what all others give."""
+"""Plain calls take a path of their own, and give what all others give."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.threads import THREAD_WORK, threads_of_call
+from gpuqs.tuning.plan import Way
 
 FORESTS: dict[str, dict[str, Any]] = {
     "float64 sums": {},
@@ -44,8 +45,8 @@ FORESTS: dict[str, dict[str, Any]] = {
 }
 
 
-#: What changes the way of no call.
-WISHES: list[dict[str, Any]] = [
+#: Keywords of plain calls.
+PLAIN: list[dict[str, Any]] = [
     {},
     {"output": "raw"},
     {"raw_score": True},
@@ -65,8 +66,8 @@ def made(**fields: Any) -> Forest:
 
 
 @pytest.fixture
-def long_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by the number of documents of each call that goes the long way."""
+def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the number of documents of each call that takes the general path."""
     taken: list[int] = []
     answer = Model._answer
 
@@ -79,25 +80,26 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
-    """The answer of the long way: a wish leads there."""
-    words = {name: wish for name, wish in words.items() if name not in ("num_iteration", "start_iteration")}
+    """The answer of the general path, where ``trees`` leads."""
+    words = {name: value for name, value in words.items() if name not in ("num_iteration", "start_iteration")}
     return model.predict(X, **words, trees=slice(None))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
-def test_same_bits(fields: dict[str, Any], dtype: type, long_way: list[int]) -> None:
+def test_same_bits(fields: dict[str, Any], dtype: type, general: list[int]) -> None:
     model = Model(made(**fields))
     with np.errstate(over="ignore"):
         documents = probing_documents(np.random.default_rng(6), model.forest, 20_000).astype(dtype)
-    for n in (1, 2, 7, 8, 9, 64, plain_calls.MOST - 1, plain_calls.MOST, plain_calls.MOST + 1, 20_000):
-        for words in WISHES:
+    most = plain_calls.MOST_SMALL
+    for n in (1, 2, 7, 8, 9, 64, most - 1, most, most + 1, 20_000):
+        for words in PLAIN:
             given = model.predict(documents[:n], **words)
             expected = asked_otherwise(model, documents[:n], **words)
             assert given.dtype == expected.dtype and given.shape == expected.shape
             assert given.tobytes() == expected.tobytes()
-    calls = 10 * len(WISHES)
-    assert len(long_way) == calls * (2 if model.forest.link == "argmax" else 1)
+    calls = 10 * len(PLAIN)
+    assert len(general) == calls * (2 if model.forest.link == "argmax" else 1)
 
 
 def orders() -> dict[str, np.ndarray]:
@@ -112,26 +114,26 @@ def orders() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("order", orders())
-def test_any_order_of_bytes_and_rows(order: str, long_way: list[int]) -> None:
+def test_any_order_of_bytes_and_rows(order: str, general: list[int]) -> None:
     model, X = Model(made()), orders()[order]
     assert np.array_equal(model.predict(X), model.predict(np.array(X, np.float64)))
-    assert len(long_way) == (order in ("misaligned", "swapped", "long"))
+    assert len(general) == (order in ("misaligned", "swapped", "long"))
 
 
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
-def test_answers_in_memory_that_is_given(fields: dict[str, Any], long_way: list[int]) -> None:
+def test_answers_in_memory_that_is_given(fields: dict[str, Any], general: list[int]) -> None:
     model = Model(made(**fields))
     documents = probing_documents(np.random.default_rng(6), model.forest, 300)
     expected = {}
     with np.errstate(over="ignore"):
-        for n, (at, words) in product((1, 9, 300), enumerate(WISHES)):
+        for n, (at, words) in product((1, 9, 300), enumerate(PLAIN)):
             expected[n, at] = model.predict(documents[:n], **words)
-        long_way.clear()
+        general.clear()
         for (n, at), answer in expected.items():
             out = np.full(answer.shape, 77, answer.dtype)
-            assert model.predict(documents[:n], out=out, **WISHES[at]) is out
+            assert model.predict(documents[:n], out=out, **PLAIN[at]) is out
             assert out.tobytes() == answer.tobytes()
-    assert bool(long_way) == (model.forest.link == "argmax" or "scikit-learn" in fields.get("source", ""))
+    assert bool(general) == (model.forest.link == "argmax" or "scikit-learn" in fields.get("source", ""))
 
 
 def memory(n: int) -> dict[str, np.ndarray]:
@@ -144,7 +146,7 @@ def memory(n: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", memory(1))
-def test_memory_that_does_not_fit_goes_the_long_way(kind: str, long_way: list[int]) -> None:
+def test_memory_that_does_not_fit_takes_the_general_path(kind: str, general: list[int]) -> None:
     model, X = Model(made()), np.random.default_rng(7).normal(size=(9, 8))
     outcomes = []
     for words in ({}, {"trees": slice(None)}):
@@ -154,10 +156,10 @@ def test_memory_that_does_not_fit_goes_the_long_way(kind: str, long_way: list[in
         except InputError as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1]
-    assert long_way == [9, 9]
+    assert general == [9, 9]
 
 
-def test_memory_beside_the_documents(long_way: list[int]) -> None:
+def test_memory_beside_the_documents(general: list[int]) -> None:
     model, n = Model(made()), 9
     buffer = np.random.default_rng(7).normal(size=n + 8 * n + n)
     X = buffer[n:-n].reshape(n, 8)
@@ -166,7 +168,7 @@ def test_memory_beside_the_documents(long_way: list[int]) -> None:
         for beside in (buffer[:n], buffer[-n:]):
             assert np.array_equal(model.predict(documents, out=beside), expected)
     assert np.array_equal(model.predict(X[::-1], out=buffer[:n]), expected[::-1])
-    assert not long_way
+    assert not general
     for within in (buffer[1 : n + 1], buffer[-n - 1 : -1]):
         for documents in (X, X[::-1], X[:, ::-1]):
             with pytest.raises(InputError, match="shares memory"):
@@ -195,7 +197,7 @@ ODD: list[dict[str, Any]] = [{"raw_score": "yes"}, {"raw_score": 2}, {"pred_leaf
 
 
 @pytest.mark.parametrize("words", ODD)
-def test_odd_wishes_are_refused_as_ever(words: dict[str, Any]) -> None:
+def test_odd_keywords_are_refused_as_ever(words: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(words))):
         Model(made()).predict(np.zeros((1, 8)), **words)
 
@@ -211,7 +213,7 @@ def test_names_of_keywords_are_any_texts() -> None:
         model.predict(X, num_threads=1)
 
 
-def test_wishes_are_granted() -> None:
+def test_calls_that_are_not_plain() -> None:
     model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
     model.predict(X)
     assert model.predict(X, "leaf").shape == model.predict(X, pred_leaf=True).shape == (3, 20)
@@ -222,29 +224,29 @@ def test_wishes_are_granted() -> None:
 
 
 @pytest.mark.parametrize("left_out", [0, 3])
-def test_numbers_of_iterations(left_out: int, long_way: list[int]) -> None:
+def test_numbers_of_iterations(left_out: int, general: list[int]) -> None:
     forest = dataclasses.replace(made(), iterations_left_out=left_out)
     model, X = Model(forest), np.random.default_rng(8).normal(size=(3, 8))
     expected, n = model.predict(X), forest.n_iterations
-    assert np.array_equal(model.predict(X, num_iteration=n), expected) and long_way == []
-    assert not np.array_equal(model.predict(X, num_iteration=n - 1), expected) and long_way == [3]
+    assert np.array_equal(model.predict(X, num_iteration=n), expected) and general == []
+    assert not np.array_equal(model.predict(X, num_iteration=n - 1), expected) and general == [3]
     for number in (-1, 0, n + 1, 10**30):
         if left_out:
             with pytest.raises(ValueError, match="best iteration"):
                 model.predict(X, num_iteration=number)
         else:
             assert np.array_equal(model.predict(X, num_iteration=number), expected)
-    assert long_way == [3]
+    assert general == [3]
 
 
-def test_more_than_signals_may_wait_for_goes_the_long_way(long_way: list[int]) -> None:
+def test_more_than_signals_may_wait_for_takes_the_general_path(general: list[int]) -> None:
     model = Model(made())
     most = rows_at_once(model.forest)
     X = np.random.default_rng(8).normal(size=(most + 1, 8)).astype(np.float32)
     scores = model.predict(X)
-    assert long_way == [most + 1]
+    assert general == [most + 1]
     assert model.predict(X[:most]).tobytes() == scores[:most].tobytes()
-    assert long_way == [most + 1]
+    assert general == [most + 1]
 
 
 @pytest.fixture
@@ -260,26 +262,26 @@ def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int | None
     return asked
 
 
-def test_many_trees_are_for_threads(threads_asked: list[tuple[int, int | None]], long_way: list[int]) -> None:
+def test_many_trees_are_for_threads(threads_asked: list[tuple[int, int | None]], general: list[int]) -> None:
     model = Model(made(n_trees=THREAD_WORK // 10, max_leaves=2))
     for n in (9, 10):
         model.predict(np.zeros((n, 8)))
         model.predict(np.zeros((n, 8)), n_threads=1)
-    assert threads_asked == [(10, None)] and not long_way
+    assert threads_asked == [(10, None)] and not general
 
 
-def test_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch, long_way: list[int]) -> None:
+def test_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
     """Programs of more sizes than are kept."""
-    monkeypatch.setattr(plain_calls, "MOST", 5)
+    monkeypatch.setattr(plain_calls, "MOST_SMALL", 5)
     model = Model(made())
     X = np.random.default_rng(8).normal(size=(600, 8))
     expected = model.predict(X)
     for n in (*range(6, 601), *range(6, 601, 7)):
         assert model.predict(X[:n]).tobytes() == expected[:n].tobytes()
-    assert not long_way
+    assert not general
 
 
-def test_the_environment_counts_at_every_call(monkeypatch: pytest.MonkeyPatch, long_way: list[int]) -> None:
+def test_the_environment_counts_at_every_call(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
     model, X = Model(made()), np.random.default_rng(9).normal(size=(100, 8))
     expected = model.predict(X)
     for isa in cpu_fallback.available_isas():
@@ -291,7 +293,7 @@ def test_the_environment_counts_at_every_call(monkeypatch: pytest.MonkeyPatch, l
     monkeypatch.setenv("GPUQS_ISA", "none")
     with pytest.raises(gpuqs.errors.DeviceError, match="none"):
         model.predict(X)
-    assert not long_way
+    assert not general
 
 
 def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,7 +420,7 @@ def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
     """One whose few documents take longer than a thread to wake."""
-    slow = explanation.Way("walk")
+    slow = Way("walk")
     monkeypatch.setattr(explanation.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
     return model, probing_documents(np.random.default_rng(6), model.forest, 256)
@@ -436,7 +438,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
 
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of nodes: documents that leave it at once, and others that walk all the way."""
-    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: explanation.Way("walk"))
+    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: Way("walk"))
     depth = 9_000
     chain = Forest(
         n_features=1,

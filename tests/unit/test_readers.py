@@ -167,7 +167,7 @@ def test_blocks_and_threads_change_nothing(
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuqs.readers.svmlight._LONGEST_LINE", 1000)
     monkeypatch.setattr("gpuqs.readers.svmlight._BLOCK_BYTES", 100)
-    with pytest.raises(InputError, match="a line longer than"):
+    with pytest.raises(InputError, match="a line is longer than"):
         read(write(tmp_path, "1 0:1 " + " " * 5000))
 
 
@@ -353,12 +353,12 @@ def test_bad_csv(tmp_path: Path, text: str, message: str, n_threads: int) -> Non
 
 
 def test_csv_without_header_has_no_named_columns(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no header, hence no column 'rel'"):
+    with pytest.raises(InputError, match="no header, so no column 'rel'"):
         read(write(tmp_path, "1,2,3\n"), label="rel")
 
 
 def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 256)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 256)
     X = np.random.default_rng(0).normal(size=(100, 3))
     path = write(tmp_path, "".join(",".join(map(repr, row)) + "\n" for row in X.tolist()))
     assert len(list(open_documents(path, forest()))) > 5
@@ -391,7 +391,7 @@ def test_csv_quotes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     path = write(tmp_path, "a,text,d\n" + "\n".join(rows * 3))
     whole = read(path, forest(2, schema=Schema(("a", "d")))).values
     assert len(whole) == 3 * (len(rows) - 1) and whole[-1].tolist() == last
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", block)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", block)
     np.testing.assert_array_equal(read(path, forest(2, schema=Schema(("a", "d")))).values, whole)
 
 
@@ -410,7 +410,7 @@ def test_csv_quotes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 def test_csv_errors_say_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], where: str, block: int
 ) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", block)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", block)
     header = "a,b_c,d,text" if rows[0].startswith("1,2,3,") else "a,b_c,d"
     path = write(tmp_path, "\n".join([header, *rows]))
     with pytest.raises(InputError, match=rf"data\.txt, {where}"):
@@ -418,10 +418,10 @@ def test_csv_errors_say_where(
 
 
 def test_csv_with_an_endless_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._LONGEST_ROW", 1000)
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 100)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._LONGEST_ROW", 1000)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 100)
     path = write(tmp_path, 'a,b_c,d\n1,2,3\n"1,2,3\n' + "1,2,3\n" * 1000)
-    with pytest.raises(InputError, match=r"data\.txt, line 3: a row longer than .* is a quote open"):
+    with pytest.raises(InputError, match=r"data\.txt, line 3: a row is longer than .* every quote is closed"):
         read(path, forest(**NAMED))
 
 
@@ -457,9 +457,9 @@ def test_pyarrow_has_no_python_file_to_read_csv_from(
         (b"a,b_c,d\n1,\0002,3\n", "holds NUL bytes"),
         (b"a,b_c,d\r1,2,3\r", "lines end with a carriage return alone"),
         (b"1,2,3\r4,5,6\r", "lines end with a carriage return alone"),
-        (b"a b_c d\n1 2 3\n", "'a b_c d', is one column, .* commas, tabs and semicolons are what divides columns$"),
-        (b"1 2 3\n1 2 3\n", "'1 2 3', is one column, and the model takes 3 features"),
-        (b"# made by me\n1,2,3\n", "'# made by me', is one column, .*a comment has no place"),
+        (b"a b_c d\n1 2 3\n", "'a b_c d', holds one column, .* separate columns by commas, tabs or semicolons$"),
+        (b"1 2 3\n1 2 3\n", "'1 2 3', holds one column, but the model takes 3 features"),
+        (b"# made by me\n1,2,3\n", "'# made by me', holds one column, .*a comment has no place"),
         (b"# made, by me\n1,2,3\n", "starts with '#'; CSV has no comments"),
         (b"# a,b_c,d\n1,2,3\n", "starts with '#'; CSV has no comments"),
         (b"1,5;2,5;3,5\n", "holds '1,5' between ';', a decimal comma; write decimal points"),
@@ -491,7 +491,7 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
         hashed = tuple(hash_names(values))
         schema = Schema(("a", "b_c", "d"), (None, hashed if kind == "hashes" else values, None), library="CatBoost")
     path = write(tmp_path, "a,b_c,d\n1,red,3\n")
-    with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', which CSV .*Parquet"):
+    with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', which means .*Parquet"):
         read(path, forest(schema=schema))
     plain = replace(schema, **{"in_order" if kind == "in order" else "categories": ()})
     with pytest.raises(InputError, match=r"not a number|invalid value"):
@@ -532,7 +532,7 @@ def test_csv_truth_values_of_every_spelling(tmp_path: Path, text: str, hashed: b
     path = write(tmp_path, f"a,b_c,d\n1,{text},3\n")
     got = read(path, catboost("x", text, hashed=hashed))
     np.testing.assert_array_equal(got.values, [[1, 1, 3]])
-    with pytest.raises(InputError, match=rf"the categories '{text}' and '0', .*write the documents as Parquet"):
+    with pytest.raises(InputError, match=rf"both '{text}' and '0' among .*write the documents as Parquet"):
         read(path, catboost("0", text, hashed=hashed))
 
 
@@ -578,7 +578,7 @@ BLANK = "1,,\n" * 300
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.readers.csv_text._BLOCK_BYTES", 100)
+    monkeypatch.setattr("gpuqs.readers.csv_blocks._BLOCK_BYTES", 100)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -606,11 +606,11 @@ def test_csv_columns_that_begin_blank(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("1,7,", "line 302, column 'b_c': '7' is the first value there, and no text, .*categories="),
-        ("1,true,", "line 302, column 'b_c': 'true' is the first value there, and no text, .*categories="),
-        ("1,,?", "line 302, column 'd': '\\?' is the first value there, and no number, .*categories="),
+        ("1,7,", "line 302, column 'b_c': '7', the column's first value, is not a text, .*categories="),
+        ("1,true,", "line 302, column 'b_c': 'true', the column's first value, is not a text, .*categories="),
+        ("1,,?", "line 302, column 'd': '\\?', the column's first value, is not a number, .*categories="),
         ("?,,", r"line 302, column 'a': invalid value '\?'; tell which .*categories="),
-        ("1,,", "column 'b_c' holds nothing, .*categories="),
+        ("1,,", "column 'b_c' is empty, .*categories="),
     ],
 )
 def test_csv_columns_that_begin_blank_and_go_on_wrongly(
@@ -730,7 +730,7 @@ def test_categories_are_never_lost_as_a_header(tmp_path: Path, first: str, names
 
 
 def test_the_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the first line has 'x' where a document has a number, and 2 cells that are"):
+    with pytest.raises(InputError, match="the first line has 'x' where a document has a number, but also 2 cells"):
         read(write(tmp_path, "1,x,3\n4,5,6\n"))
 
 

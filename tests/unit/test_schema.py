@@ -190,14 +190,14 @@ def test_numbers_of_columns_that_are_named_are_categories_by_value(tmp_path: Pat
 
 def test_columns_that_cannot_be_read_are_named() -> None:
     wide = pl.DataFrame({"t": ["x"], "w": pl.Series([1], dtype=pl.Int128), "v": [0.5]})
-    with pytest.raises(InputError, match=r"column 'w' has type Int128, which Arrow has not: cast it"):
+    with pytest.raises(InputError, match=r"column 'w' has type Int128, which Arrow does not have; cast it"):
         read(wide, PLACED)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([4], pa.int32()), pa.array(["x"]))
     for schema in (IN_ORDER, PLACED):
         with pytest.raises(InputError, match=r"column 't' has type run_end_encoded<.*, not a number; convert it"):
             read(TABLE.set_column(0, "t", runs), schema)
     nothing = TABLE.set_column(0, "t", pa.nulls(4))
-    with pytest.raises(InputError, match=r"X has 1: 'w' \(column 't' has type null, and so no categories\)"):
+    with pytest.raises(InputError, match=r"X has 1: 'w' \(column 't' has type null, so that it holds no categories\)"):
         read(nothing, IN_ORDER)
     with pytest.raises(InputError, match=r"column 't' holds nothing \(type null\), but the model's categories"):
         read(nothing, PLACED)

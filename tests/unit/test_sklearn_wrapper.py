@@ -284,7 +284,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(NotFittedError, match=r"model must be a gpuqs.Model, not str; use gpuqs.sklearn.wrap"):
         GpuqsClassifier("model.txt").predict(X)  # type: ignore[arg-type]
     for last in ("passthrough", None):
-        with pytest.raises(ModelFormatError, match=rf"the last step, 'last', is {last!r}, which predicts nothing"):
+        with pytest.raises(ModelFormatError, match=rf"the last step, 'last', is {last!r}, not an estimator"):
             wrap(Pipeline([("first", StandardScaler()), ("last", last)]).fit(X))
     own_objective = lgb.LGBMClassifier(**LIGHTGBM, objective=lambda y, score: (score - y, np.ones_like(y)))
     with pytest.raises(UnsupportedModelError, match="say nothing of classes"):

@@ -78,7 +78,7 @@ def test_threads_are_kept_and_no_more_started_than_calls_ask_for() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")
-def test_threads_of_calls_without_wishes() -> None:
+def test_threads_of_plain_calls() -> None:
     script = (
         "import os, numpy as np; from test_threads import MODEL, X\n"
         "many = np.tile(X, (10, 1)); before = len(os.listdir('/proc/self/task'))\n"

@@ -26,20 +26,19 @@ from gpuqs.cpu_fallback import machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
-from gpuqs.explanation import Chooser, Way
+from gpuqs.explanation import Chooser
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
-from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, from_json, to_json
+from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, Way, from_json, to_json
 from gpuqs.tuning.search import Search
 
 RNG = np.random.default_rng(0)
 FOREST = random_forest(RNG, n_trees=60, max_leaves=16)
 X = probing_documents(RNG, FOREST, 400)
-REASONS = dict.fromkeys(ENGINES)
 
 
 def plan_of(*engines: tuple[str, tuple[tuple[str, int], ...], int], at: tuple[int, ...] = (1, 100)) -> Plan:
@@ -266,9 +265,9 @@ def test_a_model_that_was_pickled_before_there_were_plans() -> None:
     np.testing.assert_array_equal(model.predict(X), Model(FOREST).predict(X))
 
 
-def test_the_short_way_takes_the_plan_too() -> None:
+def test_plain_calls_take_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
-    want = model.predict(x)  # the short way has kept a program
+    want = model.predict(x)  # plain calls have kept a program
     assert model._plain is not None
     before = model._plain, model._plain_fast
     plan = model.tune(X, 0.1, batch_sizes=[1])
@@ -280,8 +279,8 @@ def test_the_short_way_takes_the_plan_too() -> None:
     assert plan.sizes[0].best.n_threads == 1
 
 
-def test_the_plans_threads_score_what_is_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_calls, "MOST", 50)
+def test_the_plans_threads_score_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_calls, "MOST_SMALL", 50)
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 9)
     got: list[int] = []
 

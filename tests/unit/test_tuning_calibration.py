@@ -124,7 +124,7 @@ def test_factors_scale_what_is_not_the_same_for_all(monkeypatch: pytest.MonkeyPa
 
 
 def test_choices_made_before_a_calibration_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the model's calls, those on the short way too, whichever model had it taken."""
+    """Of the model's calls, plain ones too, whichever model had it taken."""
     model, X, asked = Model(FOREST), np.zeros((400, FOREST.n_features), np.float32), []
     get = type(model._programs).get
     monkeypatch.setattr(type(model._programs), "get", lambda *a, **k: asked.append(a[1]) or get(*a, **k))

@@ -62,7 +62,7 @@ def test_standard_input(folder: Path) -> None:
         subprocess.run([*command, *inputs, *quick], input=given, check=True, capture_output=True)
     assert gpuqs.load("a.gpuqs").plan == gpuqs.load("b.gpuqs").plan is not None
     got = run("tune", "-", "rows.npy")
-    assert got.exit_code == 2 and "say where the tuned model goes by -o" in got.output
+    assert got.exit_code == 2 and "say with -o where the tuned model goes" in got.output
 
 
 def test_nothing_is_overwritten_silently(folder: Path) -> None:
@@ -71,12 +71,12 @@ def test_nothing_is_overwritten_silently(folder: Path) -> None:
     assert got.exit_code == 2 and "is also the input" in got.output
     Path("model.tuned.gpuqs").write_text("precious")
     got = run("tune", "model.gpuqs", "rows.npy")
-    assert got.exit_code == 2 and "model.tuned.gpuqs is there already" in got.output
+    assert got.exit_code == 2 and "model.tuned.gpuqs exists already" in got.output
     got = run("tune", "model.gpuqs", "rows.npy", "-o", "model.tuned.gpuqs")
     assert got.exit_code == 1 and "save under another name" in got.output and "Plan" not in got.output
     native.write(FOREST, "again.tuned.gpuqs")
     got = run("tune", "again.tuned.gpuqs", "rows.npy")  # whose own name the default would be
-    assert got.exit_code == 2 and "again.tuned.gpuqs is there already" in got.output
+    assert got.exit_code == 2 and "again.tuned.gpuqs exists already" in got.output
     assert Path("model.gpuqs").read_bytes() == before and Path("model.tuned.gpuqs").read_text() == "precious"
 
 
@@ -102,7 +102,7 @@ def test_a_model_does_not_replace_the_printed_plan(folder: Path) -> None:
         (("--budget", "nan"), 2, "nan is no number of seconds"),
         (("--budget", "-1"), 2, "--budget"),
         (("--batch", "0"), 2, "--batch"),
-        (("--threads", "0"), 2, "0 is no number of threads"),
+        (("--threads", "0"), 2, "0 threads cannot score"),
         (("-o", "-"), 2, "name a file"),
         (("-o", ""), 2, "is empty"),
         (("--batch", "121", "-o", "t.gpuqs"), 1, "X holds 120 documents; batches of 121 need as many"),

@@ -112,7 +112,7 @@ def test_an_isolation_forests_offset_must_be_told(tmp_path: Path) -> None:
     live = wrap(isolation())
     live.model.save(tmp_path / "model.gpuqs")
     for source in (live.model, tmp_path / "model.gpuqs"):
-        with pytest.raises(ValueError, match=r"is not kept.*pass offset=estimator\.offset_"):
+        with pytest.raises(ValueError, match=r"do not say.*pass offset=estimator\.offset_"):
             wrap(source)
         told = wrap(source, offset=live.offset_, expected_depth=live.expected_depth)
         assert type(told) is GpuqsOutlierDetector
@@ -125,9 +125,9 @@ def test_an_isolation_forests_offset_must_be_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"offset": -0.5}, "offset= is not for a GpuqsClassifier"),
-        ({"expected_depth": 3.0}, "expected_depth= is not for a GpuqsClassifier"),
-        ({"kind": "regressor", "classes": ["a", "b"]}, "classes= is not for a GpuqsRegressor"),
+        ({"offset": -0.5}, "offset= does not apply to the GpuqsClassifier"),
+        ({"expected_depth": 3.0}, "expected_depth= does not apply to the GpuqsClassifier"),
+        ({"kind": "regressor", "classes": ["a", "b"]}, "classes= does not apply to the GpuqsRegressor"),
     ],
 )
 def test_keywords_of_other_kinds_are_refused(options: dict[str, Any], said: str) -> None:

@@ -238,7 +238,7 @@ def test_a_sound_category_set_is_read() -> None:
 RAW = {
     "empty": (b"", "is no JSON, or is truncated"),
     "truncated": (json.dumps(small_model()).encode()[:-40], "is no JSON, or is truncated"),
-    "not an object": (b"[1, 2]", "field 'learner': does not lie in an object"),
+    "not an object": (b"[1, 2]", "field 'learner': is not inside of an object"),
     "not UTF-8": (b'{"learner": "\xff"}', "is no JSON, or is truncated"),
     "deep arrays": (b'{"learner": {"a": ' + b"[" * 200_000, "JSON is nested too deep"),
     "deep objects": (b'{"learner": ' + b'{"a":' * 200_000, "JSON is nested too deep"),

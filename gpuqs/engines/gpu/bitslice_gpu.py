@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpuqs.devices.base import GpuDevice
-from gpuqs.engines.gpu.bitsliced import BitslicedForest, BitsliceSettings
+from gpuqs.engines.gpu.bitslice_placed import BitslicePlacedForest, BitsliceSettings
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.engines.gpu.placed import MAX_GRID
 from gpuqs.forest import Forest
@@ -49,9 +49,9 @@ class BitsliceGpu(GpuEngine):
 
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
-    ) -> BitslicedForest:
+    ) -> BitslicePlacedForest:
         most = self._settings.max_predicates or MAX_PREDICATES
         layout = build_rows(forest, ranks(), most, self._settings.evaluation)
         values = leaf_values(forest, layout.position, precision)
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
-        return BitslicedForest(device, forest, layout, values, self._settings)
+        return BitslicePlacedForest(device, forest, layout, values, self._settings)

@@ -1,14 +1,29 @@
-"""The names of the kernels' instantiations."""
+"""The names of the kernels' instantiations, by which the device code is compiled and found.
+
+Each function names one kernel of ``cuda/``, as C++ spells its template arguments. Types that they share:
+
+- ``given``: of the documents, as the caller holds them;
+- ``value``: in which documents are tested, float32 or float64;
+- ``pivot``: of `qs_gpu`'s counts of false tests, uint8, uint16 or uint32;
+- ``leaf``: of the leaf values, one of `SUMS`; sums are made in the type that it says;
+- ``entry``: of what is looked up for an exit leaf, its number (int32) or its values (as ``leaf``).
+
+``form`` is one of `FORMS`, ``words`` are the words of 32 documents that a lane of the bit-sliced engine holds, one of
+`WORDS`, and ``by_row`` says that neighbouring features lie closer in memory than neighbouring documents.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from gpuqs.links import CLASS_DECISIONS, KERNELS
+
+#: A type of numbers, as kernels are named by.
+DType: TypeAlias = str | np.dtype[Any]
 
 #: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
@@ -44,112 +59,125 @@ _PIVOTS = ("uint8", "uint16", "uint32")
 
 
 @cache
-def _c(dtype: npt.DTypeLike) -> str:
+def _c(dtype: DType) -> str:
     return _NAMES[np.dtype(dtype).name]
 
 
 @cache
-def transpose(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
+def transpose(given: DType, value: DType, by_row: bool) -> str:
+    """Documents to columns."""
     return f"transpose<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
 
 
 @cache
-def find_false_nodes(value: npt.DTypeLike, pivot: npt.DTypeLike) -> str:
+def find_false_nodes(value: DType, pivot: DType) -> str:
+    """Columns to pivots: how many of each column's tests are false."""
     return f"find_false_nodes<{_c(value)}, {_c(pivot)}>"
 
 
 @cache
-def update_scores(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike, documents: int, stride: int) -> str:
-    """``documents`` a thread block, in shared memory laid out for ``stride``."""
+def update_scores(form: str, pivot: DType, leaf: DType, documents: int, stride: int) -> str:
+    """Pivots to partial scores of one output; ``documents`` a thread block, shared memory laid out for ``stride``."""
     word, many, _ = FORMS[form]
     total = SUMS[np.dtype(leaf).name]
     return f"update_scores<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {total}, {documents}, {stride}>"
 
 
 @cache
-def update_outputs(form: str, pivot: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+def update_outputs(form: str, pivot: DType, leaf: DType) -> str:
+    """Pivots to partial scores of several outputs, a document a thread block."""
     word, many, _ = FORMS[form]
     return f"update_outputs<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
 
 @cache
-def exit_leaves(form: str, pivot: npt.DTypeLike, entry: npt.DTypeLike, stride: int) -> str:
+def exit_leaves(form: str, pivot: DType, entry: DType, stride: int) -> str:
+    """Pivots to entries of the exit leaves; shared memory is laid out for ``stride`` documents."""
     word, many, _ = FORMS[form]
     return f"exit_leaves<{word}, {many}, {_c(pivot)}, {_c(entry)}, {stride}>"
 
 
 @cache
-def add_tree_blocks(total: npt.DTypeLike) -> str:
+def add_tree_blocks(total: DType) -> str:
+    """Partial sums of the tree blocks to sums, of the type ``total``."""
     return f"add_tree_blocks<{_c(total)}>"
 
 
 @cache
-def finish_scores(total: npt.DTypeLike, real: npt.DTypeLike, score: npt.DTypeLike) -> str:
+def finish_scores(total: DType, real: DType, score: DType) -> str:
+    """Sums of the type ``total`` to scores of the type ``score``, computed in the type ``real``."""
     return f"finish_scores<{_c(total)}, {_c(real)}, {_c(score)}>"
 
 
 @cache
-def rank_documents(given: npt.DTypeLike, value: npt.DTypeLike, by_row: bool) -> str:
+def rank_documents(given: DType, value: DType, by_row: bool) -> str:
+    """Documents to planes of their ranks."""
     return f"rank_documents<{_c(given)}, {_c(value)}, {str(by_row).lower()}>"
 
 
 @cache
 def decode_predicates(words: int) -> str:
-    """``words`` of 32 documents a lane."""
+    """Planes of ranks to rows: a word of documents for each predicate."""
     return f"decode_predicates<{words}>"
 
 
 @cache
 def steps(words: int) -> str:
+    """Rows to planes of the exit leaves' numbers, by programs of steps (`gpuqs.layout.steps`)."""
     return f"steps<{words}>"
 
 
 @cache
 def slots(words: int) -> str:
+    """Rows to planes of the exit leaves' numbers, by programs over slots (`gpuqs.layout.slots`)."""
     return f"slots<{words}>"
 
 
 @cache
-def sum_exact(leaf: npt.DTypeLike, small: bool, words: int) -> str:
-    """``small``: trees of up to 64 leaves."""
+def sum_exact(leaf: DType, small: bool, words: int) -> str:
+    """Planes of leaf numbers to sums in tree order; ``small``: trees have up to 64 leaves."""
     return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}>"
 
 
 @cache
 def sum_fast(words: int) -> str:
+    """Planes of leaf numbers to partial sums of whole numbers, of trees of up to 64 leaves."""
     return f"sum_fast<{words}>"
 
 
 @cache
-def look_up_leaves(entry: npt.DTypeLike) -> str:
+def look_up_leaves(entry: DType) -> str:
+    """Planes of leaf numbers to entries of the exit leaves."""
     return f"look_up_leaves<{_c(entry)}>"
 
 
 @cache
-def apply_link(real: npt.DTypeLike, link: str) -> str:
-    """Sums -> values of the same type, by one of `gpuqs.links.KERNELS`."""
+def apply_link(real: DType, link: str) -> str:
+    """Sums to values of the same type, by one of `gpuqs.links.KERNELS`."""
     return f"apply_link<{_c(real)}, {_c(real)}, links::{link}>"
 
 
 @cache
-def class_numbers(real: npt.DTypeLike, rule: str) -> str:
-    """Scores -> class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
+def class_numbers(real: DType, rule: str) -> str:
+    """Scores to class numbers, by one of `gpuqs.links.CLASS_DECISIONS`."""
     return f"apply_link<{_c(real)}, i64, classes::{rule}>"
 
 
 @cache
-def walk_scores(value: npt.DTypeLike, leaf: npt.DTypeLike) -> str:
+def walk_scores(value: DType, leaf: DType) -> str:
+    """Documents to sums, by walks."""
     return f"walk_scores<{_c(value)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
 
 @cache
-def walk_leaves(value: npt.DTypeLike, entry: npt.DTypeLike) -> str:
+def walk_leaves(value: DType, entry: DType) -> str:
+    """Documents to entries of the exit leaves, by walks."""
     return f"walk_leaves<{_c(value)}, {_c(entry)}>"
 
 
 @cache
 def every_kernel() -> dict[str, tuple[str, ...]]:
-    """Every instantiation that the engine can ask for, by file."""
+    """Every instantiation that the engines can ask for, by file."""
     integers = [name for name in _NAMES if not name.startswith("float")]
     reals = ("float32", "float64")
     casts = [("float32", "float32"), ("float64", "float64"), ("float64", "float32")]

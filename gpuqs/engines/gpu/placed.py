@@ -37,12 +37,13 @@ class PlacedForest(ABC):
 
     def _upload_common(self, columns: Columns) -> None:
         up, values = self.device.upload, self.values
-        self.readings = (
-            self._int32(columns.feature),
-            up(padded(columns.routing)),
-            self._int32(columns.set_offsets),
-            up(padded(columns.set_words)),
-        )
+        #: How kernels read each column of the documents, by the kernels' names for it.
+        self.readings = {
+            "feature": self._int32(columns.feature),
+            "routing": up(padded(columns.routing)),
+            "set_offsets": self._int32(columns.set_offsets),
+            "set_words": up(padded(columns.set_words)),
+        }
         self.leaf_value = up(padded(values.value.ravel()))
         self.leaf_id = up(padded(values.leaf_id))
         self.start = up(values.start)
@@ -72,7 +73,12 @@ class PlacedForest(ABC):
             "finish_scores.cu",
             kernels.finish_scores(values.sum_dtype, real, values.score_dtype),
             n,
-            (sums, np.int64(n), np.int32(self.n_outputs), np.float64(values.step or 1.0), self.add_last, scores),
+            sums=sums,
+            n=np.int64(n),
+            n_outputs=np.int32(self.n_outputs),
+            step=np.float64(values.step or 1.0),
+            add_last=self.add_last,
+            scores=scores,
         )
 
     def _add_partial(self, partial: Any, n_blocks: int, sums: Any, started: bool) -> None:
@@ -84,12 +90,27 @@ class PlacedForest(ABC):
             "finish_scores.cu",
             kernels.add_tree_blocks(self.values.sum_dtype),
             n,
-            (partial, np.int32(n_blocks), np.int64(n), np.int32(period), start, sums),
+            partial=partial,
+            n_blocks=np.int32(n_blocks),
+            n=np.int64(n),
+            n_outputs=np.int32(period),
+            start=start,
+            sums=sums,
         )
 
-    def _per_element(self, file: str, name: str, n: int, arguments: tuple) -> None:
-        if n:
-            self.device.kernel(file, name)((-(-n // 256),), (256,), arguments)
+    def _per_element(self, file: str, name: str, n_elements: int, /, **arguments: Any) -> None:
+        """Launch a kernel with a thread for each element; ``arguments`` as of `_launch_kernel`."""
+        if n_elements:
+            self._launch_kernel(file, name, (-(-n_elements // 256),), 256, **arguments)
+
+    def _launch_kernel(
+        self, file: str, name: str, grid: tuple[int, ...], threads: int, /, shared_bytes: int = 0, **arguments: Any
+    ) -> None:
+        """Launch a kernel with thread blocks of ``threads``; ``arguments`` in its parameters' order, by their names.
+
+        The names are for readers and tests: kernels get the arguments by their places.
+        """
+        self.device.kernel(file, name)(grid, (threads,), tuple(arguments.values()), shared_mem=shared_bytes)
 
     def _rounded_once(self, documents: Any) -> Any:
         """Integers that the source library rounds twice, after the first time; all other documents as they are."""

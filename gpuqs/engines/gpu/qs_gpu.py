@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import GpuEngine
-from gpuqs.engines.gpu.forest import GpuForest, Settings
+from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values, number_leaves
 from gpuqs.layout.qs_gpu import count_tuples
@@ -24,15 +24,15 @@ class QsGpu(GpuEngine):
 
     Parameters
     ----------
-    settings : Settings, optional
+    settings : QsSettings, optional
     """
 
     name: ClassVar[str] = "qs_gpu"
     summary: ClassVar[str] = "GPU-QuickScorer: a thread block for a document or four, leaf bitvectors in shared memory"
     own_sums: ClassVar[bool] = True
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
+    def __init__(self, settings: QsSettings | None = None) -> None:
+        self._settings = settings or QsSettings()
 
     def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
         return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
@@ -53,7 +53,7 @@ class QsGpu(GpuEngine):
 
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
-    ) -> GpuForest:
+    ) -> QsPlacedForest:
         ranges = number_leaves(forest)
         values = leaf_values(forest, ranges.position, precision)
-        return GpuForest(device, forest, ranges, values, self._settings)
+        return QsPlacedForest(device, forest, ranges, values, self._settings)

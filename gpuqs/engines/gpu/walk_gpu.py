@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
-from gpuqs.engines.gpu.walked import WalkedForest, WalkSettings
+from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import RankTables
@@ -41,6 +41,6 @@ class WalkGpu(GpuEngine):
 
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
-    ) -> WalkedForest:
+    ) -> WalkPlacedForest:
         layout = build_preorder(forest)
-        return WalkedForest(device, forest, layout, leaf_values(forest, layout.position, precision), self._settings)
+        return WalkPlacedForest(device, forest, layout, leaf_values(forest, layout.position, precision), self._settings)

@@ -16,7 +16,6 @@ import numpy as np
 HERE = Path(__file__).parent
 HEADER, SCHEDULER = HERE / "cuda_emulation.hpp", HERE / "scheduler.cpp"
 ORDERS = ("forward", "reverse", "random")
-SANITIZERS = ("", "thread", "address")
 
 #: Dynamic shared memory that a kernel gets without asking for more, as on a device.
 DEFAULT_SHARED_BYTES = 48 << 10

@@ -43,9 +43,9 @@ def run_kernels(sanitizer: str) -> None:
     from gpu_conformance import CASES, check, check_bits, check_walks
 
     from emulation.device import EmulatedDevice
-    from gpuqs.engines.gpu.bitsliced import BitsliceSettings
+    from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings
     from gpuqs.engines.gpu.links import apply_link
-    from gpuqs.engines.gpu.walked import WalkSettings
+    from gpuqs.engines.gpu.walk_placed import WalkSettings
 
     wanted = (
         "paper's 32",

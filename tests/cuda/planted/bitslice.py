@@ -21,7 +21,7 @@ _SAME = (_FILE, "-k", "same_planes and (words or chains)")
 _RANK, _DECODE = "cuda/rank_documents.cu", "cuda/decode_predicates.cu"
 _SLOTS, _STEPS, _STEPS_LAYOUT = "cuda/slots.cu", "cuda/steps.cu", "layout/steps.py"
 _EXACT, _FAST, _CODES = "cuda/sum_exact.cu", "cuda/sum_fast.cu", "cuda/leaf_codes.cuh"
-_HOST, _LAYOUT = "engines/gpu/bitsliced.py", "layout/bitslice_gpu.py"
+_HOST, _LAYOUT = "engines/gpu/bitslice_placed.py", "layout/bitslice_gpu.py"
 
 BITSLICE = [
     Fault(

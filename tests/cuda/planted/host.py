@@ -13,7 +13,7 @@ _LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
 _CODES = ("test_emulated.py::test_as_many_tests_as_a_pivot_counts",)
 _ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
 
-_HOST, _FOREST = "devices/pipeline.py", "engines/gpu/forest.py"
+_HOST, _QS = "devices/pipeline.py", "engines/gpu/qs_placed.py"
 _PLACED = "engines/gpu/placed.py"
 _LAYOUT = "layout/qs_gpu.py"
 
@@ -211,7 +211,7 @@ STREAMS = [
     ),
     Fault(
         "a forest is copied to whatever device is the current one",
-        _FOREST,
+        _QS,
         "        with device.active():\n            self._upload",
         "        if device:\n            self._upload",
         _LARGE,
@@ -299,45 +299,45 @@ LAUNCHES = [
         "sorted(found)",
         _CACHE,
     ),
-    Fault("every chunk's sums go to the first rows", _FOREST, "sums[chunk], started", "sums[:n], started", _CHUNKS),
+    Fault("every chunk's sums go to the first rows", _QS, "sums[chunk], started", "sums[:n], started", _CHUNKS),
     Fault(
         "every chunk's leaves go to the first rows",
-        _FOREST,
+        _QS,
         "np.int32(self.n_trees), out[chunk])",
         "np.int32(self.n_trees), out)",
         _CHUNKS,
     ),
     Fault(
         "a chunk's last document is left out",
-        _FOREST,
+        _QS,
         "min(start + step, documents.shape[0])",
         "min(start + step - 1, documents.shape[0])",
         _CHUNKS,
     ),
     Fault(
         "every chunk transposes the first documents",
-        _FOREST,
+        _QS,
         "self._transpose(documents[chunk], values)",
         "self._transpose(documents[:n], values)",
         _CHUNKS,
     ),
     Fault(
         "partial sums have room for one tree block",
-        _FOREST,
+        _QS,
         "(max(self.n_blocks, 1), n, self.n_outputs)",
         "(1, n, self.n_outputs)",
         _CASES,
     ),
     Fault(
         "pivots have room for one tree block",
-        _FOREST,
+        _QS,
         "(max(self.n_blocks, 1), n_groups, n_columns, together)",
         "(1, n_groups, n_columns, together)",
         _CASES,
     ),
     Fault(
         "pivots lie as for more documents a thread block than it scores",
-        _FOREST,
+        _QS,
         "self._pivots(documents, together)",
         "self._pivots(documents, self.documents)",
         _CASES,
@@ -358,43 +358,49 @@ LAUNCHES = [
     ),
     Fault(
         "no thread block for the last group of documents",
-        _FOREST,
+        _QS,
         "(-(-n // together), self.n_blocks)",
         "(max(n // together, 1), self.n_blocks)",
         _CASES,
     ),
     Fault(
         "no thread block for the last tile of documents",
-        _FOREST,
+        _QS,
         _TRANSPOSED,
         _TRANSPOSED.replace("-(-n // TILE)", "max(n // TILE, 1)"),
         _CASES,
     ),
-    Fault("no thread block for the last sums", _PLACED, "(-(-n // 256),)", "(max(n // 256, 1),)", _CHUNKS),
+    Fault(
+        "no thread block for the last sums",
+        _PLACED,
+        "(-(-n_elements // 256),)",
+        "(max(n_elements // 256, 1),)",
+        _CHUNKS,
+    ),
     Fault(
         "strides change places",
-        _FOREST,
+        _QS,
         "np.int64(row),\n                np.int64(column),",
         "np.int64(column),\n                np.int64(row),",
         _CASES,
     ),
     Fault(
         "a tile in shared memory has no padding",
-        _FOREST,
+        _QS,
         "shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize",
         "shared_mem=TILE * TILE * self.pivot_dtype.itemsize",
         _CASES,
     ),
     Fault(
         "large shared memory is not asked for",
-        _FOREST,
+        _QS,
         "            kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block\n",
         "            pass\n",
         _LARGE,
     ),
     Fault(
         "pivots have no code left for missing values",
-        _FOREST,
+        _QS,
         "if most < np.iinfo(t).max)",
         "if most <= np.iinfo(t).max)",
         _CODES,

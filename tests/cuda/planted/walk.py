@@ -13,7 +13,7 @@ _SPLIT = (f"{_FILE}::test_whole_numbers_of_many_trees_are_split",)
 _STARTED = (f"{_FILE}::test_sums_begin_with_what_is_there",)
 
 _WALK, _SCORES, _LEAVES = "cuda/walk.cuh", "cuda/walk_scores.cu", "cuda/walk_leaves.cu"
-_HOST, _LAYOUT = "engines/gpu/walked.py", "layout/walk_gpu.py"
+_HOST, _LAYOUT = "engines/gpu/walk_placed.py", "layout/walk_gpu.py"
 
 WALKS = [
     Fault(

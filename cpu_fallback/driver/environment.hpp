@@ -1,8 +1,7 @@
-// What calls of microseconds ask: how long they took, and whether the process's environment changed since.
+// Whether the process's environment changed since it was remembered: calls of microseconds ask each time.
 #pragma once
 #include <unistd.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -10,8 +9,6 @@
 #include <vector>
 
 namespace gpuqs {
-
-inline double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Environment {
 public:

@@ -1,4 +1,4 @@
-"""A forest on one device, and the launches that score documents there (paper 000, Algorithm 3).
+"""A forest of `qs_gpu` on one device, and the launches that score documents there (paper 000, Algorithm 3).
 
     foreach chunk of documents that fits the scratch memory:
         values <- transpose(documents)
@@ -24,7 +24,6 @@ from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choo
 from gpuqs.engines.gpu.placed import MAX_GRID, PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
-from gpuqs.forks import lazy
 from gpuqs.layout.leaves import LeafRanges, LeafValues
 from gpuqs.layout.qs_gpu import (
     MAX_SLOTS,
@@ -36,15 +35,18 @@ from gpuqs.layout.qs_gpu import (
     words_per_tree,
 )
 
+#: Documents, and columns, of a tile that is transposed or searched together.
 TILE = 32
 #: Bytes of dynamic shared memory that a kernel may have without opting in.
 SHARED_WITHOUT_ASKING = 48 << 10
-#: Documents of a chunk, at least (a few tiles), and at most (what 32-bit indices count).
-MIN_CHUNK, MAX_CHUNK = 1024, 1 << 24
+#: Fewest documents of a chunk: a few tiles.
+MIN_CHUNK = 1024
+#: Most documents of a chunk: what 32-bit indices count.
+MAX_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
-class Settings:
+class QsSettings:
     """What may be chosen by hand; None leaves it to the policy.
 
     Parameters
@@ -88,7 +90,7 @@ class Settings:
         return self.form or ("mask32" if forest.n_leaves <= 32 else "words")
 
 
-class GpuForest(PlacedForest):
+class QsPlacedForest(PlacedForest):
     """A forest laid out for one device and copied there; immutable.
 
     Parameters
@@ -97,11 +99,11 @@ class GpuForest(PlacedForest):
     forest : Forest
     ranges : LeafRanges
     values : LeafValues
-    settings : Settings
+    settings : QsSettings
     """
 
     def __init__(
-        self, device: GpuDevice, forest: Forest, ranges: LeafRanges, values: LeafValues, settings: Settings
+        self, device: GpuDevice, forest: Forest, ranges: LeafRanges, values: LeafValues, settings: QsSettings
     ) -> None:
         super().__init__(device, forest, values)
         self.settings, self.form = settings, settings.form_for(forest)
@@ -120,6 +122,7 @@ class GpuForest(PlacedForest):
             threads=settings.threads,
         )
         self.threads, self.shared, self.resident = size.threads, size.shared, size.resident
+        self._loaded = False
         with device.active():
             self._upload(layout, forest)
 
@@ -257,7 +260,7 @@ class GpuForest(PlacedForest):
                 np.int64(column),
                 np.int32(n),
                 np.int32(self.n_columns),
-                *self.readings,
+                *self.readings.values(),
                 values,
             ),
             shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
@@ -291,14 +294,16 @@ class GpuForest(PlacedForest):
         name = kernels.update_scores(self.form, self.pivot_dtype, leaf, together, self.documents)
         return "update_scores.cu", name
 
-    @lazy
-    def _loaded(self) -> tuple[Kernel, ...]:
-        """What scores few documents and what scores many, so that one call of either warms up for both."""
-        return tuple(self._kernel(*self._scoring(n)) for n in sorted({1, self.documents}))
+    def _load_kernels(self) -> None:
+        """Load, at the first call, what scores few documents and what scores many: either warms up for both."""
+        if not self._loaded:
+            for together in sorted({1, self.documents}):
+                self._kernel(*self._scoring(together))
+            self._loaded = True
 
     def _update(self, pivots: Any, n: int, together: int, partial: Any) -> None:
-        _ = self._loaded  # at the first call
-        of_outputs: tuple = ()
+        self._load_kernels()
+        of_outputs: tuple[Any, ...] = ()
         if self.n_outputs > 1:
             width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)
             of_outputs = (width, n_outputs, self.output_offsets, self.output_trees)
@@ -320,7 +325,7 @@ class GpuForest(PlacedForest):
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
         return kernel
 
-    def _launch(self, file: str, name: str, n: int, together: int, pivots: Any, arguments: tuple) -> None:
+    def _launch(self, file: str, name: str, n: int, together: int, pivots: Any, arguments: tuple[Any, ...]) -> None:
         """Launch one thread block for each tree block and ``together`` documents."""
         self._kernel(file, name)(
             (-(-n // together), self.n_blocks),

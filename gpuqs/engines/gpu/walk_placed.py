@@ -1,4 +1,4 @@
-"""A forest for walks on one device, and the launch that scores documents there.
+"""A forest of `walk_gpu` on one device, and the launch that scores documents there.
 
     sums <- walk_scores(documents)                     a thread block for each document
     few documents of many trees, whole numbers:
@@ -26,8 +26,12 @@ from gpuqs.layout.walk_gpu import PreorderLayout
 
 #: Trees of a part, at most: as many as are added while the next are walked.
 PART_TREES = 512
-#: Documents a multiprocessor, at most, that are few; threads of a thread block for few, and for more.
-FEW, FEW_THREADS, MANY_THREADS = 2, WARP + PART_TREES, 256
+#: Most documents a multiprocessor that are few.
+FEW = 2
+#: Most threads of a thread block where documents are few: one for each tree of a part, and a warp that adds.
+FEW_THREADS = WARP + PART_TREES
+#: Most threads of a thread block where documents are more.
+MANY_THREADS = 256
 #: Of so many threads one may add.
 ADDING_SHARE = 4
 #: Parts from which on one document's go to several thread blocks.
@@ -58,12 +62,12 @@ class WalkSettings:
 class _Reading(NamedTuple):
     """How documents of one type are walked: what both kernels are told of it, and what is loaded for it."""
 
-    arguments: tuple
+    arguments: tuple[Any, ...]
     column_bytes: int  # of shared memory
     scores: Kernel
 
 
-class WalkedForest(PlacedForest):
+class WalkPlacedForest(PlacedForest):
     """A forest as nodes in preorder, copied to a device; immutable.
 
     Parameters
@@ -115,13 +119,13 @@ class WalkedForest(PlacedForest):
             n_bytes = self.n_columns * value.itemsize
             staged = n_bytes <= (self.settings.shared or SHARED) - VALUE_BYTES * self.part_trees
             found = self._readings[dtype] = _Reading(
-                (np.int32(self.n_columns), *self.readings, np.int32(staged), self.nodes[value.name]),
+                (np.int32(self.n_columns), *self.readings.values(), np.int32(staged), self.nodes[value.name]),
                 n_bytes if staged else 0,
                 kernel("walk_scores.cu", kernels.walk_scores(value, self.values.value.dtype)),
             )
         return found
 
-    def _placed(self, documents: Any) -> tuple:
+    def _placed(self, documents: Any) -> tuple[Any, ...]:
         """What kernels are told of documents."""
         row, column = documents.strides
         return as_numbers(documents), kernels.INPUTS[documents.dtype], np.int64(row), np.int64(column)

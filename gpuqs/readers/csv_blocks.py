@@ -53,8 +53,8 @@ def blocks(file: BinaryIO, delimiter: str, line: int, path: object) -> Iterator[
         rest = text[end:]
         if len(rest) > _LONGEST_ROW:
             raise InputError(
-                f"{path}, line {line + 1}: a row longer than {_LONGEST_ROW >> 20} MiB; is a quote open, or this no "
-                "text?"
+                f"{path}, line {line + 1}: a row is longer than {_LONGEST_ROW >> 20} MiB; check that every quote is "
+                "closed, and that this is a text file"
             )
     if rest:
         yield Block(rest, len(rest), line)

@@ -1,4 +1,4 @@
-"""A bit-sliced forest on one device, and the launches that score documents there.
+"""A forest of `bitslice_gpu` on one device, and the launches that score documents there.
 
     foreach batch of documents whose scratch memory is bounded:
         planes of ranks <- rank_documents(documents)
@@ -12,20 +12,19 @@ Everything is queued on the current stream; nothing here waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from gpuqs.devices.base import GpuDevice, Kernel
+from gpuqs.devices.base import GpuDevice
 from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.placed import MAX_GRID, SHARED, PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.forest import Forest
-from gpuqs.forks import lazy
 from gpuqs.layout.bitslice_gpu import RowLayout
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.qs_gpu import WARP
@@ -33,22 +32,32 @@ from gpuqs.layout.ranks import level_tables
 from gpuqs.layout.slots import SlotPrograms
 from gpuqs.layout.steps import PAGE, StepPrograms
 
-#: Documents of a tile of one word a lane, and bytes of a row of such a tile.
-TILE, ROW_BYTES = 32 * WARP, 4 * WARP
-#: Columns that a thread block ranks together, bytes of their documents' values that it holds twice, and the most levels
-#: of a column's thresholds that it holds: eight always fit.
-COLUMNS, VALUE_BYTES, MOST_STAGED = 8, 2 * 8 * 33 * 16, 9
+#: Documents of a tile of one word a lane.
+TILE = 32 * WARP
+#: Bytes of a row of such a tile.
+ROW_BYTES = 4 * WARP
+#: Columns that a thread block of `rank_documents` ranks together.
+COLUMNS = 8
+#: Bytes of the documents' values that it holds: two tiles of lines of 16 bytes, with one line of padding a column.
+VALUE_BYTES = 2 * COLUMNS * (WARP + 1) * 16
+#: Most levels of a column's thresholds that it holds; eight always fit.
+MOST_STAGED = 9
 #: Warps of a thread block that decodes or evaluates.
 WARPS = 4
 #: Planes of leaf numbers that `steps` keeps in registers.
 LOW_PLANES = 3
 #: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
 BATCH_TILES = 16
-#: Documents that a thread block of `sum_exact` adds for, and bytes that it has for trees that are added together.
-SUMMED, NUMBERS, ADDED = 256, 8 << 10, 32
-#: Trees that a thread block of `sum_fast` may add, the more the less often sums are added up, and most outputs that it
-#: is for: of more, `sum_exact` has work enough.
-GROUPS, FAST_OUTPUTS = (128, 64), 16
+#: Documents that a thread block of `sum_exact` adds leaf values for.
+SUMMED = 256
+#: Trees whose leaf values it adds together.
+ADDED = 32
+#: Bytes of these documents' leaf numbers in these trees, of one byte each.
+NUMBERS = SUMMED * ADDED
+#: Trees that a thread block of `sum_fast` may add: the more, the less often sums are added up.
+GROUPS = (128, 64)
+#: Most outputs that `sum_fast` is for: of more, `sum_exact` has work enough.
+FAST_OUTPUTS = 16
 
 
 @dataclass(frozen=True)
@@ -80,13 +89,13 @@ class BitsliceSettings:
 class _Part:
     """Some trees of one tree block, whose leaf numbers are kept at a time.
 
-    ``programs`` and ``summed`` are what kernels are told of them: views of the forest's arrays, made once.
+    ``programs`` and the offsets are what kernels are told of them: views of the forest's arrays, made once.
     """
 
     block: int
     first: int
     n_trees: int
-    programs: tuple
+    programs: dict[str, Any]
     value_offsets: Any
     output_offsets: Any
 
@@ -102,9 +111,9 @@ class _Slots:
     stage, file, page_bytes = "slots", "slots.cu", 0
     kernel = staticmethod(kernels.slots)
 
-    def arguments(self, first: int) -> tuple:
-        """What the kernel is told about the trees from ``first`` on."""
-        return self.nodes, self.node_offsets[first:], np.int32(self.n_slots)
+    def arguments(self, first: int) -> dict[str, Any]:
+        """What the kernel is told about the trees from ``first`` on, by its parameters' names."""
+        return {"nodes": self.nodes, "node_offsets": self.node_offsets[first:], "n_slots": np.int32(self.n_slots)}
 
 
 @dataclass(frozen=True)
@@ -120,12 +129,17 @@ class _Steps:
     stage, file, page_bytes = "steps", "steps.cu", 2 * 4 * PAGE
     kernel = staticmethod(kernels.steps)
 
-    def arguments(self, first: int) -> tuple:
-        numbers = (np.int32(self.n_groups), np.int32(self.page_words), np.int32(self.depth))
-        return self.pages, self.tree_pages[first:], *numbers
+    def arguments(self, first: int) -> dict[str, Any]:
+        return {
+            "pages": self.pages,
+            "first_page": self.tree_pages[first:],
+            "n_groups": np.int32(self.n_groups),
+            "page_words": np.int32(self.page_words),
+            "depth": np.int32(self.depth),
+        }
 
 
-class BitslicedForest(PlacedForest):
+class BitslicePlacedForest(PlacedForest):
     """A forest as rows and programs, copied to a device; immutable.
 
     Parameters
@@ -160,6 +174,7 @@ class BitslicedForest(PlacedForest):
         groups = np.append(np.arange(0, self.n_columns, COLUMNS), self.n_columns)
         self.most_planes = int(np.diff(ranks.plane_offsets[groups]).max(initial=0))
         self.most_bits = int(ranks.n_bits.max(initial=0))
+        self._loaded = False
         with device.active():
             self._upload(forest, layout)
             self.parts = self._place_parts(parts, forest)
@@ -211,11 +226,16 @@ class BitslicedForest(PlacedForest):
         # Of trees that are added together: values or where they begin, and numbers of one byte or two.
         added = NUMBERS + ADDED * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
-            self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words))(
+            self._launch_kernel(
+                "sum_exact.cu",
+                kernels.sum_exact(leaf, self.small, words),
                 (-(-sums.shape[0] // SUMMED), self.n_outputs),
-                (256,),
-                (*self._summed(part, planes, sums.shape[0]), np.int32(started), self.start, sums),
-                shared_mem=2 * added,
+                256,
+                shared_bytes=2 * added,
+                **self._summed(part, planes, sums.shape[0]),
+                started=np.int32(started),
+                start=self.start,
+                sums=sums,
             )
 
     def _sum_fast(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
@@ -225,36 +245,40 @@ class BitslicedForest(PlacedForest):
         n_groups = -(-part.n_trees // group)
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
-            self.device.kernel("sum_fast.cu", kernels.sum_fast(words))(
+            self._launch_kernel(
+                "sum_fast.cu",
+                kernels.sum_fast(words),
                 (n_tiles, n_groups, self.n_outputs),
-                (256,),
-                (*self._summed(part, planes, n), np.int32(group), partial),
-                shared_mem=32 << 10,
+                256,
+                shared_bytes=32 << 10,
+                **self._summed(part, planes, n),
+                group=np.int32(group),
+                partial=partial,
             )
         self._add_partial(partial, n_groups, sums, started)
 
-    def _summed(self, part: _Part, planes: Any, n: int) -> tuple:
+    def _summed(self, part: _Part, planes: Any, n: int) -> dict[str, Any]:
         """Arguments that say what is summed."""
         width = self.values.value.shape[1]
-        return (
-            *self._numbers(part, planes, n, np.int32),
-            self.leaf_value,
-            np.int32(width),
-            np.int32(width > 1 or self.n_outputs == 1),
-            part.output_offsets,
-            self.output_trees,
-        )
+        return {
+            **self._numbers(part, planes, n, np.int32),
+            "value": self.leaf_value,
+            "width": np.int32(width),
+            "every_tree": np.int32(width > 1 or self.n_outputs == 1),
+            "output_offsets": part.output_offsets,
+            "output_trees": self.output_trees,
+        }
 
-    def _numbers(self, part: _Part, planes: Any, n: int, counted: type) -> tuple:
+    def _numbers(self, part: _Part, planes: Any, n: int, counted: type) -> dict[str, Any]:
         """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
-        return (
-            planes,
-            np.int32(self.n_planes),
-            counted(n),
-            np.int32(part.first),
-            np.int32(part.n_trees),
-            part.value_offsets,
-        )
+        return {
+            "planes": planes,
+            "n_planes": np.int32(self.n_planes),
+            "n_documents": counted(n),
+            "first_tree": np.int32(part.first),
+            "n_trees": np.int32(part.n_trees),
+            "offsets": part.value_offsets,
+        }
 
     def leaves(self, documents: Any, out: Any) -> None:
         self._look_up(documents, self.leaf_id, 1, out)
@@ -265,12 +289,16 @@ class BitslicedForest(PlacedForest):
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
         for batch, words, part, planes in self._evaluated(documents):
             n = batch.stop - batch.start
-            numbers = (*self._numbers(part, planes, n, np.int64), np.int32(WARP * words))
             self._per_element(
                 "look_up_leaves.cu",
                 kernels.look_up_leaves(table.dtype),
                 n * part.n_trees,
-                (*numbers, table, np.int32(width), np.int32(self.n_trees), out[batch]),
+                **self._numbers(part, planes, n, np.int64),
+                words=np.int32(WARP * words),
+                table=table,
+                width=np.int32(width),
+                all_trees=np.int32(self.n_trees),
+                out=out[batch],
             )
 
     def _evaluated(self, documents: Any) -> Iterator[tuple[slice, int, _Part, Any]]:
@@ -289,9 +317,9 @@ class BitslicedForest(PlacedForest):
             if self.n_columns:
                 with self.device.stage("rank_documents"):
                     self._rank(self._rounded_once(documents[batch]), words, n_tiles, ranks)
+            self._load_kernels()
             decoded = None
             for part in self.parts:
-                _ = self._loaded  # at the first call
                 if part.block != decoded:
                     with self.device.stage("decode_predicates"):
                         self._decode(part.block, words, n_tiles, ranks, predicates)
@@ -307,14 +335,22 @@ class BitslicedForest(PlacedForest):
         most = max(1, min(self.device.scratch_bytes // tile, MAX_GRID))
         return max(1, -(-total // max(1, -(-total // most))))
 
-    @lazy
-    def _loaded(self) -> list[Kernel]:
-        """What tiles of either size need, so that one call of few documents or of many warms up for both."""
-        names = [("decode_predicates.cu", kernels.decode_predicates), (self.programs.file, self.programs.kernel)]
+    def _load_kernels(self) -> None:
+        """Load, at the first call, what tiles of either size need: few documents or many warm up for both."""
+        if self._loaded:
+            return
         leaf = self.values.value.dtype
-        exact = ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words))
-        names.append(("sum_fast.cu", kernels.sum_fast) if self.fast else exact)
-        return [self.device.kernel(file, name(words)) for file, name in names for words in kernels.WORDS]
+        names: list[tuple[str, Callable[[int], str]]] = [
+            ("decode_predicates.cu", kernels.decode_predicates),
+            (self.programs.file, self.programs.kernel),
+            ("sum_fast.cu", kernels.sum_fast)
+            if self.fast
+            else ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words)),
+        ]
+        for file, name in names:
+            for words in kernels.WORDS:
+                self.device.kernel(file, name(words))
+        self._loaded = True
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
         programs, attributes = self.programs, self.device.attributes
@@ -324,18 +360,18 @@ class BitslicedForest(PlacedForest):
         resident = attributes.multiprocessors * resident_blocks(attributes, threads, registers, shared)
         # One after the other, their programs are staged ahead; but few tiles at a time keep their rows in the L2 cache.
         trees = self.settings.warp_trees or (2 if part.n_trees > 2 * WARPS * resident else 1)
-        self.device.kernel(programs.file, name)(
+        self._launch_kernel(
+            programs.file,
+            name,
             (-(-part.n_trees // (WARPS * trees)), n_tiles),
-            (threads,),
-            (
-                predicates,
-                np.int32(self.n_rows),
-                *part.programs,
-                np.int32(part.n_trees),
-                np.int32(self.n_planes),
-                leaves,
-            ),
-            shared_mem=shared,
+            threads,
+            shared_bytes=shared,
+            rows=predicates,
+            n_rows=np.int32(self.n_rows),
+            **part.programs,
+            n_trees=np.int32(part.n_trees),
+            n_planes=np.int32(self.n_planes),
+            planes=leaves,
         )
 
     def _rank(self, documents: Any, words: int, n_tiles: int, ranks: Any) -> None:
@@ -343,36 +379,38 @@ class BitslicedForest(PlacedForest):
         beside = VALUE_BYTES + self.most_planes * WARP * 4
         room = (SHARED - beside) // (COLUMNS * value.itemsize)  # thresholds of each column: whole levels
         n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
-        self.device.kernel("rank_documents.cu", kernels.rank_documents(documents.dtype, value, along))(
+        document_stride, feature_stride = map(np.int64, documents.strides)
+        self._launch_kernel(
+            "rank_documents.cu",
+            kernels.rank_documents(documents.dtype, value, along),
             (n_tiles * words * -(-self.n_columns // COLUMNS),),
-            (WARP * COLUMNS,),
-            (
-                documents,
-                *(np.int64(stride) for stride in documents.strides),
-                np.int32(documents.shape[0]),
-                np.int32(self.n_columns),
-                *self.readings,
-                self.level_offsets,
-                self.levels[value.name],
-                self.plane_offsets,
-                np.int32(n_staged),
-                np.int32(WARP * words),
-                ranks,
-            ),
-            shared_mem=beside + COLUMNS * n_staged * value.itemsize,
+            WARP * COLUMNS,
+            shared_bytes=beside + COLUMNS * n_staged * value.itemsize,
+            documents=documents,
+            document_stride=document_stride,
+            feature_stride=feature_stride,
+            n_documents=np.int32(documents.shape[0]),
+            n_columns=np.int32(self.n_columns),
+            **self.readings,
+            level_offsets=self.level_offsets,
+            levels=self.levels[value.name],
+            plane_offsets=self.plane_offsets,
+            n_staged=np.int32(n_staged),
+            words=np.int32(WARP * words),
+            planes=ranks,
         )
 
     def _decode(self, block: int, words: int, n_tiles: int, ranks: Any, predicates: Any) -> None:
         segments, n = self.segments[block]
-        self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words))(
+        self._launch_kernel(
+            "decode_predicates.cu",
+            kernels.decode_predicates(words),
             (max(-(-n // WARPS), 1), n_tiles),
-            (WARP * WARPS,),
-            (
-                ranks,
-                np.int32(max(self.n_rank_planes, 1)),
-                segments,
-                np.int32(n),
-                np.int32(self.n_rows),
-                predicates,
-            ),
+            WARP * WARPS,
+            planes=ranks,
+            n_planes=np.int32(max(self.n_rank_planes, 1)),
+            segments=segments,
+            n_segments=np.int32(n),
+            n_rows=np.int32(self.n_rows),
+            rows=predicates,
         )

@@ -1,0 +1,9 @@
+// Time, as calls of microseconds measure it.
+#pragma once
+#include <chrono>
+
+namespace gpuqs {
+
+inline double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace gpuqs
