@@ -147,7 +147,8 @@ class Model:
         X : array-like [D, n_features] or EncodedDocuments
             The documents, one a row. Any of:
 
-            - a NumPy array (float32, float64 or integers; C or F order, any strides), or a nested list (None is missing);
+            - a NumPy array (float32, float64 or integers; C or F order, any strides);
+            - a nested list, where None is missing;
             - a pandas frame or an Arrow table, whose columns are found by name;
             - a scipy.sparse matrix or array, whose absent entries are what the source library takes them for: missing
               for XGBoost and Treelite, 0 for all others;
