@@ -99,7 +99,7 @@ def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
     try:
         with np.errstate(over="ignore"):
             rows = X.astype(forest.integer_dtype)
-    except OverflowError as error:
+    except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
         raise InputError(f"X holds a number that no float holds: {error}") from None
     return Documents(len(rows), lambda start, stop: rows[start:stop])
 

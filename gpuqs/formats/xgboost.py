@@ -277,7 +277,7 @@ def _base_margin(
         raise ModelFormatError(f"{len(base)} values for {n_outputs} outputs", field="base_score")
     space = _OBJECTIVES[objective][1]
     if not fitted and (3, 1) <= version < (3, 5) and whole(param, "boost_from_average", 0, 1, 1):
-        base, space = np.full(1, 0.5, np.float32), "margin"  # a stopgap until the first round, which never came
+        space = "margin"  # a stopgap until the first round, which never came
     if objective == "binary:logitraw" and () < version < (1, 3):
         space = "probability"  # a margin only since 1.3
     if space == "probability":

@@ -16,6 +16,7 @@ same trees on every fold. docs/sklearn.md says where they were tried, and which 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
 from inspect import signature
@@ -138,7 +139,8 @@ def _frozen(step: Any) -> Any:
     """A step before the last, as it was fitted, whatever becomes of the pipeline that it is from."""
     if step is None or isinstance(step, str):  # "passthrough"
         return step
-    step = deepcopy(step)
+    with suppress(TypeError):  # what holds a lock or a connection cannot be copied: it is shared
+        step = deepcopy(step)
     return step if isinstance(step, FrozenEstimator) else FrozenEstimator(step)
 
 

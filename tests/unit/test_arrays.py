@@ -181,6 +181,7 @@ def test_objects_are_numbers_or_missing(integer_dtype: str) -> None:
         ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(X\)"),
         ([[1, None, "2"]], "X holds a str; documents are numbers, and None or NaN where values are missing"),
         ([[1, 2, 10**400]], "X holds a number that no float holds"),
+        ([[1, 2, Decimal("sNaN")]], "X holds a number that no float holds"),
         (np.array([[1, 2, datetime.date(2020, 1, 1)]], object), "X holds a date"),
         (np.zeros((2, 3), complex), "dtype complex128"),
         ([["1", "2", "3"]], "dtype <U1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import gpuqs
@@ -103,6 +104,15 @@ def test_pipelines_stay_as_they_were_fitted() -> None:
     assert isinstance(fast[:-1].transform(frame), pd.DataFrame) and isinstance(theirs[:-1].transform(frame), np.ndarray)
     np.testing.assert_array_equal(theirs.predict_proba(frame), want)
     assert (fast.n_features_in_, list(fast.feature_names_in_)) == (X.shape[1], list(frame))
+
+
+def test_steps_that_cannot_be_copied_are_shared() -> None:
+    def same(rows: np.ndarray, lock: Any = None) -> np.ndarray:
+        return rows
+
+    shared = FunctionTransformer(same, kw_args={"lock": threading.RLock()})
+    theirs = make_pipeline(shared, RandomForestClassifier(5, random_state=0)).fit(X, Y)
+    np.testing.assert_array_equal(wrap(theirs).predict_proba(X), theirs.predict_proba(X))
 
 
 # -- isolation forests ---------------------------------------------------------------------------

@@ -238,10 +238,12 @@ def test_base_scores_become_margins_by_xgboosts_own_rounding() -> None:
 def test_models_of_no_rounds(objective: str, base_score: float | None) -> None:
     """Until the first round estimates it, a base score is a margin, whatever the objective's link."""
     params = {"objective": objective} | ({} if base_score is None else {"base_score": base_score})
+    for estimated in ({}, {"boost_from_average": 1}):
+        booster = xgb.train(params | estimated, xgb.DMatrix(ROWS, np.abs(BINARY)), 0)
+        for kind in ("json", "ubj"):
+            raw = bytes(booster.save_raw(kind))
+            assert_same_scores(xgb.Booster(model_file=bytearray(raw)), reader.read(raw, "model"), ROWS[:9])
     booster = xgb.train(params, xgb.DMatrix(ROWS, np.abs(BINARY)), 0)
-    for kind in ("json", "ubj"):
-        raw = bytes(booster.save_raw(kind))
-        assert_same_scores(xgb.Booster(model_file=bytearray(raw)), reader.read(raw, "model"), ROWS[:9])
     model = document(booster)
     model["version"] = [3, 0, 5]  # which did not distinguish them
     before = reader.read(json.dumps(model).encode(), "model").base_score
