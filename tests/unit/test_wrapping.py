@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -107,10 +106,10 @@ def test_pipelines_stay_as_they_were_fitted() -> None:
 
 
 def test_steps_that_cannot_be_copied_are_shared() -> None:
-    def same(rows: np.ndarray, lock: Any = None) -> np.ndarray:
+    def same(rows: np.ndarray, uncopied: Any = None) -> np.ndarray:
         return rows
 
-    shared = FunctionTransformer(same, kw_args={"lock": threading.RLock()})
+    shared = FunctionTransformer(same, kw_args={"uncopied": (i for i in ())})
     theirs = make_pipeline(shared, RandomForestClassifier(5, random_state=0)).fit(X, Y)
     np.testing.assert_array_equal(wrap(theirs).predict_proba(X), theirs.predict_proba(X))
 
