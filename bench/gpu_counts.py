@@ -132,7 +132,7 @@ def pivots_of(placed: QsPlacedForest, X: np.ndarray) -> npt.NDArray[np.int64]:
 
 def wavefronts(placed: QsPlacedForest, block: int, n_false: np.ndarray) -> tuple[int, int]:
     """Atomics of 32 lanes, and the banks' wavefronts that they take: ``n_false`` tuples [column] of one document."""
-    runs, slot = placed.mask_arguments[0].reshape(placed.n_blocks, -1, 4)[block], placed.mask_arguments[1]
+    runs, slot = placed.masks["runs"].reshape(placed.n_blocks, -1, 4)[block], placed.masks["slot"]
     rows = np.concatenate([[0], np.cumsum(-(-n_false // WARP))])
     column = np.repeat(np.arange(len(n_false)), n_false)
     lane = np.arange(len(column)) - np.concatenate([[0], np.cumsum(n_false)])[column]
@@ -143,7 +143,7 @@ def wavefronts(placed: QsPlacedForest, block: int, n_false: np.ndarray) -> tuple
 def count(placed: QsPlacedForest, X: np.ndarray, body: Loops) -> Counts:
     """Of documents ``X`` without missing values."""
     counts, together = Counts(), placed.documents
-    n_warps, word_bytes = placed.threads // WARP, placed.mask_arguments[2].itemsize
+    n_warps, word_bytes = placed.threads // WARP, placed.masks["mask"].itemsize
     pivots = pivots_of(placed, X)
     work, busiest = 0.0, 0
     for block, start in product(range(placed.n_blocks), range(0, len(X), together)):

@@ -60,7 +60,7 @@ def test_missing_values_are_dealt_to_all_warps(together: int) -> None:
 def test_wavefronts_are_those_of_a_plain_count() -> None:
     X = np.random.default_rng(2).normal(size=(6, 5)).astype(np.float32)
     placed = gpu_counts.place(lambdamart_like(200, 40, X), RTX3090, QsSettings(documents_per_block=4))
-    runs, slot = placed.mask_arguments[0].reshape(-1, 4), placed.mask_arguments[1]
+    runs, slot = placed.masks["runs"].reshape(-1, 4), placed.masks["slot"]
     for n_false in gpu_counts.pivots_of(placed, X)[0]:
         rows = [
             slot[begin + row : begin + min(row + 32, n)] % 32

@@ -227,10 +227,9 @@ class BitslicePlacedForest(PlacedForest):
         added = NUMBERS + ADDED * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
             self._launch_kernel(
-                "sum_exact.cu",
-                kernels.sum_exact(leaf, self.small, words),
+                self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words)),
                 (-(-sums.shape[0] // SUMMED), self.n_outputs),
-                256,
+                (256,),
                 shared_bytes=2 * added,
                 **self._summed(part, planes, sums.shape[0]),
                 started=np.int32(started),
@@ -246,10 +245,9 @@ class BitslicePlacedForest(PlacedForest):
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
             self._launch_kernel(
-                "sum_fast.cu",
-                kernels.sum_fast(words),
+                self.device.kernel("sum_fast.cu", kernels.sum_fast(words)),
                 (n_tiles, n_groups, self.n_outputs),
-                256,
+                (256,),
                 shared_bytes=32 << 10,
                 **self._summed(part, planes, n),
                 group=np.int32(group),
@@ -361,10 +359,9 @@ class BitslicePlacedForest(PlacedForest):
         # One after the other, their programs are staged ahead; but few tiles at a time keep their rows in the L2 cache.
         trees = self.settings.warp_trees or (2 if part.n_trees > 2 * WARPS * resident else 1)
         self._launch_kernel(
-            programs.file,
-            name,
+            self.device.kernel(programs.file, name),
             (-(-part.n_trees // (WARPS * trees)), n_tiles),
-            threads,
+            (threads,),
             shared_bytes=shared,
             rows=predicates,
             n_rows=np.int32(self.n_rows),
@@ -381,10 +378,9 @@ class BitslicePlacedForest(PlacedForest):
         n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
         document_stride, feature_stride = map(np.int64, documents.strides)
         self._launch_kernel(
-            "rank_documents.cu",
-            kernels.rank_documents(documents.dtype, value, along),
+            self.device.kernel("rank_documents.cu", kernels.rank_documents(documents.dtype, value, along)),
             (n_tiles * words * -(-self.n_columns // COLUMNS),),
-            WARP * COLUMNS,
+            (WARP * COLUMNS,),
             shared_bytes=beside + COLUMNS * n_staged * value.itemsize,
             documents=documents,
             document_stride=document_stride,
@@ -403,10 +399,9 @@ class BitslicePlacedForest(PlacedForest):
     def _decode(self, block: int, words: int, n_tiles: int, ranks: Any, predicates: Any) -> None:
         segments, n = self.segments[block]
         self._launch_kernel(
-            "decode_predicates.cu",
-            kernels.decode_predicates(words),
+            self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words)),
             (max(-(-n // WARPS), 1), n_tiles),
-            WARP * WARPS,
+            (WARP * WARPS,),
             planes=ranks,
             n_planes=np.int32(max(self.n_rank_planes, 1)),
             segments=segments,

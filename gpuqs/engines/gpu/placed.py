@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.devices.base import GpuDevice
+from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.engines.gpu import kernels
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import Columns
@@ -101,16 +101,17 @@ class PlacedForest(ABC):
     def _per_element(self, file: str, name: str, n_elements: int, /, **arguments: Any) -> None:
         """Launch a kernel with a thread for each element; ``arguments`` as of `_launch_kernel`."""
         if n_elements:
-            self._launch_kernel(file, name, (-(-n_elements // 256),), 256, **arguments)
+            self._launch_kernel(self.device.kernel(file, name), (-(-n_elements // 256),), (256,), **arguments)
 
+    @staticmethod
     def _launch_kernel(
-        self, file: str, name: str, grid: tuple[int, ...], threads: int, /, shared_bytes: int = 0, **arguments: Any
+        kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], /, *, shared_bytes: int = 0, **arguments: Any
     ) -> None:
-        """Launch a kernel with thread blocks of ``threads``; ``arguments`` in its parameters' order, by their names.
+        """Launch a kernel; ``arguments`` in its parameters' order, by their names.
 
         The names are for readers and tests: kernels get the arguments by their places.
         """
-        self.device.kernel(file, name)(grid, (threads,), tuple(arguments.values()), shared_mem=shared_bytes)
+        kernel(grid, block, tuple(arguments.values()), shared_mem=shared_bytes)
 
     def _rounded_once(self, documents: Any) -> Any:
         """Integers that the source library rounds twice, after the first time; all other documents as they are."""

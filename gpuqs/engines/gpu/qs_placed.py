@@ -183,14 +183,15 @@ class QsPlacedForest(PlacedForest):
             "float32": up(padded(layout.threshold32)),
             "float64": up(padded(layout.threshold64)),
         }
-        self.mask_arguments = (
-            int32(tuples.runs),
-            up(padded(tuples.slot)),
-            up(padded(tuples.mask)),
-            int32(layout.block_offsets),
-            int32(layout.slot_offsets),
-            int32(self.values.offsets),
-        )
+        #: The trees' masks, by the kernels' names for them.
+        self.masks = {
+            "runs": int32(tuples.runs),
+            "slot": up(padded(tuples.slot)),
+            "mask": up(padded(tuples.mask)),
+            "blocks": int32(layout.block_offsets),
+            "slot_offsets": int32(layout.slot_offsets),
+            "leaf_offsets": int32(self.values.offsets),
+        }
         self.output_offsets, self.output_trees = (
             int32(array) for array in trees_by_output(layout.block_offsets, forest)
         )
@@ -249,37 +250,35 @@ class QsPlacedForest(PlacedForest):
 
     def _transpose(self, documents: Any, values: Any) -> None:
         documents, along = as_numbers(documents), by_row(documents)
-        row, column = documents.strides
+        document_stride, feature_stride = map(np.int64, documents.strides)
         n = documents.shape[0]
-        self.device.kernel("transpose.cu", kernels.transpose(documents.dtype, values.dtype, along))(
+        self._launch_kernel(
+            self.device.kernel("transpose.cu", kernels.transpose(documents.dtype, values.dtype, along)),
             (-(-n // TILE), -(-self.n_columns // TILE)),
             (TILE, 8),
-            (
-                documents,
-                np.int64(row),
-                np.int64(column),
-                np.int32(n),
-                np.int32(self.n_columns),
-                *self.readings.values(),
-                values,
-            ),
-            shared_mem=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
+            shared_bytes=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
+            documents=documents,
+            document_stride=document_stride,
+            feature_stride=feature_stride,
+            n_documents=np.int32(n),
+            n_columns=np.int32(self.n_columns),
+            **self.readings,
+            values=values,
         )
 
     def _find(self, values: Any, n: int, value: np.dtype, together: int, pivots: Any) -> None:
-        self.device.kernel("find_false_nodes.cu", kernels.find_false_nodes(value, self.pivot_dtype))(
+        self._launch_kernel(
+            self.device.kernel("find_false_nodes.cu", kernels.find_false_nodes(value, self.pivot_dtype)),
             (-(-n // TILE), -(-self.n_columns // TILE), self.n_blocks),
             (TILE, 8),
-            (
-                values,
-                np.int32(n),
-                np.int32(self.n_columns),
-                self.test_offsets,
-                self.thresholds[value.name],
-                np.int32(together.bit_length() - 1),
-                pivots,
-            ),
-            shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize,
+            shared_bytes=TILE * (TILE + 1) * self.pivot_dtype.itemsize,
+            values=values,
+            n_documents=np.int32(n),
+            n_columns=np.int32(self.n_columns),
+            test_offsets=self.test_offsets,
+            thresholds=self.thresholds[value.name],
+            log_together=np.int32(together.bit_length() - 1),
+            pivots=pivots,
         )
 
     def scoring_kernel(self) -> tuple[Kernel, int, int]:
@@ -303,19 +302,32 @@ class QsPlacedForest(PlacedForest):
 
     def _update(self, pivots: Any, n: int, together: int, partial: Any) -> None:
         self._load_kernels()
-        of_outputs: tuple[Any, ...] = ()
+        of_outputs: dict[str, Any] = {}
         if self.n_outputs > 1:
-            width, n_outputs = np.int32(self.values.value.shape[1]), np.int32(self.n_outputs)
-            of_outputs = (width, n_outputs, self.output_offsets, self.output_trees)
-        self._launch(*self._scoring(together), n, together, pivots, (self.leaf_value, *of_outputs, partial))
+            of_outputs = {
+                "width": np.int32(self.values.value.shape[1]),
+                "n_outputs": np.int32(self.n_outputs),
+                "output_offsets": self.output_offsets,
+                "output_trees": self.output_trees,
+            }
+        kernel = self._kernel(*self._scoring(together))
+        self._launch(kernel, n, together, pivots, leaf_value=self.leaf_value, **of_outputs, partial=partial)
 
     def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
         name = kernels.exit_leaves(self.form, self.pivot_dtype, table.dtype, self.documents)
         for chunk, pivots in self._pivots(documents, 1):
             if not self.n_blocks:
                 continue
-            arguments = (table, np.int32(width), np.int32(self.n_trees), out[chunk])
-            self._launch("exit_leaves.cu", name, chunk.stop - chunk.start, 1, pivots, arguments)
+            self._launch(
+                self._kernel("exit_leaves.cu", name),
+                chunk.stop - chunk.start,
+                1,
+                pivots,
+                table=table,
+                width=np.int32(width),
+                n_trees=np.int32(self.n_trees),
+                out=out[chunk],
+            )
 
     def _kernel(self, file: str, name: str) -> Kernel:
         """A kernel that may have the shared memory that thread blocks take."""
@@ -325,13 +337,18 @@ class QsPlacedForest(PlacedForest):
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
         return kernel
 
-    def _launch(self, file: str, name: str, n: int, together: int, pivots: Any, arguments: tuple[Any, ...]) -> None:
+    def _launch(self, kernel: Kernel, n: int, together: int, pivots: Any, **arguments: Any) -> None:
         """Launch one thread block for each tree block and ``together`` documents."""
-        self._kernel(file, name)(
+        self._launch_kernel(
+            kernel,
             (-(-n // together), self.n_blocks),
             (self.threads,),
-            (pivots, np.int32(n), np.int32(self.n_columns), *self.mask_arguments, *arguments),
-            shared_mem=self.shared,
+            shared_bytes=self.shared,
+            pivots=pivots,
+            n_documents=np.int32(n),
+            n_columns=np.int32(self.n_columns),
+            **self.masks,
+            **arguments,
         )
 
 

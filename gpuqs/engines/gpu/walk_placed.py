@@ -62,7 +62,7 @@ class WalkSettings:
 class _Reading(NamedTuple):
     """How documents of one type are walked: what both kernels are told of it, and what is loaded for it."""
 
-    arguments: tuple[Any, ...]
+    arguments: dict[str, Any]
     column_bytes: int  # of shared memory
     scores: Kernel
 
@@ -106,9 +106,16 @@ class WalkPlacedForest(PlacedForest):
         if self.input_dtype == "float32":
             del nodes["float64"]
         self.nodes = {value: self.device.upload(padded(node.view(np.uint32))) for value, node in nodes.items()}
-        numbers = (self.width, self.n_trees, self.part_trees, self.n_parts)
-        self._of_scores = (roots, self.leaf_value, *(np.int32(n) for n in numbers))
-        self._of_outputs = (self._int32(of_output), np.int32(self.n_outputs))
+        #: What `walk_scores` is told of the trees, and of the outputs.
+        self._of_trees = {
+            "roots": roots,
+            "value": self.leaf_value,
+            "width": np.int32(self.width),
+            "n_trees": np.int32(self.n_trees),
+            "part_trees": np.int32(self.part_trees),
+            "n_parts": np.int32(self.n_parts),
+        }
+        self._of_outputs = {"output_offsets": self._int32(of_output), "n_outputs": np.int32(self.n_outputs)}
 
     def _reading(self, dtype: np.dtype) -> _Reading:
         found = self._readings.get(dtype)
@@ -119,16 +126,26 @@ class WalkPlacedForest(PlacedForest):
             n_bytes = self.n_columns * value.itemsize
             staged = n_bytes <= (self.settings.shared or SHARED) - VALUE_BYTES * self.part_trees
             found = self._readings[dtype] = _Reading(
-                (np.int32(self.n_columns), *self.readings.values(), np.int32(staged), self.nodes[value.name]),
+                {
+                    "n_columns": np.int32(self.n_columns),
+                    **self.readings,
+                    "staged": np.int32(staged),
+                    "nodes": self.nodes[value.name],
+                },
                 n_bytes if staged else 0,
                 kernel("walk_scores.cu", kernels.walk_scores(value, self.values.value.dtype)),
             )
         return found
 
-    def _placed(self, documents: Any) -> tuple[Any, ...]:
+    def _given(self, documents: Any) -> dict[str, Any]:
         """What kernels are told of documents."""
-        row, column = documents.strides
-        return as_numbers(documents), kernels.INPUTS[documents.dtype], np.int64(row), np.int64(column)
+        document_stride, feature_stride = map(np.int64, documents.strides)
+        return {
+            "documents": as_numbers(documents),
+            "type": kernels.INPUTS[documents.dtype],
+            "document_stride": document_stride,
+            "feature_stride": feature_stride,
+        }
 
     # -- scoring --------------------------------------------------------------------------
 
@@ -145,21 +162,20 @@ class WalkPlacedForest(PlacedForest):
         n_shares = -(-self.n_parts // each)
         out = sums if n_shares == 1 else self.device.empty((n_shares, n, self.n_outputs), np.int64)
         threads, adders = self._threads(n)
-        reading.scores(
+        self._launch_kernel(
+            reading.scores,
             (n, n_shares),
             (threads,),
-            (
-                *self._placed(documents),
-                *reading.arguments,
-                *self._of_scores,
-                np.int32(each),
-                *self._of_outputs,
-                np.int32(adders),
-                np.int32(started and n_shares == 1),
-                self.start,
-                out,
-            ),
-            shared_mem=VALUE_BYTES * self.part_trees + reading.column_bytes,
+            shared_bytes=VALUE_BYTES * self.part_trees + reading.column_bytes,
+            **self._given(documents),
+            **reading.arguments,
+            **self._of_trees,
+            parts_each=np.int32(each),
+            **self._of_outputs,
+            n_adders=np.int32(adders),
+            started=np.int32(started and n_shares == 1),
+            start=self.start,
+            sums=out,
         )
         if n_shares > 1:
             self._add_partial(out, n_shares, sums, started)
@@ -191,18 +207,17 @@ class WalkPlacedForest(PlacedForest):
         reading, value = self._reading(documents.dtype), self._value_dtype(documents.dtype)
         threads = min(self.walkers, self.settings.threads or MANY_THREADS)
         each = max(threads, -(-self.n_trees // MAX_GRID))
-        self.device.kernel("walk_leaves.cu", kernels.walk_leaves(value, table.dtype))(
+        self._launch_kernel(
+            self.device.kernel("walk_leaves.cu", kernels.walk_leaves(value, table.dtype)),
             (n, -(-self.n_trees // each)),
             (threads,),
-            (
-                *self._placed(documents),
-                *reading.arguments,
-                self.roots,
-                np.int32(self.n_trees),
-                np.int32(each),
-                table,
-                np.int32(width),
-                out,
-            ),
-            shared_mem=reading.column_bytes,
+            shared_bytes=reading.column_bytes,
+            **self._given(documents),
+            **reading.arguments,
+            roots=self.roots,
+            n_trees=np.int32(self.n_trees),
+            trees_each=np.int32(each),
+            table=table,
+            width=np.int32(width),
+            out=out,
         )

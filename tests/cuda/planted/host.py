@@ -303,8 +303,8 @@ LAUNCHES = [
     Fault(
         "every chunk's leaves go to the first rows",
         _QS,
-        "np.int32(self.n_trees), out[chunk])",
-        "np.int32(self.n_trees), out)",
+        "out=out[chunk],",
+        "out=out,",
         _CHUNKS,
     ),
     Fault(
@@ -380,15 +380,15 @@ LAUNCHES = [
     Fault(
         "strides change places",
         _QS,
-        "np.int64(row),\n                np.int64(column),",
-        "np.int64(column),\n                np.int64(row),",
+        "document_stride, feature_stride = map(np.int64, documents.strides)",
+        "feature_stride, document_stride = map(np.int64, documents.strides)",
         _CASES,
     ),
     Fault(
         "a tile in shared memory has no padding",
         _QS,
-        "shared_mem=TILE * (TILE + 1) * self.pivot_dtype.itemsize",
-        "shared_mem=TILE * TILE * self.pivot_dtype.itemsize",
+        "shared_bytes=TILE * (TILE + 1) * self.pivot_dtype.itemsize",
+        "shared_bytes=TILE * TILE * self.pivot_dtype.itemsize",
         _CASES,
     ),
     Fault(
