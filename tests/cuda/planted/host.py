@@ -28,8 +28,7 @@ _LAST = """            for lane in lanes:
         finally:"""
 _TRANSPOSED = """            (-(-n // TILE), -(-self.n_columns // TILE)),
             (TILE, 8),
-            (
-                documents,
+            shared_bytes=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
 """
 
 STREAMS = [
