@@ -132,8 +132,9 @@ def check_values(dtype: np.dtype, forest: Forest) -> None:
     """
     if dtype.kind not in "iub":
         raise InputError(
-            f"X has dtype {dtype}, but the model has categories, which {forest.schema.library} takes from arrays of "
-            "whole numbers alone; pass a frame or an Arrow table with the columns as in training, or such an array"
+            f"X has dtype {dtype}, but the model has categories, which gpuqs takes for {forest.schema.library}'s "
+            "models from arrays of whole numbers alone; pass a frame or an Arrow table with the columns as in "
+            "training, or such an array"
         )
 
 

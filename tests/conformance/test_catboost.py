@@ -345,7 +345,7 @@ def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
         for given in (X, X.astype(np.int8), X.astype(">i4"), np.asfortranarray(X), X.tolist()):
             np.testing.assert_array_equal(model.predict(given), raw)
             np.testing.assert_array_equal(model.predict(model.encode(given)), raw)
-        with pytest.raises(InputError, match=r"dtype float64, but the model has categories, which CatBoost takes from"):
+        with pytest.raises(InputError, match=r"dtype float64, but the model has categories, which gpuqs takes for CatBoost"):
             model.predict(X.astype(float))
         sparse = pytest.importorskip("scipy.sparse").csr_matrix(X)
         with pytest.raises(InputError, match=r"a sparse matrix, but CatBoost models with categories"):
@@ -386,7 +386,7 @@ def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
     model.fit(frame, target, cat_features=CATEGORICAL)
     read = gpuqs.from_model(model)
     for X in (np.zeros((3, 7)), [[0.0] * 7]):
-        with pytest.raises(InputError, match=r"CatBoost takes from arrays of whole numbers alone; pass a frame"):
+        with pytest.raises(InputError, match=r"from arrays of whole numbers alone; pass a frame"):
             read.predict(X)
     with pytest.raises(InputError, match=r"holds fractions, which CatBoost does not take for categories"):
         read.predict(frame.assign(text=frame["text"].map(lambda text: 1.5)))

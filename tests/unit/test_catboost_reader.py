@@ -312,7 +312,7 @@ def test_categories_without_texts_are_called_after_their_hashes(left_out: tuple[
     forest = read(model)
     assert sorted(forest.schema.categories[1]) == ["CatBoost hash 00000007", "CatBoost hash fffffffb"]
     assert forest.schema.has_hashes
-    with pytest.raises(InputError, match="which CatBoost takes from arrays of whole numbers alone"):
+    with pytest.raises(InputError, match="which gpuqs takes for CatBoost's models from arrays of whole numbers alone"):
         gpuqs.from_model(forest).predict(np.zeros((2, 3)))
 
 

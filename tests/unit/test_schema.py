@@ -208,7 +208,7 @@ def test_columns_of_objects_that_are_numbers(library: str) -> None:
     """The mend that is told makes them columns of numbers."""
     schema = Schema(NAMES, (("x", "y"), None, None), library=library)
     frame = pd.DataFrame({"t": pd.Categorical(["y", "x"]), "w": np.array([1, 2], object), "v": [0.5, 1.5]})
-    with pytest.raises(InputError, match=r"column 'w' has dtype object, .* numbers, X.astype\(\{'w': float\}\) makes"):
+    with pytest.raises(InputError, match=r"column 'w' has dtype object, .* numbers, cast it"):
         read(frame, schema)
     np.testing.assert_array_equal(read(frame.astype({"w": float}), schema), [[1, 1, 0.5], [0, 2, 1.5]])
 
