@@ -244,10 +244,13 @@ public:
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
-    void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords& records, void* leaf) const override {
-        find_predicates(block, stride, loaded, scratch);
-        if (records.first && stride < document_block())  // few documents, for which nobody has had them brought
+    void bring(int block, int stride, const LeafRecords& records) const override {
+        if (records.first && stride < document_block())  // many documents read most of them soon
             for (int t = first_tree(block); t < first_tree(block + 1); t++) prefetch_records(records, t);
+        if (layout_.nodes) code_[width(stride)].load(std::memory_order_acquire)->bring(block);
+    }
+    void find(int block, int, int stride, const void* loaded, void* scratch, const LeafRecords&, void* leaf) const override {
+        find_predicates(block, stride, loaded, scratch);
         run_programs(block, stride, scratch, leaf);
     }
 

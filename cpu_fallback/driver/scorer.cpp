@@ -18,7 +18,10 @@ constexpr size_t kMostByTrees = 16 << 20;
 // Each thread gets several shares of the trees, so that one that comes late still finds work.
 constexpr int kSharesOfThread = 4;
 
-struct Thread { Buffer loaded, scratch, leaf, sums; };
+struct Thread {
+    Buffer loaded, scratch, leaf, sums;
+    bool brought = false;  // what it reads of the trees lies in its caches
+};
 
 int largest_tree_block(const ExitLeaves& engine) {
     int largest = 0;
@@ -88,7 +91,7 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
 // Finds the exit leaves of documents [first, first + n), some document blocks, and calls
 // work(document block, documents, first tree, trees, leaf).
 template <class Work>
-void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const Thread& thread,
+void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, Thread& thread,
                       const LeafRecords& records, int64_t first, int n, Work work) {
     const int size = static_cast<int>(blocks.size), stride = blocks.stride;
     char* const loaded = static_cast<char*>(thread.loaded.get());
@@ -100,10 +103,12 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
         for (int d = 0; d < n; d += size)
             for (int b = s; b < end; b++) {
                 const int rows = std::min(size, n - d), tree = engine.first_tree(b);
+                if (d == 0 && !thread.brought) engine.bring(b, stride, records);
                 engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), records, thread.leaf.get());
                 work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
             }
     }
+    thread.brought = true;
 }
 
 // Tree blocks in up to so many shares of whole superblocks: the first of each, and the end.
@@ -137,6 +142,7 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
         loads[number] = false;
         for (int b = starts[share]; b < starts[share + 1]; b++) {
             const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
+            engine.bring(b, blocks.stride, records);
             engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), records, static_cast<char*>(leaf.get()) + at);
         }
     });

@@ -6,6 +6,7 @@
 //       for each superblock (some tree blocks):     so many trees stay in the caches for other documents
 //           for each document block:
 //               for each tree block, in tree order:
+//                   engine.bring(tree block)            for a thread's first document block only
 //                   engine.find(tree block) -> leaf     exit leaf of every (tree, document)
 //                   add_values(leaf) -> sums            or: store the leaves' own numbers
 //       write the sums out
@@ -46,6 +47,8 @@ public:
     virtual bool begins_superblock(int) const { return true; }
     // So many document blocks go through a superblock, one after another, before any goes on to the next superblock.
     virtual int blocks_together() const { return 1; }
+    // Brings what find will read of a tree block into the caches, where other work may have put it out of them.
+    virtual void bring(int, int, const LeafRecords&) const {}
     // Writes leaf[tree in block][stride] of a tree block, and may ask for the leaves' records. Calls go through the tree blocks
     // in order.
     virtual void find(int block, int n, int stride, const void* loaded, void* scratch, const LeafRecords& records,

@@ -43,6 +43,12 @@ public:
         stage(2);
     }
 
+    void bring(int block, int stride, const LeafRecords& records) const override {
+        stage(3);
+        engine_.bring(block, stride, records);
+        stage(2);
+    }
+
     // The time since the last stage's end belongs to this one.
     void stage(int number) const {
         const auto now = Clock::now();

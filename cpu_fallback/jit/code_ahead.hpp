@@ -5,7 +5,7 @@ namespace gpuqs {
 
 enum class CodeAhead {
     asked,  // it prefetches itself
-    read,   // each tree block's is read as data before it runs
+    read,   // each tree block's is read as data before a thread's first documents pass it
 };
 
 // What suits this processor. AMD's (Zen 5) drop prefetches to the L2 cache that memory would have to answer.

@@ -20,7 +20,8 @@ MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, i
 }
 
 // One line after the other, as processors foresee it of data.
-void MachineCode::read(int block) const {
+void MachineCode::bring(int block) const {
+    if (code_ahead_here() != CodeAhead::read) return;
     constexpr size_t line = 64;
     for (size_t at = starts_[block]; at < starts_[block + 1]; at += line)
         static_cast<void>(*static_cast<const volatile uint8_t*>(code_->at(at)));
@@ -28,7 +29,6 @@ void MachineCode::read(int block) const {
 
 void MachineCode::run(int block, const void* words, void* planes, void* leaf) const {
     using Function = void (*)(const void* words, void* planes, void* leaf, const Spread* spread);
-    if (code_ahead_here() == CodeAhead::read) read(block);
     reinterpret_cast<Function>(code_->at(starts_[block]))(words, planes, leaf, spread_);
 }
 

@@ -19,13 +19,12 @@ public:
     MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
                 const CodeFiles& files);
 
-    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words. Code that does not ask for itself
-    // is read first.
+    // Reads a tree block's code, if it does not ask for itself.
+    void bring(int block) const;
+    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words.
     void run(int block, const void* words, void* planes, void* leaf) const;
 
 private:
-    void read(int block) const;
-
     const Spread* spread_;
     std::vector<size_t> starts_;  // of tree blocks, and the end
     std::unique_ptr<Executable> code_;

@@ -1,5 +1,6 @@
-// Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes. Four
-// registers of documents take each level side by side: one alone would wait for its last answer.
+// Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes. Up to eight
+// registers of documents take each level side by side: one alone would wait for its last answer, and so many share a
+// level's loads.
 #pragma once
 #include <immintrin.h>
 
@@ -10,6 +11,9 @@ namespace {
 
 struct Search {
     static constexpr int kLevels = 8;
+
+    // Table registers of a level.
+    static constexpr int registers_of(int level) { return level < 4 ? 1 : 1 << (level - 4); }
 
     // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
     template <int n> static __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
@@ -22,13 +26,17 @@ struct Search {
             return _mm512_mask_mov_ps(look_up<n / 2>(table, answers, asked), upper, look_up<n / 2>(table + n / 2, answers, asked));
         }
     }
-    // Levels level ... n - 1 of `side` registers of documents; `tie` gets those that equal a threshold.
+    // Levels level ... n - 1 of `side` registers of documents; `tie` gets those that equal a threshold. Tables are loaded level
+    // by level, so that compilers keep those of one, and all answers, in registers.
     template <int level, int n, int side, bool ties>
-    static void ask(const __m512* table, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes,
+    static void ask(const float* tables, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes,
                     __mmask16* tie) {
         if constexpr (level < n) {
-            constexpr int n_registers = level < 4 ? 1 : 1 << (level - 4);
-#pragma GCC unroll 4
+            constexpr int n_registers = registers_of(level);
+            __m512 table[n_registers];
+#pragma GCC unroll 8
+            for (int r = 0; r < n_registers; r++) table[r] = level == 0 ? _mm512_set1_ps(*tables) : _mm512_loadu_ps(tables + 16 * r);
+#pragma GCC unroll 8
             for (int s = 0; s < side; s++) {
                 const __m512 threshold = level == 0 ? table[0] : look_up<n_registers>(table, answers[s], asked[s]);
                 const __m512 values = _mm512_loadu_ps(x + 16 * s);
@@ -37,27 +45,32 @@ struct Search {
                 answers[s] = _mm512_mask_or_epi32(answers[s], asked[s][level], answers[s], _mm512_set1_epi32(1 << level));
                 __builtin_memcpy(top - level * plane_bytes + 2 * s, &asked[s][level], 2);
             }
-            ask<level + 1, n, side, ties>(table + n_registers, x, answers, asked, top, plane_bytes, tie);
+            ask<level + 1, n, side, ties>(tables + 16 * n_registers, x, answers, asked, top, plane_bytes, tie);
         }
     }
     template <int n, int side, bool ties, bool keeps>
-    static void ask_all(const __m512* table, const float* x, uint8_t* top, int64_t plane_bytes, __mmask16* tie, uint32_t* kept) {
+    static void ask_all(const float* tables, const float* x, uint8_t* top, int64_t plane_bytes, __mmask16* tie, uint32_t* kept) {
         __m512i answers[side];
         __mmask16 asked[side][8];
+#pragma GCC unroll 8
         for (int s = 0; s < side; s++) answers[s] = _mm512_setzero_si512();
-        ask<0, n, side, ties>(table, x, answers, asked, top, plane_bytes, tie);
+        ask<0, n, side, ties>(tables, x, answers, asked, top, plane_bytes, tie);
         for (int s = 0; keeps && s < side; s++) _mm512_store_si512(kept + 16 * s, answers[s]);
     }
+    // As many documents from d on as fill `side` registers.
+    template <int n, int side, bool ties, bool keeps>
+    static int ask_side_by_side(const float* tables, const float* x, int d, int n_documents, uint8_t* top, int64_t plane_bytes,
+                                __mmask16* tie, uint32_t* kept) {
+        for (; d + 16 * side <= n_documents; d += 16 * side)
+            ask_all<n, side, ties, keeps>(tables, x + d, top + d / 8, plane_bytes, tie, kept + d);
+        return d;
+    }
     template <int n, bool ties, bool keeps>
-    static bool levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* kept) {
-        constexpr int n_registers = n <= 5 ? n : 3 + (1 << (n - 4));
-        __m512 of_level[n_registers];
-        for (int r = 0; r < n_registers; r++) of_level[r] = _mm512_loadu_ps(table + 16 * r);
-        of_level[0] = _mm512_broadcastss_ps(_mm512_castps512_ps128(of_level[0]));
+    static bool levels(const float* tables, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* kept) {
         __mmask16 tie = 0;
-        int d = 0;
-        for (; d + 64 <= n_documents; d += 64) ask_all<n, 4, ties, keeps>(of_level, x + d, top + d / 8, plane_bytes, &tie, kept + d);
-        for (; d < n_documents; d += 16) ask_all<n, 1, ties, keeps>(of_level, x + d, top + d / 8, plane_bytes, &tie, kept + d);
+        int d = ask_side_by_side<n, 8, ties, keeps>(tables, x, 0, n_documents, top, plane_bytes, &tie, kept);
+        d = ask_side_by_side<n, 4, ties, keeps>(tables, x, d, n_documents, top, plane_bytes, &tie, kept);
+        ask_side_by_side<n, 1, ties, keeps>(tables, x, d, n_documents, top, plane_bytes, &tie, kept);
         return tie != 0;
     }
 
