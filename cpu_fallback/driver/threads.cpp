@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -18,6 +19,9 @@ namespace {
 
 using ShareOut = void (*)(int64_t, int, Piece, void*);
 ShareOut of_other_module = nullptr;
+
+// Waking a thread that sleeps takes some 40 us: for about as long helpers look out for the next job, and callers for the end.
+constexpr std::chrono::microseconds kHelperLooks{50}, kCallerLooks{100};
 
 const int kMostThreads = 4 * static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
 
@@ -36,6 +40,7 @@ struct Pool {
     std::mutex lock;
     std::condition_variable called, done;
     Job* jobs = nullptr;  // those that helpers may join
+    std::atomic<uint32_t> n_jobs{0};              // so far
     int n_wanted = 0;                             // helpers, by all those jobs
     int n_helpers = 0, n_idle = 0, n_called = 0;  // idle: those that nobody has called
 };
@@ -45,6 +50,26 @@ Pool* const pool = new Pool;
 
 // A child has none of its parent's helpers, and its parent's other threads may have been anywhere in the pool.
 const bool survives_fork = pthread_atfork(nullptr, nullptr, [] { new (pool) Pool; }) == 0;
+
+void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Whether something is ready, now or within so long.
+template <class Ready> bool look_out(std::chrono::microseconds most, Ready ready) {
+    const auto end = std::chrono::steady_clock::now() + most;
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (ready()) return true;
+            relax();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+}
 
 void run(Job& job, int thread, int64_t p) {
     if (job.failed.load(std::memory_order_relaxed)) return;
@@ -83,11 +108,16 @@ void help() {
             lock.unlock();
             run_from(*job, thread, p);
             lock.lock();
-        } else {
-            pool->n_idle++;
-            pool->called.wait(lock, [] { return pool->n_called > 0; });
-            pool->n_called--;
+            continue;
         }
+        const uint32_t n_jobs = pool->n_jobs;
+        lock.unlock();
+        look_out(kHelperLooks, [n_jobs] { return pool->n_jobs.load(std::memory_order_relaxed) != n_jobs; });
+        lock.lock();
+        if (pool->n_jobs != n_jobs) continue;
+        pool->n_idle++;
+        pool->called.wait(lock, [] { return pool->n_called > 0; });
+        pool->n_called--;
     }
 }
 
@@ -114,6 +144,7 @@ void call_helpers(Job& job) {
         const std::lock_guard<std::mutex> lock(pool->lock);
         job.after = pool->jobs;
         pool->jobs = &job;
+        pool->n_jobs++;
         pool->n_wanted += job.most - 1;
         n_called = std::min(job.most - 1, pool->n_idle);
         n_new = std::max(std::min(pool->n_wanted, kMostThreads - 1) - pool->n_helpers, 0);
@@ -130,12 +161,14 @@ void call_helpers(Job& job) {
 }
 
 void wait_for_helpers(Job& job) {
+    const auto all_done = [&] { return job.n_done.load(std::memory_order_acquire) == job.n; };
+    look_out(kCallerLooks, all_done);
     std::unique_lock<std::mutex> lock(pool->lock);
     Job** at = &pool->jobs;
     while (*at != &job) at = &(*at)->after;
     *at = job.after;
     pool->n_wanted -= job.most - 1;
-    pool->done.wait(lock, [&] { return job.n_done.load(std::memory_order_acquire) == job.n; });
+    pool->done.wait(lock, all_done);
 }
 
 }  // namespace

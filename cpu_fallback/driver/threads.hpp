@@ -2,6 +2,7 @@
 //
 //   the caller tells helpers of its job, then takes piece after piece, as does each helper that comes
 //   when no piece is left, it waits for the pieces that helpers have begun
+//   a helper without a job looks out for the next one for a moment, then sleeps
 //
 // Nobody waits for a helper that has begun nothing: one that sleeps, is busy or cannot be started leaves its pieces to
 // others, to the caller at worst. A forked child has no helpers and starts its own; that is why this is not OpenMP, whose
