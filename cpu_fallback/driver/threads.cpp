@@ -1,6 +1,7 @@
 #include "driver/threads.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -43,6 +44,7 @@ struct Pool {
     std::atomic<uint32_t> n_jobs{0};              // so far
     int n_wanted = 0;                             // helpers, by all those jobs
     int n_helpers = 0, n_idle = 0, n_called = 0;  // idle: those that nobody has called
+    int n_looking = 0;                            // helpers that look out for a job
 };
 
 // Never destroyed: helpers sleep in it until the process ends.
@@ -59,16 +61,25 @@ void relax() {
 #endif
 }
 
-// Whether something is ready, now or within so long.
-template <class Ready> bool look_out(std::chrono::microseconds most, Ready ready) {
+// Returns when something is ready, after so long at most. Other threads that want the processor have it meanwhile.
+template <class Ready> void look_out(std::chrono::microseconds most, Ready ready) {
     const auto end = std::chrono::steady_clock::now() + most;
     do {
         for (int i = 0; i < 32; i++) {
-            if (ready()) return true;
+            if (ready()) return;
             relax();
         }
+        sched_yield();
     } while (std::chrono::steady_clock::now() < end);
-    return false;
+}
+
+// The processors that this thread may use; 1 where that is not told.
+int n_processors() {
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    return 1;
 }
 
 void run(Job& job, int thread, int64_t p) {
@@ -96,6 +107,9 @@ void run_from(Job& job, int thread, int64_t p) {
 
 void help() {
     const DefaultFloatMode mode;  // a thread begins in that of the one that starts it
+    // Has what a thread needs to throw allocated: when a piece throws for want of memory, that would end the process.
+    static_cast<void>(std::uncaught_exceptions());
+    bool worked = false;  // since it last looked out
     std::unique_lock<std::mutex> lock(pool->lock);
     for (;;) {
         Job* job = pool->jobs;
@@ -108,16 +122,21 @@ void help() {
             lock.unlock();
             run_from(*job, thread, p);
             lock.lock();
-            continue;
+            worked = true;
+        } else if (worked && pool->n_looking < n_processors() - 1) {
+            const uint32_t n_jobs = pool->n_jobs;
+            pool->n_looking++;
+            lock.unlock();
+            look_out(kHelperLooks, [n_jobs] { return pool->n_jobs.load(std::memory_order_relaxed) != n_jobs; });
+            lock.lock();
+            pool->n_looking--;
+            worked = false;
+        } else {
+            worked = false;
+            pool->n_idle++;
+            pool->called.wait(lock, [] { return pool->n_called > 0; });
+            pool->n_called--;
         }
-        const uint32_t n_jobs = pool->n_jobs;
-        lock.unlock();
-        look_out(kHelperLooks, [n_jobs] { return pool->n_jobs.load(std::memory_order_relaxed) != n_jobs; });
-        lock.lock();
-        if (pool->n_jobs != n_jobs) continue;
-        pool->n_idle++;
-        pool->called.wait(lock, [] { return pool->n_called > 0; });
-        pool->n_called--;
     }
 }
 
