@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "driver/float_mode.hpp"
 
@@ -123,16 +124,14 @@ void help() {
             run_from(*job, thread, p);
             lock.lock();
             worked = true;
-        } else if (worked && pool->n_looking < n_processors() - 1) {
+        } else if (std::exchange(worked, false) && pool->n_looking < n_processors() - 1) {
             const uint32_t n_jobs = pool->n_jobs;
             pool->n_looking++;
             lock.unlock();
             look_out(kHelperLooks, [n_jobs] { return pool->n_jobs.load(std::memory_order_relaxed) != n_jobs; });
             lock.lock();
             pool->n_looking--;
-            worked = false;
         } else {
-            worked = false;
             pool->n_idle++;
             pool->called.wait(lock, [] { return pool->n_called > 0; });
             pool->n_called--;

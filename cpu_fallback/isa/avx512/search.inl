@@ -12,9 +12,6 @@ namespace {
 struct Search {
     static constexpr int kLevels = 8;
 
-    // Table registers of a level.
-    static constexpr int registers_of(int level) { return level < 4 ? 1 : 1 << (level - 4); }
-
     // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
     template <int n> static __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
         if constexpr (n == 1) {
@@ -32,7 +29,7 @@ struct Search {
     static void ask(const float* tables, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes,
                     __mmask16* tie) {
         if constexpr (level < n) {
-            constexpr int n_registers = registers_of(level);
+            constexpr int n_registers = level < 4 ? 1 : 1 << (level - 4);
             __m512 table[n_registers];
 #pragma GCC unroll 8
             for (int r = 0; r < n_registers; r++) table[r] = level == 0 ? _mm512_set1_ps(*tables) : _mm512_loadu_ps(tables + 16 * r);
