@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "layout/documents.hpp"
+#include "layout/prefetch.hpp"
 #include "tile.inl"
 
 namespace gpuqs {
@@ -27,7 +28,7 @@ inline int load_tile(const Documents& documents, const char* rows, int n, const 
     for (int d = 0; d < whole; d += kTile) {
         transpose_tile<AsFloat>(at + d * documents.row_stride, documents.row_stride, x + d, stride);
         // The same columns of the next rows; beyond the last row a prefetch does nothing.
-        for (int i = 0; i < kTile; i++) __builtin_prefetch(at + (d + i + stride) * documents.row_stride);
+        for (int i = 0; i < kTile; i++) prefetch(at + (d + i + stride) * documents.row_stride);
     }
     for (int k = 0; k < kTile; k++)
         load_column<float>(at + whole * documents.row_stride + k * documents.column_stride, documents.row_stride, n - whole,

@@ -59,21 +59,26 @@ struct Tables {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,
                       n_blocks = kDocumentsInRegisters / documents;
         using TreeTables = Tree<part_bytes, n_leaves, n_parts>;
-        Register sum[n_blocks][n_parts];
+        Register sum[n_blocks][n_parts];  // in registers, where the loops over it are unrolled
         Register* at = reinterpret_cast<Register*>(sums);
+#pragma GCC unroll 8
         for (int r = 0; r < n_blocks * n_parts; r++) sum[r / n_parts][r % n_parts] = load_register(at + r);
         for (int t = 0; t < n_trees; t++, tables += 64 * sizeof(Value), leaf += stride) {
             const TreeTables tree(tables);
             if (ahead)
-                for (size_t line = 0; line < sizeof(Value); line++) __builtin_prefetch(tables + ahead + 64 * line);
+                for (size_t line = 0; line < sizeof(Value); line++) prefetch(tables + ahead + 64 * line);
+#pragma GCC unroll 8
             for (int b = 0; b < n_blocks; b++) {
                 const auto index = tree.index(leaf + b / part_bytes * sizeof(Register), b % part_bytes);
                 Register looked_up[n_parts], value[n_parts];
+#pragma GCC unroll 8
                 for (int p = 0; p < n_parts; p++) looked_up[p] = tree.look_up(p, index);
                 interleave<TreeTables, part_bytes, n_parts, joins_parts(part_bytes)>(looked_up, value);
+#pragma GCC unroll 8
                 for (int r = 0; r < n_parts; r++) sum[b][r] = add(Value(), sum[b][r], value[r]);
             }
         }
+#pragma GCC unroll 8
         for (int r = 0; r < n_blocks * n_parts; r++) store_register(at + r, sum[r / n_parts][r % n_parts]);
     }
 
