@@ -53,7 +53,7 @@ struct Tables {
         return first + in_lane / values * (bytes / value) + lane * values + in_lane % values;
     }
 
-    // ahead: so many bytes further are the tables that come next, and are asked for; 0: they have been.
+    // ahead: so many bytes further are the tables that come next, and are asked for; 0: other documents ask for them.
     template <class Value, int part_bytes, int n_leaves>
     static void add_block(const uint8_t* tables, int n_trees, const uint8_t* leaf, int stride, Value* sums, int64_t ahead) {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,

@@ -4,8 +4,9 @@
 
 namespace gpuqs {
 
-// Whether this processor is asked for lines to its L2 cache alone. Lines to the L1 cache take one of its places for misses until
-// they come: AMD's Zen 4 has 24, and fetches twice as fast without. Its Zen 5 drops what memory would have to answer.
+// Whether `prefetch` asks this processor for lines to its L2 cache alone. Lines to the L1 cache each take one of its places for
+// misses until they come: AMD's Zen 4 has 24, and read wide rows at half the speed through them. Zen 5 drops what it is asked for
+// to the L2 cache if memory would have to answer.
 extern const bool prefetches_to_l2;
 
 static inline void prefetch(const void* at) {
