@@ -34,6 +34,7 @@ from pages.results import Results  # noqa: E402
 
 import gpuqs  # noqa: E402
 from gpuqs.engines import ENGINES  # noqa: E402
+from gpuqs.engines.gpu import bitslice_placed, kernels  # noqa: E402
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu  # noqa: E402
 from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
@@ -44,13 +45,14 @@ from gpuqs.layout.steps import ENDS_PAGE, GROUP, MARK, POP, PUSHES, STEPS, StepP
 
 PAGE = CHECKOUT / "docs" / "gpu.md"
 SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
-TILE, LANES, TREES_COUNTED = 1024, 32, 1000
+TILE, LANES, BANKS, TREES_COUNTED = 1024, 32, 32, 1000
 #: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
 WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
 #: Trees of a partial sum of `sum_fast`.
 SUMMED = 128
-#: Documents for which a thread block of `sum_exact` reads a tree's values.
-SUMMED_TOGETHER = 256
+#: Documents whose sums a thread of `sum_exact` keeps where there are many, and those for which a block reads a tree's values.
+SUMMED_EACH = kernels.summed("float64", small=True)[0]
+SUMMED_TOGETHER = SUMMED_EACH * bitslice_placed.SUMMED
 WORDS = 2
 EVALUATION = f"steps<{WORDS}>"
 
@@ -81,7 +83,6 @@ def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
     segments = layout.segments
     bits = segments["n_bits"].astype(int)
     n_rows = int(np.bitwise_count(segments["low"]).sum())
-    narrow, wide = look_up_wavefronts(forest, layout, documents)
     facts = {
         "trees": forest.n_trees,
         "nodes a tree": forest.n_nodes / forest.n_trees,
@@ -100,8 +101,7 @@ def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
         "high bits a segment": float(np.maximum(bits - 4, 0).mean()),
         "planes a segment": float((bits + segments["marked"]).mean()),
         "wavefronts a search step": search_wavefronts(ranks, documents),
-        "wavefronts a 4-byte look-up": narrow,
-        "wavefronts an 8-byte look-up": wide,
+        "wavefronts a look-up": look_up_wavefronts(forest, layout, documents),
     }
     return {name: round(value, 4) for name, value in facts.items()}
 
@@ -148,33 +148,33 @@ class Launches(Paper):
 def shared_memory(forest: Forest, documents: np.ndarray) -> dict[str, int]:
     """Bytes of a thread block's shared memory, by kernel."""
     device = Launches()
-    for words, precision, evaluation in product((1, 2), ("exact", "fast"), ("steps", "slots")):
-        settings = BitsliceSettings(words, evaluation=evaluation)
+    each = kernels.summed("float64", small=True)
+    for words, precision, evaluation, summed in product((1, 2), ("exact", "fast"), ("steps", "slots"), each):
+        settings = BitsliceSettings(words, evaluation=evaluation, summed=summed)
         placed = BitsliceGpu(settings).prepare(forest, precision, device=device).forest
         placed.score(documents, np.zeros((len(documents), 1), placed.values.sum_dtype))
     return device.shared
 
 
-def conflicts(word: npt.NDArray[np.int64], banks: int = 32) -> float:
+def conflicts(word: npt.NDArray[np.int64]) -> float:
     """Wavefronts of accesses [..., lanes] of words: the most words of one bank, each counted once."""
     lanes = word.shape[-1]
     ordered = np.sort(word.reshape(-1, lanes), axis=1)
     first = np.ones(ordered.shape, bool)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     access = np.broadcast_to(np.arange(len(ordered))[:, None], ordered.shape)
-    met = np.bincount((access * banks + ordered % banks)[first], minlength=len(ordered) * banks)
-    return float(met.reshape(-1, banks).max(axis=1).mean())
+    met = np.bincount((access * BANKS + ordered % BANKS)[first], minlength=len(ordered) * BANKS)
+    return float(met.reshape(-1, BANKS).max(axis=1).mean())
 
 
-def look_up_wavefronts(forest: Forest, layout: RowLayout, documents: np.ndarray) -> tuple[float, float]:
-    """Wavefronts of a warp's look-ups in a tree's table of 64 values of 4 bytes, and of 8 bytes."""
+def look_up_wavefronts(forest: Forest, layout: RowLayout, documents: np.ndarray) -> float:
+    """Wavefronts of a warp's look-ups in a tree's table of 64 values of 4 bytes."""
     some = forest.select(slice(0, TREES_COUNTED))
     leaves = np.zeros((len(documents), some.n_trees), np.int32)
     ENGINES["bitslice"].leaves(ENGINES["bitslice"].prepare(some, "exact"), documents, leaves, 1)
     position = layout.position[some.leaf_offsets[:-1] + leaves].astype(np.int64)
     place = np.where(layout.oblivious[: some.n_trees], position, position ^ (position >> 1))
-    lanes = place.reshape(LANES, LANES, -1).transpose(2, 1, 0)  # a lane's documents follow each other
-    return conflicts(lanes), 2 * conflicts(lanes.reshape(-1, LANES // 2), 16)
+    return conflicts(place.reshape(LANES, LANES, -1).transpose(2, 1, 0))  # a lane's documents follow each other
 
 
 def search_wavefronts(ranks: RankTables, documents: np.ndarray) -> float:
@@ -236,7 +236,8 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
     votes = model["rank planes a column"]  # one wavefront each, and a batch's values four
     ranked = counted("rank_documents<float, float, true>", searched, LDS=model["wavefronts a search step"],
                      STS_128=(4 + votes) / (1 + votes))  # fmt: skip
-    narrow, wide = model["wavefronts a 4-byte look-up"], model["wavefronts an 8-byte look-up"]
+    look_up, numbers = model["wavefronts a look-up"], LANES / SUMMED_EACH  # of numbers one wavefront each
+    read = (numbers + 2 * LANES * look_up) / (numbers + 2 * LANES)
     groups = -(-trees // SUMMED)
     pages = trees * model["pages a tree"] * model["words of a page"] * 4 / TILE / WORDS
     found = {
@@ -248,9 +249,9 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
         # A group's rows are one address for all lanes. The row of zeros stays in L1.
         EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes, LDS_128=1), nodes * word + pages + planes,
                           model["rows"] * word + planes),
-        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=narrow), planes + 2 * 8 * groups,
+        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=look_up), planes + 2 * 8 * groups,
                           planes + 2 * 8 * groups),
-        "sum_exact": Stage("sum_exact", *counted(f"sum_exact<double, double, true, {WORDS}>", trees, LDS_64=wide),
+        "sum_exact": Stage("sum_exact", *counted(f"sum_exact<double, double, true, {WORDS}, {SUMMED_EACH}>", trees, LDS=read),
                            planes + trees * 64 * 8 / SUMMED_TOGETHER, planes),
     }  # fmt: skip
     return found

@@ -1,6 +1,6 @@
 // Planes of leaf numbers -> bytes, as one transposes bits: eight words of a bit a document, eight words of four documents' bytes.
 #pragma once
-#include "common.cuh"
+#include "words.cuh"
 
 enum { BYTE = 8 };
 
@@ -54,13 +54,12 @@ __device__ __forceinline__ u32 byte_of(u32 x, int b) {
 #endif
 }
 
-// The entry of a table at a multiple of 256 bytes that byte b of x says, its offset: one permutation makes the address.
-__device__ __forceinline__ int entry(const int* table, u32 x, int b) {
+// The place of what byte b of x says in a table of words at a multiple of 256 bytes, of which the byte is the offset: one permutation.
+__device__ __forceinline__ Place entry_place(Place table, u32 x, int b) {
 #ifdef __CUDA_ARCH__
-    const u32 at = __byte_perm(x, static_cast<u32>(__cvta_generic_to_shared(table)), 0x7650 | b);
-    return *static_cast<const int*>(__cvta_shared_to_generic(at));
+    return __byte_perm(x, table, 0x7650 | b);
 #else
-    return table[(x >> b * BYTE & 0xff) / sizeof(int)];
+    return table + (x >> b * BYTE & 0xff);
 #endif
 }
 

@@ -45,10 +45,11 @@ __global__ void __launch_bounds__(WARPS* WARP, 2)
         load_planes<TABLE_PLANES, 2, W>(tile + trees.at(first + other) * tree_words, n_planes, y);
         to_bytes(x);
         to_bytes(y);
-        const int* table = tables + t * TABLE;
+        const Place table = place_of(tables + t * TABLE), other_table = place_of(tables + (t + WARPS) * TABLE);
 #pragma unroll
         for (int d = 0; d < WARP; ++d)
-            sum[d] += entry(table, x[d % BYTE], d / BYTE) + entry(table + WARPS * TABLE, y[d % BYTE], d / BYTE);
+            sum[d] += *pointer_to<int>(entry_place(table, x[d % BYTE], d / BYTE)) +
+                      *pointer_to<int>(entry_place(other_table, y[d % BYTE], d / BYTE));
     }
     __syncthreads();
 #pragma unroll

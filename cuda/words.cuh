@@ -82,3 +82,15 @@ __device__ __forceinline__ T* kept_global(T* at) {
     return at;
 #endif
 }
+
+// What lies n times so many bytes further, in global memory: one multiplication, where compilers make two of it and a shift.
+template <class T>
+__device__ __forceinline__ const T* advanced(const T* at, u32 n, u32 bytes) {
+#ifdef __CUDA_ARCH__
+    u64 place;
+    asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(place) : "r"(n), "r"(bytes), "l"(__cvta_generic_to_global(at)));
+    return static_cast<const T*>(const_cast<const void*>(__cvta_global_to_generic(place)));
+#else
+    return reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(at) + static_cast<u64>(n) * bytes);
+#endif
+}

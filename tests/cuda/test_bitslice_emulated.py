@@ -27,6 +27,8 @@ from gpuqs.layout.ranks import MAX_THRESHOLDS, build_ranks
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 ONE, TWO = BitsliceSettings(words=1), BitsliceSettings(words=2)
+#: Sums of four documents a thread, which few documents would not take.
+FOUR = BitsliceSettings(words=2, summed=4)
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +41,19 @@ def test_equals_reference(forward: EmulatedDevice, case: Case) -> None:
     check(forward, *case.make(), ONE)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_sums_of_four_documents_a_thread_equal_reference(forward: EmulatedDevice, case: Case) -> None:
+    check(forward, *case.make(), FOUR)
+
+
 @pytest.mark.parametrize("order", ORDERS[1:])
+@pytest.mark.parametrize("chosen", [TWO, FOUR], ids=["one document", "four"])
 @pytest.mark.parametrize(
     "name", ["words, up to 64 leaves", "many leaves", "more classes than warps", "trees in every warp", "category sets"]
 )
-def test_equals_reference_in_other_orders_of_threads(order: str, name: str) -> None:
+def test_equals_reference_in_other_orders_of_threads(order: str, name: str, chosen: BitsliceSettings) -> None:
     case = next(case for case in [*CASES, *OF_BITS] if case.name == name)
-    check(EmulatedDevice(order), *case.make(), TWO)
+    check(EmulatedDevice(order), *case.make(), chosen)
 
 
 @pytest.mark.parametrize("order", ORDERS[1:])
@@ -152,6 +160,7 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
         part_trees=int(rng.choice([1, 7, 1000])),
         warp_trees=int(rng.choice([1, 4, 40])),
         evaluation=str(rng.choice(["steps", "steps", "slots"])),
+        summed=int(rng.choice([4, 1])),
     )
     dtype = np.float32 if rng.random() < 0.5 else np.float64
     check(forward, forest, probing_documents(rng, forest, int(rng.integers(1, 50)), dtype), chosen)
@@ -193,6 +202,17 @@ def test_thousands_of_documents(scratch_bytes: int) -> None:
     # Once a program to load it; two precisions, and leaves. Rows serve all parts of a tree block.
     assert asked["steps<2>"] == 2 + 3 * batches * parts
     assert asked["decode_predicates<2>"] == 2 + 3 * batches
+
+
+@pytest.mark.parametrize(("n", "each"), [(3073, 1), (4097, 4)])
+def test_where_documents_are_many_a_thread_sums_four(n: int, each: int) -> None:
+    """Where thread blocks of four times as many documents are two a multiprocessor: 5 x 33 and 4 x 33 of 2 x 82."""
+    rng = np.random.default_rng(27)
+    forest = random_forest(rng, n_trees=70, max_leaves=4, n_features=3, n_outputs=33)
+    device = EmulatedDevice()
+    check(device, forest, probing_documents(rng, forest, n, np.float32))
+    documents = Counter(name[-2] for _, name in device.launched if name.startswith("sum_exact"))
+    assert documents[str(each)] > documents["14".replace(str(each), "")] > 0  # each is loaded for either
 
 
 @pytest.mark.parametrize("scratch_bytes", [1, 1 << 20])

@@ -111,7 +111,8 @@ REGRESSIONS = [
     ("slots<2>", "(s_first.of[w] & word[i].of[w])", "__brev(s_first.of[w] & word[i].of[w])"),
     ("decode_predicates<2>", "is_above(x, b))) ^ flip", "is_above(x, b))) * 3 ^ flip"),
     ("rank_documents<float, float, true>", "threshold[i] >= x.of[i]", "threshold[i] * 3 >= x.of[i]"),
-    ("sum_exact<double, double, true, 2>", "to_bytes(low);\n#pragma", "to_bytes(low);\n to_bytes(low);\n#pragma"),
+    ("sum_exact<double, double, true, 2, 1>", "to_bytes(low);\n#pragma", "to_bytes(low);\n to_bytes(low);\n#pragma"),
+    ("sum_exact<double, double, true, 2, 4>", "sum[d] += found.whole", "sum[d] += found.whole + found.whole"),
     ("sum_fast<2>", "to_bytes(x);\n        to_bytes(y)", "to_bytes(x);\n        to_bytes(x);\n        to_bytes(y)"),
 ]  # fmt: skip
 

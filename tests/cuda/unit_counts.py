@@ -22,6 +22,7 @@ from machine_code import Code, Skip
 from nvrtc_build import ARCHITECTURES
 
 from gpuqs.devices import nvrtc
+from gpuqs.engines.gpu.kernels import summed
 
 BUDGET = Path(__file__).with_name("budget.json")
 SIZE = "1,000 x 64"
@@ -30,7 +31,9 @@ MARGIN = 1.01
 #: The most that is wanted of a kernel, per unit, whatever it takes now.
 TARGETS = {"rank_documents<float, float, true>": 12, "steps<2>": 10} | {
     name.format(w): most
-    for name, most in (("sum_fast<{}>", 160), ("sum_exact<double, double, true, {}>", 240))
+    for name, most in (
+        ("sum_fast<{}>", 160), ("sum_exact<double, double, true, {}, 1>", 240), ("sum_exact<double, double, true, {}, 4>", 240)
+    )
     for w in (1, 2)
 }
 Model = dict[str, float]
@@ -94,11 +97,12 @@ def works(model: Model) -> dict[str, tuple[str, Work]]:
                   Skip("LDG", "STG", special, loops=True)), ("VOTE", 2 * groups / nodes / w)),
         )  # fmt: skip
         found[f"sum_fast<{w}>"] = ("sum_fast.cu", Work("tree", ("LDG", "LDS"), 2, mark=("LDS", 32)))
-        found[f"sum_exact<double, double, true, {w}>"] = (
-            "sum_exact.cu",
-            # A warp of the eight does its eighth of eight trees; the loop is for fewer.
-            Work("tree", ("DADD", "LDG"), 1, {"DADD": 0}, mark=("DADD", 32)),
-        )
+        for d in summed("float64", small=True):
+            found[f"sum_exact<double, double, true, {w}, {d}>"] = (
+                "sum_exact.cu",
+                # A warp of the eight does its eighth of eight trees.
+                Work("tree", ("DADD", "LDG"), 1, mark=("DADD", 32)),
+            )
         found[f"slots<{w}>"] = (
             "slots.cu",
             Work("node", ("STG", "LDS"), nodes * w, {"LDG": length / 8, "ST": planes},

@@ -12,7 +12,7 @@ Everything is queued on the current stream; nothing here waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -48,10 +48,9 @@ WARPS = 4
 LOW_PLANES = 3
 #: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
 BATCH_TILES = 16
-#: Documents that a thread block of `sum_exact` adds leaf values for.
-SUMMED = 256
-#: Trees whose leaf values it adds together.
-ADDED = 32
+#: Documents that a thread block of `sum_exact` adds leaf values for, and trees that it adds together, if each thread has
+#: one document; if D, D times as many documents, and a D-th of the trees.
+SUMMED, ADDED = 256, 32
 #: Bytes of these documents' leaf numbers in these trees, of one byte each.
 NUMBERS = SUMMED * ADDED
 #: Trees that a thread block of `sum_fast` may add: the more, the less often sums are added up.
@@ -74,6 +73,8 @@ class BitsliceSettings:
         Trees whose leaf numbers are kept at a time.
     warp_trees : int, optional
         Trees that a warp takes one after the other.
+    summed : {4, 1}, optional
+        Documents of a thread of `sum_exact`, where it may have so many.
     evaluation : {"steps", "slots"}
         As `build_rows` has it.
     """
@@ -82,6 +83,7 @@ class BitsliceSettings:
     max_predicates: int | None = None
     part_trees: int | None = None
     warp_trees: int | None = None
+    summed: int | None = None
     evaluation: str = "steps"
 
 
@@ -161,6 +163,9 @@ class BitslicePlacedForest(PlacedForest):
         self.n_rows, self.n_planes = layout.n_rows, layout.n_planes
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
+        allowed = kernels.summed(values.value.dtype, self.small)
+        #: Documents of a thread of `sum_exact`, most first.
+        self.summed = (settings.summed,) if settings.summed in allowed else allowed
         enough = device.scratch_bytes // (BATCH_TILES * ROW_BYTES * max(kernels.WORDS))
         kept = (enough - self.n_rank_planes - self.n_rows) // self.n_planes
         # Where memory is scarce, batches are small, but parts are no smaller than makes up for their rows.
@@ -222,16 +227,19 @@ class BitslicePlacedForest(PlacedForest):
             add(part, planes, words, sums[batch], started or part.first > 0)
 
     def _sum_exact(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
-        leaf = self.values.value.dtype
+        leaf, n = self.values.value.dtype, sums.shape[0]
+        # Many documents a thread block share the reading of leaf values; few are for blocks enough.
+        enough = 2 * self.device.attributes.multiprocessors
+        each = next((d for d in self.summed if -(-n // (SUMMED * d)) * self.n_outputs >= enough), self.summed[-1])
         # Of trees that are added together: values or where they begin, and numbers of one byte or two.
-        added = NUMBERS + ADDED * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
+        added = NUMBERS + ADDED // each * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
             self._launch_kernel(
-                self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words)),
-                (-(-sums.shape[0] // SUMMED), self.n_outputs),
+                self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each)),
+                (-(-n // (SUMMED * each)), self.n_outputs),
                 (256,),
                 shared_bytes=2 * added,
-                **self._summed(part, planes, sums.shape[0]),
+                **self._summed(part, planes, n),
                 started=np.int32(started),
                 start=self.start,
                 sums=sums,
@@ -338,16 +346,14 @@ class BitslicePlacedForest(PlacedForest):
         if self._loaded:
             return
         leaf = self.values.value.dtype
-        names: list[tuple[str, Callable[[int], str]]] = [
-            ("decode_predicates.cu", kernels.decode_predicates),
-            (self.programs.file, self.programs.kernel),
-            ("sum_fast.cu", kernels.sum_fast)
-            if self.fast
-            else ("sum_exact.cu", lambda words: kernels.sum_exact(leaf, self.small, words)),
-        ]
-        for file, name in names:
-            for words in kernels.WORDS:
-                self.device.kernel(file, name(words))
+        for words in kernels.WORDS:
+            self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words))
+            self.device.kernel(self.programs.file, self.programs.kernel(words))
+            if self.fast:
+                self.device.kernel("sum_fast.cu", kernels.sum_fast(words))
+            else:
+                for each in self.summed:
+                    self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each))
         self._loaded = True
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:

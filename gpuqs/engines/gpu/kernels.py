@@ -40,6 +40,11 @@ def strides(form: str) -> tuple[int, ...]:
     return DOCUMENTS_PER_BLOCK if FORMS[form][2] == 32 else (1,)
 
 
+def summed(leaf: DType, small: bool) -> tuple[int, ...]:
+    """Documents whose sums a thread of `sum_exact` may keep, most first; ``small``: trees have up to 64 leaves."""
+    return (4, 1) if small and np.dtype(leaf).kind == "f" else (1,)
+
+
 _NAMES = {
     "float32": "float",
     "float64": "double",
@@ -134,9 +139,9 @@ def slots(words: int) -> str:
 
 
 @cache
-def sum_exact(leaf: DType, small: bool, words: int) -> str:
-    """Planes of leaf numbers to sums in tree order; ``small``: trees have up to 64 leaves."""
-    return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}>"
+def sum_exact(leaf: DType, small: bool, words: int, documents: int) -> str:
+    """Planes of leaf numbers to sums in tree order; ``documents`` a thread, as `summed` has them."""
+    return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}, {documents}>"
 
 
 @cache
@@ -213,7 +218,11 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
         "decode_predicates.cu": tuple(decode_predicates(words) for words in WORDS),
         "steps.cu": tuple(steps(words) for words in WORDS),
         "slots.cu": tuple(slots(words) for words in WORDS),
-        "sum_exact.cu": tuple(sum_exact(*of) for of in product(SUMS, (True, False), WORDS)),
+        "sum_exact.cu": tuple(
+            sum_exact(leaf, small, words, each)
+            for leaf, small, words in product(SUMS, (True, False), WORDS)
+            for each in summed(leaf, small)
+        ),
         "sum_fast.cu": tuple(sum_fast(words) for words in WORDS),
         "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
         "walk_scores.cu": tuple(walk_scores(value, leaf) for value, leaf in product(reals, SUMS)),

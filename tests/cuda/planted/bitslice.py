@@ -11,6 +11,7 @@ _MORE = (_FILE, "-k", "test_equals_reference and every")
 _ORDERS = (_FILE, "-k", "orders_of_threads and (words or many or every)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
 _BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
+_FOUR = (_FILE, "-k", "four_documents_a_thread_equal and words")
 _TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
 _LENGTHS = (f"{_FILE}::test_ranks_of_columns_of_any_length",)
 _MANY = (f"{_FILE}::test_thousands_of_documents",)
@@ -73,18 +74,21 @@ BITSLICE = [
     Fault(
         "no barrier before leaf numbers are read",
         _EXACT,
-        "    __syncthreads();\n#pragma unroll 1\n    for (int t = begin",
-        "#pragma unroll 1\n    for (int t = begin",
+        "    __syncthreads();\n#pragma unroll 1\n    for (; left",
+        "#pragma unroll 1\n    for (; left",
         _ORDERS,
     ),
     Fault("no barrier after leaf numbers are read", _EXACT, "        __syncthreads();\n    }\n", "    }\n", _ORDERS),
     Fault(
         "the higher byte of a leaf's number is left out",
         _EXACT,
-        "byte_of(from.high[at], of_warp) << BYTE",
+        "byte_of(from.high[at], b) << BYTE",
         "(from.high[at] & 0) << BYTE",
         _LARGE,
     ),
+    Fault("a thread's documents are one", _EXACT, "b = of_warp * D + d;", "b = of_warp * D;", _FOUR),
+    Fault("a value's words are one", _EXACT, "words[w * (TREES * TABLE)]", "words[0]", _SMALL),
+    Fault("trees that are taken together are too many for four", _EXACT, "OF_WARP = WARP / SPAN", "OF_WARP = 4", _FOUR),
     Fault("the next trees take the place of those that are added", _EXACT, "turn ^ 1]", "turn]", _MORE),
     Fault(
         "sums take the place of tables in use",
