@@ -1,7 +1,8 @@
 // The x86-64 instructions that tree programs are made of, as bytes: logic on words in vector registers and in memory.
 //
 // A word is as wide as a vector register of 16, 32 or 64 bytes. EVEX (AVX-512) has 32 registers and three-input logic,
-// VEX (AVX2) has 16 and makes it of two instructions. The last register is the assembler's own.
+// VEX (AVX2) has 16 and makes it of two instructions. The last register is the assembler's own. Fetching code is what bounds
+// programs, so what VEX says in fewer bytes is said in VEX, and displacements take a byte where they can.
 //
 // A number that an instruction's field cannot hold is an error (std::logic_error), never another instruction.
 #pragma once
@@ -77,6 +78,9 @@ public:
         } else if (to == b) {
             memory(kTernaryMap, kTernary, b, a, c);
             byte(kSecondOrFirstAndThird);
+        } else if (to != a && fits_vex(kMap, to, a, b)) {  // shorter than to copy a
+            memory(kMap, kAnd, to, b, c);
+            registers(kMap, kOr, to, to, a);
         } else {
             if (to != a) move(to, a);
             memory(kTernaryMap, kTernary, to, b, c);
@@ -168,12 +172,17 @@ private:
         return to;
     }
 
+    // Whether VEX has the instruction: logic of two inputs, 16 registers, of up to 32 bytes.
+    bool fits_vex(int map, int to, int a, int b) const {
+        return !evex_ || (word_bytes_ < 64 && map == kMap && to < 16 && a < 16 && b < 16);
+    }
+
     // Prefix and opcode: `to` and `a` are the register operands, `b` the one that may be memory instead (then 0).
     uint8_t* open(uint8_t* at, int map, uint8_t opcode, int to, int a, int b) const {
         const auto absent = [](int reg, int bit, int place) { return static_cast<uint8_t>((~reg >> bit & 1) << place); };
         const uint8_t length = static_cast<uint8_t>(word_bytes_ / 32);  // 0: 16 bytes, 1: 32, 2: 64
         const uint8_t a_low = static_cast<uint8_t>((~a & 15) << 3);
-        if (evex_) {
+        if (!fits_vex(map, to, a, b)) {
             *at++ = 0x62;
             *at++ = absent(to, 3, 7) | absent(b, 4, 6) | absent(b, 3, 5) | absent(to, 4, 4) | static_cast<uint8_t>(map);
             *at++ = 0x80 | a_low | 5;
@@ -190,6 +199,7 @@ private:
         return at;
     }
     void registers(int map, uint8_t opcode, int to, int a, int b) {
+        if (map == kMap && opcode != kLoad && a < 8 && b >= 8) std::swap(a, b);  // VEX takes a byte more for such a b
         uint8_t* const start = code_.room(kLongest);
         uint8_t* at = open(start, map, opcode, to, a, b);
         *at++ = static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (b & 7));
@@ -200,8 +210,14 @@ private:
         require(displacement <= INT32_MAX, "a displacement does not hold word", b.word);
         uint8_t* const start = code_.room(kLongest);
         uint8_t* at = open(start, map, opcode, to, a, 0);
-        *at++ = static_cast<uint8_t>(0x80 | (to & 7) << 3 | static_cast<int>(b.base));
-        at = put(at, static_cast<int32_t>(displacement));
+        // One byte counts bytes in VEX, words in EVEX.
+        const int64_t short_displacement = fits_vex(map, to, a, 0) ? displacement : b.word;
+        const bool is_short = short_displacement <= INT8_MAX;
+        *at++ = static_cast<uint8_t>((is_short ? 0x40 : 0x80) | (to & 7) << 3 | static_cast<int>(b.base));
+        if (is_short)
+            *at++ = static_cast<uint8_t>(short_displacement);
+        else
+            at = put(at, static_cast<int32_t>(displacement));
         code_.grow(at - start);
     }
 

@@ -36,11 +36,22 @@ class Machine:
         base, displacement = BASES[operand[0]], operand[1] * self.word_bytes
         return f"{LETTERS[self.word_bytes]}mmword ptr [{base}{f' + {displacement:#x}' if displacement > 9 else ''}]"
 
-    def copy(self, to: str, source: str) -> str:
-        return f"vmovdqa{'64' if self.wide else ''} {to}, {source}"
+    def fits_vex(self, *operands: int | tuple[str, int]) -> bool:
+        """Whether AVX2 has the instruction; words in memory always suit it."""
+        return not self.wide or (self.word_bytes < 64 and all(isinstance(o, tuple) or o < 16 for o in operands))
 
-    def logic(self, what: str, to: int, a: int, b: str) -> str:
-        return f"vp{what}{'q' if self.wide else ''} {self.register(to)}, {self.register(a)}, {b}"
+    def operand(self, operand: int | tuple[str, int]) -> str:
+        return self.memory(operand) if isinstance(operand, tuple) else self.register(operand)
+
+    def copy(self, to: int | tuple[str, int], source: int | tuple[str, int]) -> str:
+        return f"vmovdqa{'' if self.fits_vex(to, source) else '64'} {self.operand(to)}, {self.operand(source)}"
+
+    def logic(self, what: str, to: int, a: int, b: int | tuple[str, int]) -> str:
+        """``a`` and ``b`` change places where VEX says ``a`` shorter as the last."""
+        q = "" if self.fits_vex(to, a, b) else "q"
+        if isinstance(b, int) and a < 8 <= b:
+            a, b = b, a
+        return f"vp{what}{q} {self.register(to)}, {self.register(a)}, {self.operand(b)}"
 
     def ternary(self, to: int, a: int, b: str, table: int) -> str:
         return f"vpternlogq {self.register(to)}, {self.register(a)}, {b}, {table:#x}"
@@ -55,28 +66,26 @@ def expected(machine: Machine, operation: str, *arguments: object) -> list[str]:
     """What an operation means, in instructions."""
     m, own = machine, OWN[machine.encoding]
     match operation, *arguments:
-        case "load", to, b:
-            return [m.copy(m.register(to), m.memory(b))]
-        case "store", b, a:
-            return [m.copy(m.memory(b), m.register(a))]
-        case "move", to, a:
-            return [m.copy(m.register(to), m.register(a))]
+        case "load" | "store" | "move", to, a:
+            return [m.copy(to, a)]
         case "and_with" | "or_with", to, a, b:
-            return [m.logic(operation.removesuffix("_with"), to, a, m.memory(b))]
+            return [m.logic(operation.removesuffix("_with"), to, a, b)]
         case "exclusive_or", to, a, b:
-            return [m.logic("xor", to, a, m.register(b))]
+            return [m.logic("xor", to, a, b)]
         case "exclusive_or_with", to, a:
-            return [m.logic("xor", own, a, m.memory(to)), m.copy(m.memory(to), m.register(own))]
+            return [m.logic("xor", own, a, to), m.copy(to, own)]
         case "exclusive_or3", to, a, b if m.wide:
             return [m.ternary(to, a, m.register(b), truth_table(lambda x, y, z: x ^ y ^ z))]
         case "exclusive_or3", to, a, b:
-            return [m.logic("xor", to, to, m.register(a)), m.logic("xor", to, to, m.register(b))]
+            return [m.logic("xor", to, to, a), m.logic("xor", to, to, b)]
         case "or_and", to, a, b, c if not m.wide:
-            return [m.logic("and", own, b, m.memory(c)), m.logic("or", to, own, m.register(a))]
+            return [m.logic("and", own, b, c), m.logic("or", to, own, a)]
         case "or_and", to, a, b, c if to == b:
             return [m.ternary(b, a, m.memory(c), truth_table(lambda x, y, z: y | (x & z)))]
+        case "or_and", to, a, b, c if to != a and m.fits_vex(to, a, b):
+            return [m.logic("and", to, b, c), m.logic("or", to, to, a)]
         case "or_and", to, a, b, c:
-            moved = [] if to == a else [m.copy(m.register(to), m.register(a))]
+            moved = [] if to == a else [m.copy(to, a)]
             return [*moved, m.ternary(to, b, m.memory(c), truth_table(lambda x, y, z: x | (y & z)))]
     raise AssertionError(operation)
 
@@ -130,6 +139,31 @@ def test_operations_are_the_instructions_they_name(
     for arguments, code in zip(lists, codes, strict=True):
         assert isinstance(code, bytes), (arguments, code)
         assert disassemble(code) == expected(machine, operation, *arguments), (arguments, code.hex())
+
+
+@pytest.mark.parametrize(
+    ("line", "n_bytes"),
+    [
+        ("vex 32 and_with 1 2 planes 3", 5),  # 96 bytes further
+        ("vex 32 and_with 1 2 planes 4", 8),
+        ("evex 64 and_with 1 2 planes 127", 7),  # 127 words further
+        ("evex 64 and_with 1 2 planes 128", 10),
+        ("evex 16 and_with 1 2 planes 7", 5),
+        ("evex 16 and_with 1 17 planes 127", 7),
+        ("evex 16 exclusive_or 1 2 12", 4),
+        ("evex 16 exclusive_or 1 12 2", 4),
+        ("evex 16 exclusive_or 1 12 13", 5),
+        ("evex 16 exclusive_or 1 2 16", 6),
+        ("evex 64 exclusive_or 1 2 3", 6),
+        ("evex 32 or_and 1 1 2 predicates 1000", 11),
+        ("evex 32 or_and 1 2 3 predicates 1000", 12),
+        ("evex 32 or_and 1 2 17 predicates 1000", 15),
+        ("evex 64 or_and 1 2 3 predicates 1000", 17),
+    ],
+)
+def test_instructions_take_few_bytes(assembler: Path, line: str, n_bytes: int) -> None:
+    (code,) = assemble(assembler, [line])
+    assert isinstance(code, bytes) and len(code) == n_bytes, code
 
 
 def test_registers_within_the_classes_are_all_of_them() -> None:

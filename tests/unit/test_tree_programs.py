@@ -154,7 +154,7 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str) -> None:
 @pytest.mark.parametrize("shape", ["random", "oblivious"])
 def test_programs_ask_for_each_line_of_code_ahead(assembler: Path, shape: str) -> None:
     """Once each, in order, 8 KiB before they run; of what is written between two nodes (a call) no more waits."""
-    layout = lay_out(random_forest(np.random.default_rng(5), **(FORESTS[shape] | {"n_trees": 200})))
+    layout = lay_out(random_forest(np.random.default_rng(5), **(FORESTS[shape] | {"n_trees": 300})))
     for code in assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS)):
         assert isinstance(code, bytes)
         assert len(code) > 2 * 8192
