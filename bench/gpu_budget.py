@@ -50,7 +50,7 @@ TILE, LANES, BANKS, TREES_COUNTED = 1024, 32, 32, 1000
 WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
 #: Trees of a partial sum of `sum_fast`.
 SUMMED = 128
-#: Documents whose sums a thread of `sum_exact` keeps where there are many, and those for which a block reads a tree's values.
+#: Where documents are many: of a thread of `sum_exact`, and those for which a thread block reads a tree's values.
 SUMMED_EACH = kernels.summed("float64", small=True)[0]
 SUMMED_TOGETHER = SUMMED_EACH * bitslice_placed.SUMMED
 WORDS = 2
@@ -238,6 +238,7 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
                      STS_128=(4 + votes) / (1 + votes))  # fmt: skip
     look_up, numbers = model["wavefronts a look-up"], LANES / SUMMED_EACH  # of numbers one wavefront each
     read = (numbers + 2 * LANES * look_up) / (numbers + 2 * LANES)
+    sum_exact = kernels.sum_exact("float64", True, WORDS, SUMMED_EACH)
     groups = -(-trees // SUMMED)
     pages = trees * model["pages a tree"] * model["words of a page"] * 4 / TILE / WORDS
     found = {
@@ -251,8 +252,8 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
                           model["rows"] * word + planes),
         "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=look_up), planes + 2 * 8 * groups,
                           planes + 2 * 8 * groups),
-        "sum_exact": Stage("sum_exact", *counted(f"sum_exact<double, double, true, {WORDS}, {SUMMED_EACH}>", trees, LDS=read),
-                           planes + trees * 64 * 8 / SUMMED_TOGETHER, planes),
+        "sum_exact": Stage("sum_exact", *counted(sum_exact, trees, LDS=read), planes + trees * 64 * 8 / SUMMED_TOGETHER,
+                           planes),
     }  # fmt: skip
     return found
 

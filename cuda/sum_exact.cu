@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(BYTE* WARP, 4)
         }
     };
     const auto store = [&](Added& into) {
-        // Said again, for compilers do not see it where planes are loaded an iteration before.
+    // Said again, for compilers do not see it where planes are loaded an iteration before.
 #pragma unroll
         for (int bit = 0; bit < SHIFT; ++bit) low[bit] = 0;
         to_bytes(low);

@@ -73,9 +73,9 @@ def test_equals_reference(device: TestedDevice, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
-@pytest.mark.parametrize("words", [1, 2])
-def test_bit_slices_equal_reference(device: TestedDevice, case: Case, words: int) -> None:
-    check_bits(device, *case.make(), BitsliceSettings(words=words))
+@pytest.mark.parametrize(("words", "summed"), [(1, None), (2, None), (1, 4), (2, 4)])
+def test_bit_slices_equal_reference(device: TestedDevice, case: Case, words: int, summed: int | None) -> None:
+    check_bits(device, *case.make(), BitsliceSettings(words=words, summed=summed))
 
 
 @pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)

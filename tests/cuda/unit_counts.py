@@ -29,13 +29,10 @@ SIZE = "1,000 x 64"
 #: What a budget allows beyond what was counted: another version of NVRTC may schedule otherwise.
 MARGIN = 1.01
 #: The most that is wanted of a kernel, per unit, whatever it takes now.
-TARGETS = {"rank_documents<float, float, true>": 12, "steps<2>": 10} | {
-    name.format(w): most
-    for name, most in (
-        ("sum_fast<{}>", 160), ("sum_exact<double, double, true, {}, 1>", 240), ("sum_exact<double, double, true, {}, 4>", 240)
-    )
-    for w in (1, 2)
-}
+TARGETS = {"rank_documents<float, float, true>": 12, "steps<2>": 10}
+for _words in (1, 2):
+    TARGETS[f"sum_fast<{_words}>"] = 160
+    TARGETS |= {f"sum_exact<double, double, true, {_words}, {d}>": 240 for d in summed("float64", small=True)}
 Model = dict[str, float]
 
 

@@ -48,8 +48,8 @@ WARPS = 4
 LOW_PLANES = 3
 #: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
 BATCH_TILES = 16
-#: Documents that a thread block of `sum_exact` adds leaf values for, and trees that it adds together, if each thread has
-#: one document; if D, D times as many documents, and a D-th of the trees.
+#: Documents that a thread block of `sum_exact` adds leaf values for, and trees that it adds together, where a thread
+#: has one document; where it has D, D times as many documents, and a D-th of the trees.
 SUMMED, ADDED = 256, 32
 #: Bytes of these documents' leaf numbers in these trees, of one byte each.
 NUMBERS = SUMMED * ADDED
