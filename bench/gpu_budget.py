@@ -250,8 +250,8 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
         # A group's rows are one address for all lanes. The row of zeros stays in L1.
         EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes, LDS_128=1), nodes * word + pages + planes,
                           model["rows"] * word + planes),
-        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=look_up), planes + 2 * 8 * groups,
-                          planes + 2 * 8 * groups),
+        "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=look_up),
+                          planes + 2 * 8 * groups + trees * 64 * 4 / TILE, planes + 2 * 8 * groups),
         "sum_exact": Stage("sum_exact", *counted(sum_exact, trees, LDS=read), planes + trees * 64 * 8 / SUMMED_TOGETHER,
                            planes),
     }  # fmt: skip

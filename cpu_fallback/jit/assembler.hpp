@@ -2,7 +2,7 @@
 //
 // A word is as wide as a vector register of 16, 32 or 64 bytes. EVEX (AVX-512) has 32 registers and three-input logic,
 // VEX (AVX2) has 16 and makes it of two instructions. The last register is the assembler's own. Fetching code is what bounds
-// programs, so what VEX says in fewer bytes is said in VEX, and displacements take a byte where they can.
+// programs, so what VEX can say, mostly in fewer bytes, is said in VEX, and a displacement takes a byte where one holds it.
 //
 // A number that an instruction's field cannot hold is an error (std::logic_error), never another instruction.
 #pragma once

@@ -10,7 +10,7 @@
 namespace gpuqs {
 namespace {
 
-constexpr size_t kBytesOfNode = 24;  // about; a tree's call of `spread` takes as many
+constexpr size_t kBytesOfNode = 20;  // about; a tree's call of `spread` takes as many
 
 // Writes the programs of trees; knows which register holds which S, and how often each is still needed.
 class TreeWriter {

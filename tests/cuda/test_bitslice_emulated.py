@@ -204,9 +204,9 @@ def test_thousands_of_documents(scratch_bytes: int) -> None:
     assert asked["decode_predicates<2>"] == 2 + 3 * batches
 
 
-@pytest.mark.parametrize(("n", "each"), [(3073, 1), (4097, 4)])
-def test_where_documents_are_many_a_thread_sums_four(n: int, each: int) -> None:
-    """Where thread blocks of four times as many documents are two a multiprocessor: 5 x 33 and 4 x 33 of 2 x 82."""
+@pytest.mark.parametrize(("n", "each"), [(3073, 1), (4096, 4), (4097, 1)])
+def test_a_thread_sums_as_many_documents_as_keep_multiprocessors_even(n: int, each: int) -> None:
+    """82 multiprocessors have 6 blocks of one document a thread or 2 of four, 7 or 2, and 7 or 3."""
     rng = np.random.default_rng(27)
     forest = random_forest(rng, n_trees=70, max_leaves=4, n_features=3, n_outputs=33)
     device = EmulatedDevice()

@@ -51,6 +51,8 @@ BATCH_TILES = 16
 #: Documents that a thread block of `sum_exact` adds leaf values for, and trees that it adds together, where a thread
 #: has one document; where it has D, D times as many documents, and a D-th of the trees.
 SUMMED, ADDED = 256, 32
+#: Wavefronts of shared memory that it takes for a tree and 1,024 documents, of doubles, by D (docs/gpu.md).
+WAVEFRONTS = {1: 182, 4: 146}
 #: Bytes of these documents' leaf numbers in these trees, of one byte each.
 NUMBERS = SUMMED * ADDED
 #: Trees that a thread block of `sum_fast` may add: the more, the less often sums are added up.
@@ -228,9 +230,7 @@ class BitslicePlacedForest(PlacedForest):
 
     def _sum_exact(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
         leaf, n = self.values.value.dtype, sums.shape[0]
-        # Many documents a thread block share the reading of leaf values; few are for blocks enough.
-        enough = 2 * self.device.attributes.multiprocessors
-        each = next((d for d in self.summed if -(-n // (SUMMED * d)) * self.n_outputs >= enough), self.summed[-1])
+        each = min(self.summed, key=lambda d: self._busiest(-(-n // (SUMMED * d))) * d * WAVEFRONTS[d])
         # Of trees that are added together: values or where they begin, and numbers of one byte or two.
         added = NUMBERS + ADDED // each * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
@@ -244,6 +244,10 @@ class BitslicePlacedForest(PlacedForest):
                 start=self.start,
                 sums=sums,
             )
+
+    def _busiest(self, n_blocks: int) -> int:
+        """Thread blocks that a multiprocessor runs, of ``n_blocks`` of each output, if it runs the most."""
+        return -(-n_blocks * self.n_outputs // self.device.attributes.multiprocessors)
 
     def _sum_fast(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
         n, n_tiles = sums.shape[0], -(-sums.shape[0] // TILE)

@@ -58,10 +58,10 @@ def run_kernels(sanitizer: str) -> None:
         "float32 docu",
         "31 ",
     )
-    chosen = [case for case in CASES if case.name.startswith(wanted)]
+    cases = [case for case in CASES if case.name.startswith(wanted)]
 
     def run(device: EmulatedDevice) -> EmulatedDevice:
-        for case in chosen:
+        for case in cases:
             forest, documents = case.make()
             # Few documents: fibers that ThreadSanitizer knows are slow to make.
             check(device, forest, documents[:3], case.settings)
@@ -69,10 +69,12 @@ def run_kernels(sanitizer: str) -> None:
                 check_walks(device, forest, documents[:2], WalkSettings(part_trees=7, threads=128, shared=shared))
         # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share: one block a launch, of
         # more than a word of documents and of 32 trees, so that tiles of shared memory take turns.
+        one, two = (BitsliceSettings(words, warp_trees=10, summed=each) for words, each in ((1, 1), (2, 4)))
         for max_leaves in (8, 70):
             rng = np.random.default_rng(1)
             forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, n_features=2, n_thresholds=15)
-            check_bits(device, forest, probing_documents(rng, forest, 200), BitsliceSettings(1, warp_trees=10))
+            for chosen in (one, two):
+                check_bits(device, forest, probing_documents(rng, forest, 200), chosen)
         sums = device.from_host(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
         with device.active():
             for link, width in (("softmax", 4), ("argmax", 1)):

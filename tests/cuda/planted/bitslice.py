@@ -11,6 +11,7 @@ _MORE = (_FILE, "-k", "test_equals_reference and every")
 _ORDERS = (_FILE, "-k", "orders_of_threads and (words or many or every)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
 _BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
+_EVEN = (_FILE, "-k", "keep_multiprocessors_even")
 _FOUR = (_FILE, "-k", "four_documents_a_thread_equal and words")
 _TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
 _LENGTHS = (f"{_FILE}::test_ranks_of_columns_of_any_length",)
@@ -89,6 +90,7 @@ BITSLICE = [
     Fault("a thread's documents are one", _EXACT, "b = of_warp * D + d;", "b = of_warp * D;", _FOUR),
     Fault("a value's words are one", _EXACT, "words[w * (TREES * TABLE)]", "words[0]", _SMALL),
     Fault("trees that are taken together are too many for four", _EXACT, "OF_WARP = WARP / SPAN", "OF_WARP = 4", _FOUR),
+    Fault("a thread sums as many documents as waste the most", _HOST, "* d * WAVEFRONTS[d]", "* d", _EVEN),
     Fault("the next trees take the place of those that are added", _EXACT, "turn ^ 1]", "turn]", _MORE),
     Fault(
         "sums take the place of tables in use",
