@@ -13,6 +13,7 @@ from machine_code import Code, Skip, read_listings
 from pages.markers import blocks_in
 
 from gpuqs.devices import nvrtc, sources
+from gpuqs.engines.gpu.bitslice_placed import WAVEFRONTS
 from gpuqs.engines.gpu.kernels import every_kernel
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_build.why_not() is not None, reason=str(nvrtc_build.why_not()))
@@ -100,6 +101,15 @@ def test_every_kernel_of_the_engine_has_a_budget() -> None:
 def test_within_the_budget(kernel: str, architecture: int) -> None:
     assert unit_counts.over_budget(kernel, architecture) is None
     assert 0.99 < unit_counts.counted(kernel, architecture).mark < 1.1, "loops are weighted wrongly"
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("each", "wavefronts"), WAVEFRONTS.items())
+def test_the_engine_chooses_sums_by_what_is_counted(each: int, wavefronts: int) -> None:
+    """Of shared memory: a read of numbers or a store takes one, a look-up what documents meet in the model."""
+    shared, numbers = unit_counts.counted(f"sum_exact<double, double, true, 2, {each}>", 90).shared, 32 / each
+    look_up = unit_counts.kept()["models"][unit_counts.SIZE]["wavefronts a look-up"]
+    assert wavefronts == round(numbers + (shared["LDS"] - numbers) * look_up + shared["STS"])
 
 
 #: Kernel, a text of its file, and an instruction or two more for each node, push, row, tree, or step.

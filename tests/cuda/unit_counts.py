@@ -96,7 +96,7 @@ def works(model: Model) -> dict[str, tuple[str, Work]]:
         for d in summed("float64", small=True):
             found[f"sum_exact<double, double, true, {w}, {d}>"] = (
                 "sum_exact.cu",
-                # A warp of the eight does its eighth of eight trees.
+                # A trip is 32 trees of 256 documents, or 8 of 1,024; a warp of the eight does an eighth.
                 Work("tree", ("DADD", "LDG"), 1, mark=("DADD", 32)),
             )
         found[f"slots<{w}>"] = (
