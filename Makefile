@@ -6,7 +6,7 @@ SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache_
 CPP := $(shell find cpu_fallback cuda tests bench -path bench/.cache -prune -o \
   \( -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
-.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon without-quickscorer bench-quick fuzz clean
+.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon clang without-quickscorer bench-quick fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
@@ -17,6 +17,7 @@ help:
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
+	@echo "make clang     build gpuqs with Clang, and test its kernels and readers"
 	@echo "make without-quickscorer  build gpuqs without the engines that a patent covers, and test the others"
 	@echo "make bench-quick  the papers' tables beside gpuqs's engines, with small models and batches, within ten minutes"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
@@ -83,6 +84,13 @@ neon: $(VENV)/installed-cli
 	cmake --build build/neon
 	$(BIN)/python tests/neon/write_cases.py build/neon/cases
 	qemu-aarch64 build/neon/conformance build/neon/cases neon portable
+
+CLANG ?= clang
+clang: $(VENV)/installed-test
+	@command -v $(CLANG) $(CLANG)++ > /dev/null || { echo "make clang needs $(CLANG): apt-get install clang" >&2; exit 1; }
+	CC=$(CLANG) CXX=$(CLANG)++ CXXFLAGS=-Werror $(BIN)/python -m pip install --quiet --no-deps --upgrade \
+	  --target $(VENV)/clang -Cbuild-dir=build/clang .
+	PYTHONPATH=$(VENV)/clang $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 tests/unit tests/conformance
 
 OTHERS ?= tests/unit/test_build_options.py tests/unit/test_engine_contract.py tests/unit/test_model.py \
   tests/unit/test_demo.py tests/conformance/test_generated_forests.py tests/conformance/test_real_data.py

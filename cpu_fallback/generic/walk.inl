@@ -34,6 +34,8 @@ inline int32_t position(double threshold) {
 
 // Walk k is a document x[k], at items[at[k]].
 template <bool has_missing, class Value> struct Walks {
+    explicit Walks(const WalkLayout& of) : layout(of) {}
+
     const WalkLayout& layout;
     const Item<Value>* items = items_of<Value>(layout);
     const uint32_t column_mask = (1u << layout.column_bits) - 1, nan_left = 1u << layout.column_bits;
@@ -67,7 +69,7 @@ template <bool has_missing, class Value> struct Walks {
 // At least kWalks documents, rows of x, through a tree.
 template <bool has_missing, class Value>
 void walk_tree(const WalkLayout& layout, int64_t root, const Value* x, int n, int32_t* leaf) {
-    Walks<has_missing, Value> walks{layout};
+    Walks<has_missing, Value> walks(layout);
     int32_t document[kWalks];
     int next = 0;
     const auto begin = [&](int k) {
@@ -108,7 +110,7 @@ void walk_documents(const WalkLayout& layout, int block, const Value* x, int n, 
 
 template <bool has_missing, class Value>
 void walk_trees(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    Walks<has_missing, Value> walks{layout};
+    Walks<has_missing, Value> walks(layout);
     const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     for (int t = first; t < end; t += kWalks)
         for (int d = 0; d < n; d++) {

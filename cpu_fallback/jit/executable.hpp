@@ -20,6 +20,7 @@ public:
     static bool allowed();
 
     const uint8_t* at(size_t offset) const { return pages_ + offset; }
+    template <class Function> Function* function_at(size_t offset) const { return reinterpret_cast<Function*>(pages_ + offset); }
 
 private:
     uint8_t* pages_;

@@ -28,8 +28,8 @@ void MachineCode::bring(int block) const {
 }
 
 void MachineCode::run(int block, const void* words, void* planes, void* leaf) const {
-    using Function = void (*)(const void* words, void* planes, void* leaf, const Spread* spread);
-    reinterpret_cast<Function>(code_->at(starts_[block]))(words, planes, leaf, spread_);
+    using Function = void(const void* words, void* planes, void* leaf, const Spread* spread);
+    code_->function_at<Function>(starts_[block])(words, planes, leaf, spread_);
 }
 
 }  // namespace gpuqs

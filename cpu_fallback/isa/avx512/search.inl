@@ -13,7 +13,7 @@ struct Search {
     static constexpr int kLevels = 8;
 
     // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
-    template <int n> static __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
+    template <int n> [[gnu::always_inline]] static inline __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
         if constexpr (n == 1) {
             return _mm512_permutexvar_ps(answers, table[0]);
         } else if constexpr (n == 2) {
@@ -24,10 +24,10 @@ struct Search {
         }
     }
     // Levels level ... n - 1 of `side` registers of documents; `tie` gets those that equal a threshold. Tables are loaded level
-    // by level, so that compilers keep those of one, and all answers, in registers.
+    // by level, so that compilers keep those of one, and all answers, in registers: Clang does so only in a function that is inlined.
     template <int level, int n, int side, bool ties>
-    static void ask(const float* tables, const float* x, __m512i* answers, __mmask16 (*asked)[8], uint8_t* top, int64_t plane_bytes,
-                    __mmask16* tie) {
+    [[gnu::always_inline]] static inline void ask(const float* tables, const float* x, __m512i* answers, __mmask16 (*asked)[8],
+                                                  uint8_t* top, int64_t plane_bytes, __mmask16* tie) {
         if constexpr (level < n) {
             constexpr int n_registers = level < 4 ? 1 : 1 << (level - 4);
             __m512 table[n_registers];
