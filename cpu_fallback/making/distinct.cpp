@@ -21,13 +21,19 @@ uint64_t bits_of(double key) {
     return bits;
 }
 
+// An odd number that looks random (splitmix64).
+uint64_t odd_number(uint64_t seed) {
+    seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9;
+    seed = (seed ^ seed >> 27) * 0x94d049bb133111eb;
+    return (seed ^ seed >> 31) | 1;
+}
+
 // Numbers keys in the order in which they are first met: a hash table with open addressing.
 class Numbers {
 public:
-    // The factor is another one each time, so that no file can hold keys that all collide.
-    Numbers() : factor_(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) * 0x9e3779b97f4a7c15 | 1) {
-        resize(1 << 12);
-    }
+    // The factors are others each time, so that no file can hold keys that all collide: a group's has nothing to do with that of
+    // bits, or groups could make up for bits.
+    Numbers() : Numbers(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())) {}
 
     int32_t number_of(uint64_t bits, int32_t group, int64_t at) {
         uint64_t slot = slot_of(bits, group);
@@ -47,8 +53,12 @@ private:
         int32_t group, number;  // memory holds fewer keys than this counts
     };
 
+    explicit Numbers(uint64_t seed)
+        : factor_(odd_number(seed * 0x9e3779b97f4a7c15)), group_factor_(odd_number((seed + 1) * 0x9e3779b97f4a7c15)) {
+        resize(1 << 12);
+    }
     uint64_t slot_of(uint64_t bits, int32_t group) const {
-        bits = (bits ^ bits >> 32 ^ static_cast<uint64_t>(group) << 20) * factor_;
+        bits = (bits ^ bits >> 32) * factor_ + static_cast<uint64_t>(group) * group_factor_;
         return (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9 >> shift_;
     }
     void resize(size_t size) {
@@ -64,7 +74,7 @@ private:
         }
     }
 
-    const uint64_t factor_;
+    const uint64_t factor_, group_factor_;
     std::vector<Slot> slots_;
     std::vector<int64_t> first_;
     uint64_t mask_ = 0;
@@ -162,33 +172,33 @@ Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, co
     Superblocks superblocks;
     std::vector<uint8_t> is_in(n_predicates);  // the superblock
     std::vector<int32_t> number_of(n_predicates);
-    std::vector<int32_t> added;
+    std::vector<int32_t> met;  // the superblock's predicates
     for (int64_t block = 0, end = 0; block < n_blocks; block = end) {
-        int64_t n_distinct = 0;
+        met.clear();
         for (; end < n_blocks; end++) {
-            added.clear();
+            const size_t before = met.size();
             for (int64_t node = first_node[end]; node < first_node[end + 1]; node++)
                 if (!is_in[predicate[node]]) {
                     is_in[predicate[node]] = 1;
-                    added.push_back(predicate[node]);
+                    met.push_back(predicate[node]);
                 }
-            const int64_t grown = n_distinct + static_cast<int64_t>(added.size());
-            if (end > block && (grown > most_predicates || first_node[end + 1] - first_node[block] > most_nodes)) {
-                for (const int32_t p : added) is_in[p] = 0;
+            const bool too_many =
+                static_cast<int64_t>(met.size()) > most_predicates || first_node[end + 1] - first_node[block] > most_nodes;
+            if (end > block && too_many) {
+                for (size_t i = before; i < met.size(); i++) is_in[met[i]] = 0;
+                met.resize(before);
                 break;
             }
-            n_distinct = grown;
         }
-        int32_t count = 0;
-        for (int64_t p = 0; p < n_predicates && count < n_distinct; p++)
-            if (is_in[p]) {
-                superblocks.distinct.push_back(p);
-                number_of[p] = count++;
-                is_in[p] = 0;
-            }
+        std::sort(met.begin(), met.end());
+        for (size_t i = 0; i < met.size(); i++) {
+            number_of[met[i]] = static_cast<int32_t>(i);
+            is_in[met[i]] = 0;
+        }
+        superblocks.distinct.insert(superblocks.distinct.end(), met.begin(), met.end());
         for (int64_t node = first_node[block]; node < first_node[end]; node++) number[node] = number_of[predicate[node]];
         superblocks.ends.push_back(end);
-        superblocks.n_distinct.push_back(n_distinct);
+        superblocks.n_distinct.push_back(static_cast<int64_t>(met.size()));
     }
     return superblocks;
 }

@@ -142,3 +142,28 @@ else:
     raise AssertionError("not refused")
 """
     within(60, code)
+
+
+def test_no_thresholds_all_collide() -> None:
+    """Keys that a group's number and the high half of the bits make alike before they are multiplied."""
+    code = """
+import numpy as np
+from gpuqs.cpu_fallback import making
+group = np.arange(500_000, dtype=np.uint64)
+alike = np.uint64(0x3FF1234500000000) ^ group << np.uint64(20)
+first, number = making.distinct((alike ^ alike >> np.uint64(32)).view(np.float64), group.astype(np.int32))
+assert np.array_equal(number, group)
+"""
+    within(60, code)
+
+
+def test_many_superblocks_are_numbered_at_once() -> None:
+    code = """
+import numpy as np
+from gpuqs.cpu_fallback import making
+predicate = np.random.default_rng(1).permutation(5_000_000).astype(np.int32)
+first_node = np.arange(0, len(predicate) + 1, 50)
+ends, distinct, n_distinct, number = making.number_predicates(predicate, len(predicate), first_node, 100, 10_000)
+assert len(ends) == 50_000 and np.array_equal(np.sort(predicate.reshape(-1, 100)).ravel(), distinct)
+"""
+    within(60, code)
