@@ -1,15 +1,17 @@
-"""Locks and attributes that a forked child can use, whatever its parent's other threads did meanwhile.
+"""Locks, attributes and settings that a forked child can use, whatever its parent's other threads did meanwhile.
 
-A fork copies a lock that another thread holds, and nobody in the child will ever give it back.
+A fork copies a lock that another thread holds, and nobody in the child will ever give it back; nor turn on again what
+that thread had turned off.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar, overload
 
 Value = TypeVar("Value")
@@ -36,13 +38,37 @@ class Lock:
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
-def _renew_locks() -> None:
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Let Python make many objects without looking for cycles among them, of which a parser makes none."""
+    global _collection_is_off
+    was_on = gc.isenabled()
+    if was_on:
+        _collection_is_off = True
+        gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+            _collection_is_off = False
+
+
+#: Whether some thread has turned it off, and will turn it on again.
+_collection_is_off = False
+
+
+def _renew() -> None:
+    global _collection_is_off
     for lock in list(_locks):
         lock._renew()
+    if _collection_is_off:
+        gc.enable()
+        _collection_is_off = False
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+    os.register_at_fork(after_in_child=_renew)
 
 
 class lazy(Generic[Value]):

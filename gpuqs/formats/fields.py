@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.forks import no_collection
 
 _REQUIRED: Final = object()
 _KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text"}
@@ -43,18 +42,6 @@ def parse_json(
         raise
     except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
         raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Let Python make many objects without looking for cycles among them, of which a parser makes none."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ import numpy.typing as npt
 from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
-from gpuqs.formats.fields import get, no_collection, numbers, parse_json, whole
+from gpuqs.forks import no_collection
+from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.xgboost_trees import condensed, forest_arrays
 from gpuqs.schema import Schema

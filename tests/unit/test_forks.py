@@ -55,3 +55,32 @@ def test_explaining_without_cupy_takes_no_lock_that_a_child_would_wait_for(monke
     monkeypatch.setattr(sys, "meta_path", [Watcher, *sys.meta_path])
     model.explain(10)
     assert held and not any(held)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_of_a_parent_that_loads_collects_garbage() -> None:
+    code = """
+import gc, os, threading, warnings
+from gpuqs.forks import no_collection
+
+begun, forked = threading.Event(), threading.Event()
+
+def load():
+    with no_collection():
+        begun.set()
+        forked.wait()
+
+thread = threading.Thread(target=load)
+thread.start()
+begun.wait()
+assert not gc.isenabled()
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    os._exit(gc.isenabled())
+forked.set()
+thread.join()
+assert gc.isenabled()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
