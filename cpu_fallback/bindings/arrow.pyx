@@ -1,4 +1,3 @@
-# distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Arrow tables of numbers into dense rows, by Arrow's C data interface: a few microseconds a table, not some a column."""
 

@@ -1,4 +1,3 @@
-# distutils: language = c++
 # cython: language_level=3
 """The floating-point mode of a thread."""
 

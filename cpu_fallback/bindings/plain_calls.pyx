@@ -1,4 +1,3 @@
-# distutils: language = c++
 # cython: language_level=3
 """Plain calls, as `gpuqs.plain_calls` defines them: from NumPy's arrays straight to the kernels."""
 

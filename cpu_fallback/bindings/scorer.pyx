@@ -1,4 +1,4 @@
-# distutils: language = c++
+# cython: language_level=3
 """Layouts (NumPy arrays) bound to the C++ engines; scoring releases the GIL."""
 
 from typing import NamedTuple
@@ -371,9 +371,9 @@ cdef class RankWalk(Scorer):
 
 cdef RankPaths paths_of(paths, list keep) except *:
     cdef RankPaths c
-    c.n_words = 0 if paths is None else len(paths.turned)
     if paths is None:
         return c
+    c.n_words = len(paths.turned)
     c.tests = <const PathTests*>structs_of(paths.tests, "PathTests", keep)
     c.turned = <const uint64_t*>data_of(paths.turned, np.uint64, keep)
     c.ends = <const uint64_t*>data_of(paths.ends, np.uint64, keep)
@@ -433,7 +433,6 @@ cdef class Bitslice(Scorer):
         self.engine.reset(new CBitslice(self.kernels[0], c, word, together, making))
 
     cdef void _interpret(self, BitsliceLayout* c, programs) except *:
-        c.nodes = NULL
         c.trees_merged = programs.trees_merged
         c.n_slots = programs.n_slots
         c.group_runs = <const int64_t*>data_of(programs.group_runs, np.int64, self.keep)
@@ -466,6 +465,8 @@ cdef class Bitslice(Scorer):
                 rows += docs.n
             finally:
                 PyBuffer_Release(&read)
+        if rows != n:
+            raise ValueError("chunks do not fit the documents")
         coded.c.n = n
         coded.c.planes = planes
         return coded

@@ -1,4 +1,4 @@
-// Time, as calls of microseconds measure it.
+// Seconds, as intervals are measured.
 #pragma once
 #include <chrono>
 

@@ -1,14 +1,12 @@
 #include "driver/time_stages.hpp"
 
 #include <algorithm>
-#include <chrono>
 
+#include "driver/clock.hpp"
 #include "generic/kernels.hpp"
 
 namespace gpuqs {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // A Bitslice that takes the time of its stages, for one thread.
 class TimedBitslice final : public ExitLeaves {
@@ -28,7 +26,7 @@ public:
     // Code is made once a model, not once a call: before the first stage.
     void make_ready(int stride, int n_threads) const override {
         engine_.make_ready(stride, n_threads);
-        since_ = Clock::now();
+        since_ = seconds_now();
     }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
         stage(3);
@@ -51,15 +49,15 @@ public:
 
     // The time since the last stage's end belongs to this one.
     void stage(int number) const {
-        const auto now = Clock::now();
-        seconds_[number] += std::chrono::duration<double>(now - since_).count();
+        const double now = seconds_now();
+        seconds_[number] += now - since_;
         since_ = now;
     }
 
 private:
     const Bitslice& engine_;
     double* const seconds_;
-    mutable Clock::time_point since_;
+    mutable double since_ = 0;
 };
 
 }  // namespace

@@ -27,16 +27,16 @@ struct BitsliceLayout {
     const uint16_t* tree_leaves;
     int32_t leaf_bytes;  // 1: at most 256 leaves a tree; 2
 
-    // Programs as treelets, to be interpreted, or (null treelets) as nodes, to be compiled.
-    int32_t trees_merged;
-    int32_t n_slots;
-    const int64_t* group_runs;
-    const Run* runs;
-    const int64_t* group_treelets;
-    const Treelet* treelets;
-    const uint16_t* tree_slot;
-    const int64_t* node_offsets;
-    const TreeNode* nodes;
+    // Programs as nodes, to be compiled, or (null nodes) as treelets, to be interpreted.
+    const int64_t* node_offsets = nullptr;
+    const TreeNode* nodes = nullptr;
+    int32_t trees_merged = 0;
+    int32_t n_slots = 0;
+    const int64_t* group_runs = nullptr;
+    const Run* runs = nullptr;
+    const int64_t* group_treelets = nullptr;
+    const Treelet* treelets = nullptr;
+    const uint16_t* tree_slot = nullptr;
 };
 
 }  // namespace gpuqs

@@ -7,16 +7,16 @@
 namespace gpuqs {
 
 struct Tuples {
-    const int64_t* offsets;  // [block][column + 1]
-    const int32_t* tree;     // counted from the block's first
-    const void* mask;        // uint8, 16, 32 or 64
+    const int64_t* offsets = nullptr;  // [block][column + 1]
+    const int32_t* tree = nullptr;     // counted from the block's first
+    const void* mask = nullptr;        // uint8, 16, 32 or 64
 };
 
 struct TestLists {
     Tuples tests;
     Tuples missing;  // tests that a missing value makes false
-    const float* threshold32;
-    const double* threshold64;
+    const float* threshold32 = nullptr;
+    const double* threshold64 = nullptr;
 };
 
 struct QuickScorerLayout {

@@ -51,14 +51,14 @@ struct PathTests { uint8_t entry[kPathPlaces], position[kPathPlaces]; };  // an 
 constexpr int kLabelShift = 8;
 
 struct RankPaths {
-    int32_t n_words;         // 0: there are no paths
-    const PathTests* tests;  // [word]
-    const uint64_t* turned;  // [word]: nodes whose path goes on to the right
-    const uint64_t* ends;    // [word]: the last nodes of paths, and the last place
-    const uint16_t* light;   // [word][kPathPlaces]: the path of each node's other child
-    const int32_t* word;     // of each tree, ascending
-    const uint16_t* heavy;   // of each tree: the path from its root
-    const uint8_t* most;     // of each tree block: how often walks change paths, at most
+    int32_t n_words = 0;               // 0: there are no paths
+    const PathTests* tests = nullptr;  // [word]
+    const uint64_t* turned = nullptr;  // [word]: nodes whose path goes on to the right
+    const uint64_t* ends = nullptr;    // [word]: the last nodes of paths, and the last place
+    const uint16_t* light = nullptr;   // [word][kPathPlaces]: the path of each node's other child
+    const int32_t* word = nullptr;     // of each tree, ascending
+    const uint16_t* heavy = nullptr;   // of each tree: the path from its root
+    const uint8_t* most = nullptr;     // of each tree block: how often walks change paths, at most
 };
 
 // A column's thresholds in blocks, the last filled up with infinity. Samples are the last threshold of each block but the
