@@ -138,7 +138,7 @@ class Launches(Paper):
     def stage(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def kernel(self, file: str, name: str) -> Callable[..., None]:
+    def kernel(self, file: str, name: str, registers: int) -> Callable[..., None]:
         def launch(*arguments: Any, shared_mem: int = 0) -> None:
             self.shared[name] = max(shared_mem, self.shared.get(name, 0))
 

@@ -8,23 +8,20 @@
 from __future__ import annotations
 
 import os
-import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gpuqs import errors
+from gpuqs.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpuqs.forest import Forest
     from gpuqs.model import Model
-    from gpuqs.tuning.plan import Plan
 
     Categories = Mapping[str | int, Sequence[Any]] | Sequence[str | int]
 
 __all__ = ["Model", "errors", "from_model", "load"]
-__version__ = "0.1.0"
 
 
 def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories: Categories | None = None) -> Model:
@@ -59,8 +56,10 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    model = _model(path, mmap, categories)
-    _warn_of_later_iterations(model)
+    from gpuqs.loading import read, warn_of_later_iterations
+
+    model = read(path, mmap=mmap, categories=categories)
+    warn_of_later_iterations(model)
     return model
 
 
@@ -88,65 +87,12 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    read = _model(model, False, categories)
-    if read is not model:
-        _warn_of_later_iterations(read)
-    return read
+    from gpuqs.loading import read, warn_of_later_iterations
 
-
-def _model(source: Any, mmap: bool, categories: Categories | None) -> Model:
-    from gpuqs.cpu_fallback import in_default_float_mode
-
-    return in_default_float_mode(_read)(source, mmap, categories)
-
-
-def _read(source: Any, mmap: bool, categories: Categories | None) -> Model:
-    from gpuqs.formats import read_model
-    from gpuqs.model import Model
-    from gpuqs.told_categories import told
-
-    if isinstance(source, Model) and categories is None:
-        return source
-    if isinstance(source, Model):
-        forest, plan = source.forest, source.plan
-    else:
-        forest = read_model(source, mmap=mmap)
-        plan = _plan_of(forest, source)
-        _keep_arrays_of(forest)
-    return Model(forest if categories is None else told(forest, categories), plan)
-
-
-def _plan_of(forest: Forest, source: Any) -> Plan | None:
-    """The plan in the file that a Forest was read from."""
-    from gpuqs.formats.native import kept_plan
-
-    if (kept := kept_plan(forest)) is None:
-        return None
-    from gpuqs.tuning.plan import from_json
-
-    with errors.naming(str(source) if isinstance(source, (str, os.PathLike)) else "model bytes"):
-        return from_json(kept)
-
-
-def _keep_arrays_of(forest: Forest) -> None:
-    """Hand what was kept in the file that a Forest was read from to the layouts."""
-    from gpuqs.formats.native import kept_arrays
-
-    if kept := kept_arrays(forest):
-        from gpuqs.layout.ready import keep
-
-        keep(forest, kept)
-
-
-def _warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:
-    """Warn, at the line that called the caller, where libraries differ on how much of a model to score."""
-    best, n = model.best_iteration, model.n_iterations
-    if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
-        warnings.warn(
-            f"the model stopped early: iteration {best} was its best, but it holds {n} iterations. All are scored, as "
-            f"Booster.predict does. XGBClassifier and XGBRegressor score up to the best; to do the same, pass {mend}",
-            stacklevel=3,
-        )
+    taken = read(model, categories=categories)
+    if taken is not model:
+        warn_of_later_iterations(taken)
+    return taken
 
 
 def __getattr__(name: str) -> Any:

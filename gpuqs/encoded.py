@@ -18,6 +18,8 @@ class EncodedDocuments:
     model : Model
     isa : str
         Instruction set that the coding is laid out for.
+    coded : object
+        The ranks, as `bitslice` reads them.
     nbytes : int
     """
 

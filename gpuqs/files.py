@@ -1,4 +1,5 @@
-"""Files that are replaced as a whole or not at all; devices and pipes, which are written to and never replaced."""
+"""Files that are replaced as a whole or not at all; devices and pipes, which are written to and never replaced; the
+folder where gpuqs keeps what it has made."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ import secrets
 import shutil
 import signal
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import IO, BinaryIO, Final
 
 from gpuqs.streams import NamedOutput
@@ -26,6 +29,19 @@ _OWN: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d+)|/dev/std(in|out|err)"
 _NO_RENAME: Final = (errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES)
 #: No file can be made in a folder, though one that is there may be writable.
 _NO_NEIGHBOUR: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def cache_folder() -> Path | None:
+    """``GPUQS_CACHE_DIR``, else gpuqs's own in the platform's cache folder; None where there is no such folder."""
+    if chosen := os.environ.get("GPUQS_CACHE_DIR"):
+        return Path(chosen)
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    if os.path.isabs(base := os.environ.get(variable, "")):
+        return Path(base, "gpuqs")
+    try:
+        return Path.home() / ".cache" / "gpuqs"
+    except RuntimeError:  # the user has no home
+        return None
 
 
 def names_own(path: str | os.PathLike[str]) -> bool:

@@ -76,6 +76,11 @@ def _averaged(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
     return averages
 
 
+def tells_probabilities(forest: Forest) -> bool:
+    """Whether values are probabilities of classes."""
+    return forest.link in ("sigmoid", "ova_sigmoid", "softmax", "hinge")
+
+
 def multi_label(forest: Forest) -> bool:
     """Whether the outputs are probabilities that do not exclude each other: a class for each."""
     return forest.link in ("sigmoid", "hinge") and forest.n_outputs > 1

@@ -11,12 +11,13 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
+from gpuqs.chooser import Chooser
 from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.errors import InputError
-from gpuqs.explanation import Chooser, Explanation
+from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import output_and_trees, truth, whole
@@ -156,8 +157,9 @@ class Model:
             - an array on a GPU (CuPy, PyTorch, JAX, Numba; float32, float64 or integers). It is scored on that GPU, on
               the current CuPy stream, and the answer is an array of the same library.
 
-            No more than a chunk of the documents is copied at a time. Where features are categories, arrays hold their
-            codes; for CatBoost models, arrays of whole numbers hold the categories themselves.
+            No more than a chunk of the documents is copied at a time, but of lists, object arrays, and sparse formats
+            other than CSR and CSC. Where features are categories, arrays hold their codes; for CatBoost models, arrays
+            of whole numbers hold the categories themselves.
         output : {"value", "raw", "class", "leaf", "per_tree"}
             What to compute for each document:
 
@@ -436,6 +438,8 @@ class Model:
 
         Raises
         ------
+        InputError
+            ``X`` does not fit the model, as for `predict`; or the model lies on a GPU.
         UnsupportedModelError
             The model does not run on `bitslice`.
         """
@@ -515,7 +519,13 @@ class Model:
                 raise InputError("X was encoded by another model or for another instruction set; encode it again")
             if engine not in ("auto", BITSLICE):
                 raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
-            return Documents(len(X), lambda start, stop: X.coded), HOST
+
+            def all_of_them(start: int, stop: int) -> Any:
+                if (start, stop) != (0, len(X)):
+                    raise ValueError("encoded documents are scored as a whole")
+                return X.coded
+
+            return Documents(len(X), all_of_them), HOST
         return documents_of(X, self.forest, device)
 
     @lazy

@@ -8,15 +8,12 @@ import numpy as np
 
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
-from gpuqs.links import class_decision, decides_on_values, multi_label, to_values
+from gpuqs.links import class_decision, decides_on_values, multi_label, tells_probabilities, to_values
 
 Output = Literal["value", "raw", "class", "leaf", "per_tree"]
 Precision = Literal["exact", "fast"]
 OUTPUTS: Final = get_args(Output)
 PRECISIONS: Final = get_args(Precision)
-
-#: Links whose values are probabilities of classes, or the classes themselves.
-_OF_CLASSIFIERS = ("sigmoid", "ova_sigmoid", "softmax", "argmax", "hinge")
 
 
 def check_options(forest: Forest, output: str, precision: str, engine: str) -> None:
@@ -27,7 +24,7 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
         raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
     if output == "per_tree" and precision == "fast":
         raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
-    if output == "class" and not (forest.classes or forest.link in _OF_CLASSIFIERS):
+    if output == "class" and not (forest.classes or tells_probabilities(forest) or forest.link == "argmax"):
         raise ValueError(
             f"output='class' is for classifiers; this model's objective is {forest.objective or 'not known'!r}"
         )

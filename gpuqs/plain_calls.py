@@ -25,11 +25,11 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from gpuqs import cpu_fallback, links
+from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
-from gpuqs.explanation import Chooser
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision

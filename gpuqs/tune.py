@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device
 from gpuqs.devices.foreign import is_on_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import InputError
-from gpuqs.explanation import Chooser
 from gpuqs.keywords import whole
 from gpuqs.placement import documents_of
 from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
-from gpuqs.tuning.machine import target, version
+from gpuqs.tuning.machine import target
 from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan
 from gpuqs.tuning.search import Asked, Clock
 from gpuqs.tuning.search import tune as search
+from gpuqs.version import __version__
 
 #: Rows that are used where nobody asks for larger batches, by the kind of device: those of larger ones are scored at
 #: the same speed.
@@ -86,7 +87,7 @@ def tune(
         device.synchronize()  # after an interrupt, too: X is the caller's again
     for (name, params), program in made.items():
         programs.keep(name, params, documents.narrow, device, here, program)
-    return Plan(version(), *target(device, here), found)
+    return Plan(__version__, *target(device, here), found)
 
 
 def _budget(budget_s: float) -> float:

@@ -41,7 +41,7 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     """
     if type(X) is np.ndarray:
         return from_array(X, forest)
-    if isinstance(X, Documents):  # of a file, coded by its table's plan already
+    if isinstance(X, Documents):  # rows that gpuqs itself has made or read: checked, categories coded
         return X
     if is_exported(type(X)):
         return from_table(X, forest)

@@ -101,7 +101,7 @@ def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
             rows = X.astype(forest.integer_dtype)
     except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
         raise InputError(f"X holds a number that no float holds: {error}") from None
-    return Documents(len(rows), lambda start, stop: rows[start:stop])
+    return coded_rows(rows)
 
 
 def _by_value(X: np.ndarray, forest: Forest) -> Documents:

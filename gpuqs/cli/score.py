@@ -85,7 +85,6 @@ def score_file(
         known, why = ", ".join(model.engines()), LEFT_OUT.get(engine, "")
         raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
-    # A plan has threads of its own.
     asked = n_threads if model.plan else threads
     reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
     n_documents, scoring, ran = 0, 0.0, engine
@@ -117,7 +116,7 @@ def score_file(
         if n_documents == 0:
             raise InputError(f"{reader.path}: holds no documents")
         quality = ndcg.line()  # whatever may fail does so before the scores are put in place
-    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, threads)})")
+    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, asked)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if quality:
         _say(quality)
@@ -134,9 +133,12 @@ def _speed(n_documents: int, seconds: float) -> str:
     return f"{seconds / n_documents * 1e6:.3g} us/document, {n_documents / seconds:,.0f} documents/s"
 
 
-def _how(engine: str, threads: int) -> str:
-    isa = "NumPy" if engine == "reference" else cpu_fallback.isa()
-    return f"{engine}, {isa}, {_count(threads, 'thread')}"
+def _how(engine: str, threads: int | None) -> str:
+    """``threads``: what calls asked for; None: the model's plan has threads of its own."""
+    if engine == "reference":
+        return f"{engine}, NumPy, 1 thread"
+    share = "threads by the plan" if threads is None else _count(threads, "thread")
+    return f"{engine}, {cpu_fallback.isa()}, {share}"
 
 
 def _count(n: int, what: str) -> str:

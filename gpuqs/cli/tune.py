@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from gpuqs.arrays import Documents
+from gpuqs.arrays import Documents, coded_rows
 from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import load_model
 from gpuqs.cli.progress import progress
@@ -75,4 +75,4 @@ def _rows(data: Path, forest: Forest, most: int, **reading: Any) -> np.ndarray |
     if not values:
         raise InputError(f"{reader.path}: holds no documents")
     rows = np.concatenate(values)
-    return Documents(len(rows), lambda a, b: rows[a:b]) if coded else rows
+    return coded_rows(rows) if coded else rows

@@ -145,8 +145,11 @@ class GpuDevice(Device, Protocol):
     def upload(self, array: np.ndarray) -> Any:
         """A copy on the device, complete when this returns."""
 
-    def kernel(self, file: str, name: str) -> Kernel:
-        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk."""
+    def kernel(self, file: str, name: str, registers: int) -> Kernel:
+        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk.
+
+        ``registers``: most that a thread of it takes.
+        """
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         """Host memory that the device can copy from and to while the CPU goes on."""

@@ -247,21 +247,21 @@ class CudaDevice:
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
         return self._cupy.empty(shape, dtype)
 
-    def kernel(self, file: str, name: str) -> CudaKernel:
+    def kernel(self, file: str, name: str, registers: int) -> CudaKernel:
         found = self._kernels.get((file, name))
         if found is None:
             self._refuse_capture(f"compiling {name}")
-            code = self._compile(file, name)
+            code = self._compile(file, name, registers)
             module = self._cupy.cuda.Module()
             module.load(code.cubin)
             found = self._kernels[file, name] = CudaKernel(name, module.get_function(code.symbol))
         return found
 
-    def _compile(self, file: str, name: str) -> MachineCode:
+    def _compile(self, file: str, name: str, registers: int) -> MachineCode:
         """The kernel's machine code: from the disk, or from NVRTC with options of our own (see `nvrtc`)."""
         architecture = nvrtc.architecture(self.attributes.compute_capability)
         source = sources.source(file)
-        options = sources.compile_options(architecture, self.attributes.threads_per_multiprocessor, name)
+        options = sources.compile_options(architecture, registers)
 
         def compile_kernel() -> MachineCode:
             with nvrtc.Program(source, file, [name], options) as program:

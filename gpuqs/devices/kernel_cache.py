@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuqs.files import replacing
+from gpuqs.files import cache_folder, replacing
 
 #: Bytes that the cache may take: hundreds of models' kernels.
 MAX_BYTES = 64 << 20
@@ -32,25 +31,12 @@ class MachineCode(NamedTuple):
     cubin: bytes
 
 
-def folder() -> Path | None:
-    """``GPUQS_CACHE_DIR``, else gpuqs's own in the platform's cache folder; None where there is no such folder."""
-    if chosen := os.environ.get("GPUQS_CACHE_DIR"):
-        return Path(chosen)
-    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-    if os.path.isabs(base := os.environ.get(variable, "")):
-        return Path(base, "gpuqs")
-    try:
-        return Path.home() / ".cache" / "gpuqs"
-    except RuntimeError:  # the user has no home
-        return None
-
-
 def cached(key: tuple[object, ...], compile_kernel: Callable[[], MachineCode]) -> MachineCode:
     """The kernel that was kept under ``key``, else the one that ``compile_kernel`` gives, which is kept.
 
     ``key`` holds all that the machine code follows from, as values whose `repr` tells them apart.
     """
-    home = folder()
+    home = cache_folder()
     if home is None:
         return compile_kernel()
     path = home / "kernels" / sha256(repr(key).encode()).hexdigest()

@@ -30,6 +30,11 @@ def keep(forest: Forest, arrays: Mapping[str, np.ndarray]) -> None:
         _KEPT[forest] = arrays
 
 
+def kept(forest: Forest) -> Mapping[str, np.ndarray]:
+    """The arrays that came with a forest, to `keep` them for another one of the same trees; none: no arrays."""
+    return _KEPT.get(forest, {})
+
+
 def kept_ranks(
     forest: Forest, columns: Columns
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:

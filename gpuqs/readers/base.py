@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.arrays.dense import Documents
+from gpuqs.arrays.dense import Documents, coded_rows
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.source import DocumentSource
@@ -48,7 +48,7 @@ class Chunk:
     @property
     def documents(self) -> np.ndarray | Documents:
         """What `Model.predict` takes: values that a table's plan has coded are not coded again."""
-        return self.values if self.table is None else Documents(len(self.values), lambda a, b: self.values[a:b])
+        return self.values if self.table is None else coded_rows(self.values)
 
     def __repr__(self) -> str:
         beside = "".join(f", {name}" for name in ("labels", "queries") if getattr(self, name) is not None)

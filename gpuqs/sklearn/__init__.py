@@ -30,11 +30,12 @@ try:
 except ImportError as error:
     raise ImportError("gpuqs.sklearn needs scikit-learn 1.6 or later: pip install 'scikit-learn>=1.6'") from error
 
-import gpuqs
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.sklearn import average_path_length
 from gpuqs.keywords import output_and_trees
+from gpuqs.loading import read as read_model
+from gpuqs.loading import warn_of_later_iterations
 from gpuqs.model import Model
 from gpuqs.outputs import Precision
 from gpuqs.sklearn.estimators import GpuqsClassifier, GpuqsOutlierDetector, GpuqsRegressor, Prefitted, tells_classes
@@ -109,11 +110,11 @@ def wrap(
         pipeline = copy(model)
         pipeline.steps = [*before, (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
         return pipeline
-    read = model.model if isinstance(model, Prefitted) else gpuqs._model(model, False, None)
+    read = model.model if isinstance(model, Prefitted) else read_model(model)
     if iteration_range is not None:
         read = _part(read, iteration_range)
     elif not isinstance(model, (Prefitted, Model)):
-        gpuqs._warn_of_later_iterations(read, f"iteration_range=(0, {(read.best_iteration or 0) + 1}) to wrap")
+        warn_of_later_iterations(read, f"iteration_range=(0, {(read.best_iteration or 0) + 1}) to wrap")
     made = _class_of(kind or _kind_of(model, read.forest), read.forest)
     given = {name: value for name, value in options.items() if value is not None}
     takes = signature(made).parameters

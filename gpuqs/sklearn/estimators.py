@@ -16,14 +16,13 @@ from gpuqs.cpu_fallback import in_default_float_mode
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.links import multi_label, tells_probabilities
 from gpuqs.model import Model
-from gpuqs.outputs import Output, Precision
+from gpuqs.outputs import Output, Precision, class_labels
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Links whose values are probabilities of classes.
-_OF_CLASSIFIERS: Final = ("sigmoid", "ova_sigmoid", "softmax", "hinge")
 #: Libraries whose leaves are no probabilities, so that without a link their scores say nothing of classes.
 _BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
 #: Names that LightGBM makes up where documents have none.
@@ -33,7 +32,7 @@ _MADE_UP_NAME: Final = re.compile(r"Column_\d+")
 def tells_classes(forest: Forest) -> bool:
     """Whether scores say something of classes, or are classes."""
     own_labels = bool(forest.classes) and not forest.source.startswith(_BOOSTERS)
-    return own_labels or forest.link in (*_OF_CLASSIFIERS, "argmax")
+    return own_labels or tells_probabilities(forest) or forest.link == "argmax"
 
 
 class Prefitted(BaseEstimator):  # type: ignore[misc]
@@ -139,13 +138,13 @@ class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
 def _has_decision_function(estimator: GpuqsClassifier) -> bool:
     """LightGBM's and scikit-learn's boosted classifiers have one; other libraries' have none, nor have forests."""
     forest = estimator._model.forest
-    return forest.source.startswith(("LightGBM", "scikit-learn")) and forest.link in _OF_CLASSIFIERS
+    return forest.source.startswith(("LightGBM", "scikit-learn")) and tells_probabilities(forest)
 
 
 def _has_logarithms(estimator: GpuqsClassifier) -> bool:
     forest = estimator._model.forest
     if forest.source.startswith("CatBoost"):
-        return forest.link in _OF_CLASSIFIERS
+        return tells_probabilities(forest)
     return forest.source.startswith("scikit-learn") and not forest.objective.startswith("HistGradientBoosting")
 
 
@@ -186,12 +185,12 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         self._check_classes()
         labels = self._scores(X, "class")
         forest = self._model.forest
-        if self.classes is not None and not self._is_multi_label:
+        if self.classes is not None and not multi_label(forest):
             own = self._own_labels
             order = np.argsort(own)
             labels = self.classes_[order[np.searchsorted(own, labels, sorter=order)]]
         if forest.source.startswith("XGBoost") and labels.dtype.kind == "i":  # whose types differ with the objective
-            if self._is_multi_label:
+            if multi_label(forest):
                 return labels.astype(np.float64)
             if forest.objective == "multi:softmax":
                 return labels.astype(np.int32)
@@ -204,7 +203,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         values = self._scores(X, "value")
         if values.ndim == 2:
             return values
-        if self._model.forest.link not in _OF_CLASSIFIERS:  # the only class that a forest has seen
+        if not tells_probabilities(self._model.forest):  # the only class that a forest has seen
             return values[:, None]
         return np.column_stack([1 - values, values])
 
@@ -230,19 +229,14 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.__sklearn_is_fitted__() and self._is_multi_label
+        tags.classifier_tags.multi_label = self.__sklearn_is_fitted__() and multi_label(self.model.forest)
         return tags
 
     @property
     def _own_labels(self) -> np.ndarray:
         """The model's own labels, each once: where training saw one class only, the model has it twice."""
-        forest = self._model.forest
-        return np.array(list(dict.fromkeys(forest.classes or range(max(forest.n_outputs, 2)))))
-
-    @property
-    def _is_multi_label(self) -> bool:
-        forest = self._model.forest
-        return forest.n_outputs > 1 and forest.link in ("sigmoid", "hinge")
+        labels = class_labels(self._model.forest)
+        return labels[np.sort(np.unique(labels, return_index=True)[1])]
 
     def _check_classes(self) -> None:
         """Refuse labels that do not fit the model's classes, and models whose scores say nothing of classes."""
@@ -252,7 +246,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
                 f"{forest.source}: scores of objective {forest.objective or 'not known'!r} say nothing of classes; "
                 "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"
             )
-        if self.classes is None or self._is_multi_label:  # each of whose labels is 0 or 1
+        if self.classes is None or multi_label(forest):  # each of whose labels is 0 or 1
             return
         labels, n_classes = self.classes_, len(self._own_labels)
         if labels.ndim != 1:

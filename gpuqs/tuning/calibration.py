@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.devices.kernel_cache import folder
 from gpuqs.engines import ENGINES, Program
 from gpuqs.engines.base import CALL
-from gpuqs.files import replacing
+from gpuqs.files import cache_folder, replacing
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
 from gpuqs.layout.ranks import build_ranks
-from gpuqs.tuning.machine import processor, version
+from gpuqs.tuning.machine import processor
+from gpuqs.version import __version__
 
 #: Seconds that a calibration may take, all preparing included: then it stops, and no factor is used. A quiet machine
 #: takes a tenth of that.
@@ -115,10 +115,10 @@ def keep(machine: tuple[str, bool], path: Path | None) -> dict[str, float]:
 
 def _path(machine: tuple[str, bool]) -> Path | None:
     """Where factors are kept; None: there is no such place, or ``GPUQS_CALIBRATE=0`` says that none are used."""
-    home = folder()
+    home = cache_folder()
     if os.environ.get("GPUQS_CALIBRATE") == "0" or home is None:
         return None
-    key = repr((processor(), machine, version(), _FORMAT))
+    key = repr((processor(), machine, __version__, _FORMAT))
     return home / "calibration" / sha256(key.encode()).hexdigest()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -91,11 +90,6 @@ def target(device: Device, machine: tuple[str, bool]) -> Target:
     if device.kind == "cpu":
         return Target(processor(), *machine)
     return Target(cast(GpuDevice, device).attributes.name[:200], device.kind, True)
-
-
-def version() -> str:
-    """This gpuqs's. Its package lies above this room, and is loaded whenever this is."""
-    return str(sys.modules["gpuqs"].__version__)
 
 
 @cache

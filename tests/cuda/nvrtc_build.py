@@ -18,7 +18,7 @@ import machine_code
 from machine_code import Code
 
 from gpuqs.devices import nvrtc, sources
-from gpuqs.engines.gpu.kernels import every_kernel
+from gpuqs.engines.gpu.kernels import every_kernel, registers
 from gpuqs.errors import DeviceError
 from gpuqs.forks import lazy
 
@@ -73,7 +73,7 @@ def facts_of(file: str, architecture: int, names: tuple[str, ...] | None = None)
     """Facts about some or every kernel of a file; kept between runs."""
     by_options: dict[tuple[str, ...], list[str]] = {}
     for name in names or every_kernel()[file]:
-        options = sources.compile_options(architecture, ARCHITECTURES[architecture], name)
+        options = sources.compile_options(architecture, registers(ARCHITECTURES[architecture], name))
         by_options.setdefault(options, []).append(name)
     key = repr((sources.source(file), by_options, nvrtc.version()))
     key += Path(__file__).read_text() + Path(machine_code.__file__).read_text()

@@ -12,7 +12,7 @@ import pytest
 from made_up_device import made_up_device
 
 from gpuqs.devices import nvrtc, sources
-from gpuqs.engines.gpu.kernels import every_kernel
+from gpuqs.engines.gpu.kernels import every_kernel, registers
 
 MISSING = nvrtc_build.why_not()
 if MISSING is not None and os.environ.get("GPUQS_GATE") == "required":
@@ -28,7 +28,7 @@ def test_machine_code(file: str, architecture: int) -> None:
     assert set(facts) == set(every_kernel()[file])
     for kernel, seen in facts.items():
         place = f"{kernel} on sm_{architecture}"
-        budget = sources.register_budget(nvrtc_build.ARCHITECTURES[architecture], kernel)
+        budget = registers(nvrtc_build.ARCHITECTURES[architecture], kernel)
         assert sum(seen.opcodes.values()) > 20, f"{place}: the disassembly was not read"
         assert seen.flushing == [], f"{place} takes denormals for zeros"
         assert (seen.stack, seen.local) == (0, 0), f"{place} uses local memory"
@@ -75,7 +75,7 @@ extern "C" __global__ void keeps(const float* x, float* y) {
 
 @needs_nvrtc
 def test_the_gate_finds_planted_faults() -> None:
-    options = sources.compile_options(90, 2048, "adds")
+    options = sources.compile_options(90, 32)
 
     def facts(name: str, *more: str) -> nvrtc_build.Facts:
         with nvrtc.Program(FAULTS, "faults.cu", [name], [*options, *more]) as program:
@@ -105,8 +105,8 @@ def test_the_gate_compiles_what_a_device_loads(
     monkeypatch.setattr(bindings, "nvrtcCompileProgram", compile_and_read)
     monkeypatch.setenv("GPUQS_CACHE_DIR", str(tmp_path))
     name = every_kernel()[file][-1]
-    kernel = made_up_device().kernel(file, name)
+    kernel = made_up_device().kernel(file, name, registers(1536, name))
     assert kernel.name == name
     ((options, ptx),) = arrived
-    assert options == sources.compile_options(86, 1536, name)
+    assert options == sources.compile_options(86, registers(1536, name))
     assert list(nvrtc_build._flushing(ptx).values()) == [[]]

@@ -258,10 +258,10 @@ def test_what_waits_is_refused_while_work_is_captured() -> None:
     with cupy.cuda.Stream(non_blocking=True):
         stream = cupy.cuda.get_current_stream()
         stream.stream.begin_capture()
-        assert device.kernel("finish_scores.cu", "add_tree_blocks<double>") is known
+        assert device.kernel("finish_scores.cu", "add_tree_blocks<double>", 32) is known
         for call in (
             lambda: device.upload(np.zeros(3)),
-            lambda: device.kernel("finish_scores.cu", "add_tree_blocks<float>"),
+            lambda: device.kernel("finish_scores.cu", "add_tree_blocks<float>", 32),
             lambda: device.lend_streams(1).__enter__(),
             device.wait,
         ):

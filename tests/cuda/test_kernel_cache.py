@@ -13,9 +13,10 @@ from made_up_device import made_up_device
 
 from gpuqs.devices import kernel_cache, nvrtc, sources
 from gpuqs.devices.bindings import bindings
-from gpuqs.devices.kernel_cache import MachineCode, cached, folder
+from gpuqs.devices.kernel_cache import MachineCode, cached
 from gpuqs.engines.gpu import kernels
 from gpuqs.errors import DeviceError
+from gpuqs.files import cache_folder
 
 CODE = MachineCode("_Z5scorev", b"\x7fELF\0machine code")
 
@@ -172,16 +173,16 @@ def test_a_compiler_that_fails_leaves_nothing(home: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="the folders of other systems")
 def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPUQS_CACHE_DIR", "/somewhere")
-    assert folder() == Path("/somewhere")
+    assert cache_folder() == Path("/somewhere")
     monkeypatch.setenv("GPUQS_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert folder() == tmp_path / "gpuqs"
+    assert cache_folder() == tmp_path / "gpuqs"
     monkeypatch.setenv("HOME", str(tmp_path))
     for unfit in ("", "not/absolute"):
         monkeypatch.setenv("XDG_CACHE_HOME", unfit)
-        assert folder() == tmp_path / ".cache" / "gpuqs"
+        assert cache_folder() == tmp_path / ".cache" / "gpuqs"
     monkeypatch.setattr(Path, "home", lambda: Path("~a user who is not there").expanduser())
-    assert folder() is None
+    assert cache_folder() is None
     compiler = Compiler()
     assert cached(("key",), compiler) == CODE
 
@@ -208,20 +209,20 @@ def test_a_device_compiles_a_kernel_once(home: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(nvrtc.Program, "__init__", count)
     name = kernels.add_tree_blocks("float32")
-    first, again = (made_up_device().kernel("finish_scores.cu", name)._function for _ in range(2))
+    first, again = (made_up_device().kernel("finish_scores.cu", name, 40)._function for _ in range(2))
     assert len(compiled) == 1
     assert first.symbol == again.symbol and name.partition("<")[0] in first.symbol
     assert first.module.cubin == again.module.cubin and first.module.cubin.startswith(b"\x7fELF")
 
     # All that machine code follows from, changed one by one: each is compiled anew.
-    made_up_device(compute_capability=(9, 0)).kernel("finish_scores.cu", name)
-    made_up_device(threads_per_multiprocessor=2048).kernel("finish_scores.cu", name)
-    made_up_device().kernel("finish_scores.cu", kernels.add_tree_blocks("float64"))
+    made_up_device(compute_capability=(9, 0)).kernel("finish_scores.cu", name, 40)
+    made_up_device().kernel("finish_scores.cu", name, 32)
+    made_up_device().kernel("finish_scores.cu", kernels.add_tree_blocks("float64"), 40)
     source = sources.source("finish_scores.cu")
     monkeypatch.setattr(sources, "source", lambda file: source + "// changed\n")
-    made_up_device().kernel("finish_scores.cu", name)
+    made_up_device().kernel("finish_scores.cu", name, 40)
     monkeypatch.setattr(nvrtc, "version", lambda: (99, 0))
-    made_up_device().kernel("finish_scores.cu", name)
+    made_up_device().kernel("finish_scores.cu", name, 40)
     assert len(compiled) == len(files(home)) == 6
 
 

@@ -84,7 +84,7 @@ def test_no_kernel_of_quickscorer_is_installed() -> None:
 
 def test_sources_without_what_is_compiled_say_so(tmp_path: Path) -> None:
     (tmp_path / "gpuqs").mkdir()
-    for name in ("__init__.py", "errors.py"):
+    for name in ("__init__.py", "errors.py", "version.py"):
         shutil.copy(Path(gpuqs.__file__).with_name(name), tmp_path / "gpuqs")
     told = subprocess.run(
         [sys.executable, "-S", "-c", "from gpuqs import cpu_fallback"],

@@ -140,6 +140,11 @@ def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fast, model.predict(X, "raw", precision="fast"))
     result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "rankwalk", "--threads", "1")
     assert "(rankwalk, " in result.stderr and ", 1 thread)" in result.stderr
+    result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "reference", "--threads", "2")
+    assert "(reference, NumPy, 1 thread)" in result.stderr
+    model.tune(X, 0.0)
+    model.save(tmp_path / "tuned")
+    assert ", threads by the plan)" in gpuqs_command("score", tmp_path / "tuned", data).stderr
 
 
 def test_chunks_change_nothing(

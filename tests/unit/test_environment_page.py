@@ -45,5 +45,5 @@ def test_variables_of_development_are_in_theirs() -> None:
 
 def test_what_is_read_otherwise_is_told() -> None:
     """A folder for caches by a variable that the code puts together."""
-    where = ROOT.joinpath("gpuqs", "devices", "kernel_cache.py").read_text(encoding="utf-8")
+    where = ROOT.joinpath("gpuqs", "files.py").read_text(encoding="utf-8")
     assert '"XDG_CACHE_HOME"' in where and "`XDG_CACHE_HOME`" in PAGE

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuqs"
 
 #: The rooms, lowest first; what stands in one line knows nothing of its neighbours.
 LEVELS = [
-    {"cpu_fallback", "errors", "cache_lines", "kept"},
+    {"cpu_fallback", "errors", "cache_lines", "kept", "version"},
     {"forks", "streams", "text_hashes"},
     {"files"},
     {"schema", "forest_arrays"},
@@ -26,10 +26,12 @@ LEVELS = [
     {"devices", "outputs", "readers"},
     {"engines", "keywords", "told_categories"},
     {"tuning"},
-    {"programs", "scoring", "explanation", "chunks", "encoded"},
+    {"explanation"},
+    {"programs", "scoring", "chooser", "chunks", "encoded"},
     {"placement", "plain_calls"},
     {"tune"},
     {"model"},
+    {"loading"},
     {"gpuqs"},
     {"verify", "sklearn", "demo"},
     {"cli"},

@@ -19,7 +19,7 @@ from forests import probing_documents, random_forest
 from interpreter_lock import lets_others_run
 
 import gpuqs
-from gpuqs import cpu_fallback, engines, explanation, plain_calls
+from gpuqs import chooser, cpu_fallback, engines, plain_calls
 from gpuqs.chunks import rows_at_once
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -421,7 +421,7 @@ def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
     """One whose few documents take longer than a thread to wake."""
     slow = Way("walk")
-    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: slow)
+    monkeypatch.setattr(chooser.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
     return model, probing_documents(np.random.default_rng(6), model.forest, 256)
 
@@ -438,7 +438,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
 
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of nodes: documents that leave it at once, and others that walk all the way."""
-    monkeypatch.setattr(explanation.Chooser, "way", lambda *_: Way("walk"))
+    monkeypatch.setattr(chooser.Chooser, "way", lambda *_: Way("walk"))
     depth = 9_000
     chain = Forest(
         n_features=1,

@@ -17,7 +17,7 @@ from forests import probing_documents, random_forest
 import gpuqs
 from gpuqs.cpu_fallback.file_bytes import crc32
 from gpuqs.errors import ModelFormatError
-from gpuqs.forest import Forest
+from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.formats import native
 from gpuqs.layout import ranks
 from gpuqs.layout.columns import find_columns
@@ -60,6 +60,17 @@ def test_tables_are_those_that_are_made_anew(tmp_path: Path) -> None:
         one, other = getattr(kept, name), getattr(made, name)
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
+
+
+def test_being_told_of_categories_keeps_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forest = random_forest(np.random.default_rng(5), n_trees=10, n_features=6, categorical=0.2)
+    gpuqs.from_model(forest).save(tmp_path / "m", ready=True)
+    column = int(forest.feature[np.flatnonzero(forest.routing & CATEGORICAL)[0]])
+    done = sorts(monkeypatch)
+    model = gpuqs.load(tmp_path / "m", categories={column: ["a", "b"]})
+    for told in (model, gpuqs.from_model(gpuqs.load(tmp_path / "m"), categories={column: ["a", "b"]})):
+        told.predict(X, engine="bitslice")
+    assert not done
 
 
 def test_a_model_saved_again_is_as_ready_as_it_is_told(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs import cpu_fallback, plain_calls
+from gpuqs.chooser import Chooser
 from gpuqs.cpu_fallback import machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError, ModelFormatError
-from gpuqs.explanation import Chooser
 from gpuqs.forest import Forest
 from gpuqs.formats import native
 from gpuqs.model import Model
@@ -210,7 +210,7 @@ def made_up_costs(monkeypatch: pytest.MonkeyPatch) -> None:
             of_walk = lambda forest, n, machine: 1.0 + n * (4.0 if n < 26 else 2.0)  # noqa: E731
             monkeypatch.setattr(engine, "cost", of_walk if name == "walk" else cost, raising=False)
             monkeypatch.setattr(engine, "cold", lambda forest, n: 0.0, raising=False)
-    monkeypatch.setattr("gpuqs.explanation.factor", lambda name, machine: 1.0)
+    monkeypatch.setattr("gpuqs.chooser.factor", lambda name, machine: 1.0)
 
 
 @pytest.mark.usefixtures("made_up_costs")

@@ -144,9 +144,9 @@ def test_another_machine_measures_for_itself(monkeypatch: pytest.MonkeyPatch, tm
     isa, compiled = machine()
     for where in ((isa, compiled), (isa, not compiled), ("avx9", compiled)):
         ensure(where)
-    for name, value in (("processor", "another"), ("version", "9.9")):
+    for name, value in (("processor", lambda: "another"), ("__version__", "9.9")):
         forgotten(monkeypatch)
-        monkeypatch.setattr(calibration, name, lambda value=value: value)
+        monkeypatch.setattr(calibration, name, value)
         assert factor("walk", machine()) == 1.0
         ensure(machine())
     assert len(made) == len(kept(tmp_path)) == 5
@@ -187,7 +187,7 @@ def test_where_it_cannot_be_kept_nothing_is_measured(
     elif obstacle == "read only":
         monkeypatch.setattr(calibration.os, "access", lambda *_: False)  # root may write anywhere
     elif obstacle == "nowhere":
-        monkeypatch.setattr(calibration, "folder", lambda: None)
+        monkeypatch.setattr(calibration, "cache_folder", lambda: None)
     else:
         monkeypatch.setenv("GPUQS_CALIBRATE", "0")
     Model(FOREST).warm_up(3)

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from gpuqs.devices.base import GpuDevice
-from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import resident_blocks
 from gpuqs.engines.gpu.placed import MAX_GRID, SHARED, PlacedForest, as_numbers, by_row, padded, trees_by_output
@@ -235,7 +234,7 @@ class BitslicePlacedForest(PlacedForest):
         added = NUMBERS + ADDED // each * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
             self._launch_kernel(
-                self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each)),
+                self._compiled("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each)),
                 (-(-n // (SUMMED * each)), self.n_outputs),
                 (256,),
                 shared_bytes=2 * added,
@@ -257,7 +256,7 @@ class BitslicePlacedForest(PlacedForest):
         partial = self.device.empty((n_groups, n, self.n_outputs), np.int64)
         with self.device.stage("sum_fast"):
             self._launch_kernel(
-                self.device.kernel("sum_fast.cu", kernels.sum_fast(words)),
+                self._compiled("sum_fast.cu", kernels.sum_fast(words)),
                 (n_tiles, n_groups, self.n_outputs),
                 (256,),
                 shared_bytes=32 << 10,
@@ -351,25 +350,24 @@ class BitslicePlacedForest(PlacedForest):
             return
         leaf = self.values.value.dtype
         for words in kernels.WORDS:
-            self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words))
-            self.device.kernel(self.programs.file, self.programs.kernel(words))
+            self._compiled("decode_predicates.cu", kernels.decode_predicates(words))
+            self._compiled(self.programs.file, self.programs.kernel(words))
             if self.fast:
-                self.device.kernel("sum_fast.cu", kernels.sum_fast(words))
+                self._compiled("sum_fast.cu", kernels.sum_fast(words))
             else:
                 for each in self.summed:
-                    self.device.kernel("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each))
+                    self._compiled("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each))
         self._loaded = True
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
         programs, attributes = self.programs, self.device.attributes
         name, threads = programs.kernel(words), WARP * WARPS
         shared = WARPS * (programs.n_rows * ROW_BYTES * words + programs.page_bytes)
-        registers = register_budget(attributes.threads_per_multiprocessor, name)
-        resident = attributes.multiprocessors * resident_blocks(attributes, threads, registers, shared)
+        resident = attributes.multiprocessors * resident_blocks(attributes, threads, self._registers(name), shared)
         # One after the other, their programs are staged ahead; but few tiles at a time keep their rows in the L2 cache.
         trees = self.settings.warp_trees or (2 if part.n_trees > 2 * WARPS * resident else 1)
         self._launch_kernel(
-            self.device.kernel(programs.file, name),
+            self._compiled(programs.file, name),
             (-(-part.n_trees // (WARPS * trees)), n_tiles),
             (threads,),
             shared_bytes=shared,
@@ -388,7 +386,7 @@ class BitslicePlacedForest(PlacedForest):
         n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
         document_stride, feature_stride = map(np.int64, documents.strides)
         self._launch_kernel(
-            self.device.kernel("rank_documents.cu", kernels.rank_documents(documents.dtype, value, along)),
+            self._compiled("rank_documents.cu", kernels.rank_documents(documents.dtype, value, along)),
             (n_tiles * words * -(-self.n_columns // COLUMNS),),
             (WARP * COLUMNS,),
             shared_bytes=beside + COLUMNS * n_staged * value.itemsize,
@@ -409,7 +407,7 @@ class BitslicePlacedForest(PlacedForest):
     def _decode(self, block: int, words: int, n_tiles: int, ranks: Any, predicates: Any) -> None:
         segments, n = self.segments[block]
         self._launch_kernel(
-            self.device.kernel("decode_predicates.cu", kernels.decode_predicates(words)),
+            self._compiled("decode_predicates.cu", kernels.decode_predicates(words)),
             (max(-(-n // WARPS), 1), n_tiles),
             (WARP * WARPS,),
             planes=ranks,

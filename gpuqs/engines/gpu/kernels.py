@@ -1,4 +1,4 @@
-"""The names of the kernels' instantiations, by which the device code is compiled and found.
+"""The names of the kernels' instantiations, by which the device code is compiled and found, and their registers.
 
 Each function names one kernel of ``cuda/``, as C++ spells its template arguments. Types that they share:
 
@@ -33,6 +33,20 @@ DOCUMENTS_PER_BLOCK = (1, 4)
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
 #: Words of 32 documents a lane of the bit-sliced engine.
 WORDS = (1, 2)
+#: Registers a thread that scores several documents needs not to spill.
+SEVERAL_DOCUMENTS_REGISTERS = 40
+#: And one that keeps several loads under way.
+TRANSPOSE_REGISTERS = 40
+#: And one that does so while it searches thresholds for several documents.
+RANK_REGISTERS = 48
+#: And one that takes logarithms of exponentials: too short to need many threads.
+LINK_REGISTERS = 64
+#: And one of the bit-sliced engine that has eight nodes' words under way, or a document word's leaf numbers.
+WORD_REGISTERS = 64
+#: And one that keeps the sums of 32 documents.
+SUMS_REGISTERS = 128
+#: And one that walks, or has the next values ready that it adds.
+WALK_REGISTERS = 40
 
 
 def strides(form: str) -> tuple[int, ...]:
@@ -178,6 +192,24 @@ def walk_scores(value: DType, leaf: DType) -> str:
 def walk_leaves(value: DType, entry: DType) -> str:
     """Documents to entries of the exit leaves, by walks."""
     return f"walk_leaves<{_c(value)}, {_c(entry)}>"
+
+
+def registers(threads_per_multiprocessor: int, name: str) -> int:
+    """Registers a thread may take, so that a multiprocessor's 65,536 do for all its threads."""
+    filled = 65536 // threads_per_multiprocessor // 8 * 8
+    if name.startswith("update_scores") and name.split(", ")[-2] != "1":
+        return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
+    if name.startswith(("decode_predicates", "slots", "steps", "sum_exact")):
+        return max(filled, WORD_REGISTERS)
+    if name.startswith("walk"):
+        return max(filled, WALK_REGISTERS)
+    if name.startswith("sum_fast"):
+        return max(filled, SUMS_REGISTERS)
+    if name.startswith("apply_link"):
+        return max(filled, LINK_REGISTERS)
+    if name.startswith("rank_documents"):
+        return max(filled, RANK_REGISTERS)
+    return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
 
 
 @cache

@@ -42,7 +42,7 @@ def find_classes(device: GpuDevice, decision: str, scores: Any, out: Any) -> Non
 def _launch(device: GpuDevice, name: str, scale: float, divisor: float, sums: Any, out: Any) -> None:
     n, real = sums.shape[0], sums.dtype.type
     if n:
-        device.kernel("apply_link.cu", name)(
+        device.kernel("apply_link.cu", name, kernels.registers(device.attributes.threads_per_multiprocessor, name))(
             (-(-n // THREADS),),
             (THREADS,),
             (sums, np.int64(n), np.int32(sums.shape[1]), real(divisor), real(scale), np.int32(out.shape[1]), out),

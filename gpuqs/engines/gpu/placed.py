@@ -101,7 +101,14 @@ class PlacedForest(ABC):
     def _per_element(self, file: str, name: str, n_elements: int, /, **arguments: Any) -> None:
         """Launch a kernel with a thread for each element; ``arguments`` as of `_launch_kernel`."""
         if n_elements:
-            self._launch_kernel(self.device.kernel(file, name), (-(-n_elements // 256),), (256,), **arguments)
+            self._launch_kernel(self._compiled(file, name), (-(-n_elements // 256),), (256,), **arguments)
+
+    def _compiled(self, file: str, name: str) -> Kernel:
+        """A kernel of ``file``, which takes the registers that it may have here."""
+        return self.device.kernel(file, name, self._registers(name))
+
+    def _registers(self, name: str) -> int:
+        return kernels.registers(self.device.attributes.threads_per_multiprocessor, name)
 
     @staticmethod
     def _launch_kernel(

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from gpuqs.devices.base import GpuDevice, Kernel
-from gpuqs.devices.sources import register_budget
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choose_plan, together_for
 from gpuqs.engines.gpu.placed import MAX_GRID, PlacedForest, as_numbers, by_row, padded, trees_by_output
@@ -118,7 +117,7 @@ class QsPlacedForest(PlacedForest):
             slots=self.max_slots,
             word_bytes=self._word_bytes,
             documents=self.documents,
-            registers=self._registers(),
+            registers=self._registers(self._scoring(self.documents)[1]),
             threads=settings.threads,
         )
         self.threads, self.shared, self.resident = size.threads, size.shared, size.resident
@@ -129,11 +128,6 @@ class QsPlacedForest(PlacedForest):
     @property
     def _word_bytes(self) -> int:
         return kernels.FORMS[self.form][2] // 8
-
-    def _registers(self) -> int:
-        """Registers that a thread of the scoring kernel may take."""
-        _, name = self._scoring(self.documents)
-        return register_budget(self.device.attributes.threads_per_multiprocessor, name)
 
     def _plan(self, forest: Forest, ranges: LeafRanges) -> Plan:
         bits = kernels.FORMS[self.form][2]
@@ -253,7 +247,7 @@ class QsPlacedForest(PlacedForest):
         document_stride, feature_stride = map(np.int64, documents.strides)
         n = documents.shape[0]
         self._launch_kernel(
-            self.device.kernel("transpose.cu", kernels.transpose(documents.dtype, values.dtype, along)),
+            self._compiled("transpose.cu", kernels.transpose(documents.dtype, values.dtype, along)),
             (-(-n // TILE), -(-self.n_columns // TILE)),
             (TILE, 8),
             shared_bytes=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
@@ -268,7 +262,7 @@ class QsPlacedForest(PlacedForest):
 
     def _find(self, values: Any, n: int, value: np.dtype, together: int, pivots: Any) -> None:
         self._launch_kernel(
-            self.device.kernel("find_false_nodes.cu", kernels.find_false_nodes(value, self.pivot_dtype)),
+            self._compiled("find_false_nodes.cu", kernels.find_false_nodes(value, self.pivot_dtype)),
             (-(-n // TILE), -(-self.n_columns // TILE), self.n_blocks),
             (TILE, 8),
             shared_bytes=TILE * (TILE + 1) * self.pivot_dtype.itemsize,
@@ -331,7 +325,7 @@ class QsPlacedForest(PlacedForest):
 
     def _kernel(self, file: str, name: str) -> Kernel:
         """A kernel that may have the shared memory that thread blocks take."""
-        kernel = self.device.kernel(file, name)
+        kernel = self._compiled(file, name)
         if self.shared > SHARED_WITHOUT_ASKING:
             # All there is, so that threads with other programs never lower it under this launch.
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block

@@ -120,7 +120,7 @@ class WalkPlacedForest(PlacedForest):
     def _reading(self, dtype: np.dtype) -> _Reading:
         found = self._readings.get(dtype)
         if found is None:
-            value, kernel = self._value_dtype(dtype), self.device.kernel
+            value, kernel = self._value_dtype(dtype), self._compiled
             if self.any_order and self.n_parts >= SPLIT_PARTS:  # one call of few documents or of many warms up for both
                 kernel("finish_scores.cu", kernels.add_tree_blocks(self.values.sum_dtype))
             n_bytes = self.n_columns * value.itemsize
@@ -208,7 +208,7 @@ class WalkPlacedForest(PlacedForest):
         threads = min(self.walkers, self.settings.threads or MANY_THREADS)
         each = max(threads, -(-self.n_trees // MAX_GRID))
         self._launch_kernel(
-            self.device.kernel("walk_leaves.cu", kernels.walk_leaves(value, table.dtype)),
+            self._compiled("walk_leaves.cu", kernels.walk_leaves(value, table.dtype)),
             (n, -(-self.n_trees // each)),
             (threads,),
             shared_bytes=reading.column_bytes,

@@ -161,7 +161,7 @@ class EmulatedDevice:
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         return empty(self.pool, shape, dtype)
 
-    def kernel(self, file: str, name: str) -> QueuedKernel:
+    def kernel(self, file: str, name: str, registers: int) -> QueuedKernel:
         self.launched.append((file, name))
         if (file, name) not in self._kernels:
             self._refuse_capture()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planted.campaign import Fault
 
 _TUNING = ("test_tuning_on_devices.py",)
-_SEARCH, _TUNE, _PLAN, _CHOOSER = "tuning/search.py", "tune.py", "tuning/plan.py", "explanation.py"
+_SEARCH, _TUNE, _PLAN, _CHOOSER = "tuning/search.py", "tune.py", "tuning/plan.py", "chooser.py"
 
 TUNING = [
     Fault("a reading does not wait", _SEARCH, "            synchronize()\n", "", _TUNING),

@@ -1,0 +1,177 @@
+"""Which engine scores a number of documents: what ``engine="auto"`` takes, by predicted costs or by a model's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpuqs import cpu_fallback
+from gpuqs.devices import HOST, Device, find_device
+from gpuqs.engines import ENGINES, engines_on
+from gpuqs.engines.base import CALL
+from gpuqs.errors import DeviceError, UnsupportedModelError
+from gpuqs.explanation import Choice, Explanation
+from gpuqs.forest import Forest
+from gpuqs.threads import threads_of_call
+from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
+from gpuqs.tuning.machine import target
+from gpuqs.tuning.nearby import best_near
+from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, unusable
+
+#: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
+MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
+
+#: Numbers of documents whose way by a plan is kept, at most.
+MOST_KEPT = 1 << 13
+
+
+class Chooser:
+    """Chooses engines for one forest by their costs, and remembers its choices.
+
+    Parameters
+    ----------
+    forest : Forest
+    reasons : mapping of str to (str or None)
+        Every engine's name, with None where it can run the forest, else the reason why not.
+    plan : Plan, optional
+        What was tuned, on the host or on a GPU.
+    """
+
+    def __init__(self, forest: Forest, reasons: Mapping[str, str | None], plan: Plan | None = None) -> None:
+        self._forest, self._reasons, self.plan = forest, reasons, plan
+        self._chosen: dict[tuple[Any, ...], str] = {}
+        self._planned: dict[tuple[Any, ...], Way] = {}
+        self._unused: dict[tuple[Any, ...], str | None] = {}  # why the plan is not used on a device
+
+    def reasons_on(self, device: Device) -> dict[str, str | None]:
+        """Every engine's name, with None where it can run the forest for a model on the device, else why not."""
+        return {name: self._why_not(name, device) for name in ENGINES}
+
+    def _why_not(self, name: str, device: Device) -> str | None:
+        reason, runs_on = self._reasons[name], ENGINES[name].device
+        if reason is not None or runs_on == device.kind:
+            return reason
+        if device is not HOST:
+            return f"runs on the CPU; this model is on {device!r}"
+        try:
+            find_device(runs_on)
+        except DeviceError as error:
+            return f"runs on a GPU: {error}"
+        return None
+
+    def able(self, device: Device) -> list[str]:
+        """The engines that run the forest on a device.
+
+        Raises
+        ------
+        UnsupportedModelError
+            There is none.
+        """
+        reasons = {name: self._reasons[name] for name in engines_on(device.kind)}
+        able = [name for name, reason in reasons.items() if reason is None]
+        if not able:
+            raise UnsupportedModelError(
+                f"this {self._forest.source} model does not run on a GPU: {'; '.join(map(str, reasons.values()))}; "
+                "use device='cpu'"
+            )
+        return able
+
+    def way(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way:
+        """By the plan, if there is one for this device, else by predicted costs; ``machine``: as
+        `gpuqs.cpu_fallback.machine` gives it."""
+        if self.plan is None:
+            return Way(self.fastest(n_documents, device, machine))
+        key = (n_documents, device.key, machine, cpu_fallback.costs_age())
+        way = self._planned.get(key)
+        if way is None:
+            way = self._by(self.plan, n_documents, device, machine)
+            way = way or Way(self.fastest(n_documents, device, machine))
+            if n_documents <= MOST_ASKED[device.kind] and len(self._planned) < MOST_KEPT:
+                self._planned[key] = way
+        return way
+
+    def _by(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way | None:
+        """The way to score so many documents by a size that was tuned; None: as without a plan."""
+        tuned = self._tuned(plan, n_documents, device, machine)
+        if tuned is None or tuned.best.measured is None:
+            return None
+        if n_documents == tuned.n_documents or min(n_documents, tuned.n_documents) >= plan.many:
+            near = n_documents <= NEAR * tuned.n_documents  # larger calls may be worth more threads
+            return replace(tuned.best.way, n_threads=tuned.best.n_threads if near else None, planned=True)
+
+        def growth(candidate: Candidate) -> float | None:
+            threads = candidate.n_threads
+            if threads > cpu_fallback.default_threads() or unusable(candidate, self._reasons, device.kind) is not None:
+                return None
+            sizes = n_documents, tuned.n_documents
+            here, there = (self.warm_cost(candidate.engine, -(-n // threads), machine) for n in sizes)
+            if here is None or there is None or (here - there) * (n_documents - tuned.n_documents) < 0:
+                return None  # more documents taken otherwise, and in less time: that step may lie elsewhere
+            return here / there
+
+        default = self.fastest(n_documents, device, machine)
+        best = best_near(tuned, n_documents, growth, default, threads_of_call(self._forest, n_documents))
+        return None if best is None else replace(best.way, planned=True)
+
+    def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
+        return None if self._why_unused(plan, device, machine) is not None else plan.for_batch(n_documents)
+
+    def _why_unused(self, plan: Plan, device: Device, machine: tuple[str, bool]) -> str | None:
+        key = device.key, machine
+        if key not in self._unused:
+            self._unused[key] = plan.why_not(target(device, machine), self._reasons)
+        return self._unused[key]
+
+    def cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
+        """Microseconds that an engine is predicted to take, on the CPU with one thread.
+
+        The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
+        what is cold is a small part.
+        """
+        warm = self.warm_cost(name, n_documents, machine)
+        if warm is None or ENGINES[name].device != HOST.kind:
+            return warm
+        return warm + ENGINES[name].cold(self._forest, n_documents) / 2
+
+    def warm_cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
+        """`cost` where all calls are warm, as those are that `Model.tune` measures."""
+        cost = ENGINES[name].cost(self._forest, n_documents, machine)
+        if cost is None or ENGINES[name].device != HOST.kind:
+            return cost
+        return CALL + (cost - CALL) * factor(name, machine)
+
+    def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
+        """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
+        n_documents = min(n_documents, MOST_ASKED[device.kind])
+        key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
+        name = self._chosen.get(key)
+        if name is None:
+            costs = {name: self.cost(name, n_documents, machine) for name in self.able(device)}
+            name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
+            self._chosen[key] = name
+        return name
+
+    def explain(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Explanation:
+        """Say which engine would score so many documents of a model on the device, and why."""
+        choices = tuple(
+            Choice(
+                name,
+                ENGINES[name].summary,
+                self.cost(name, n_documents, machine) if reason is None else None,
+                reason,
+            )
+            for name, reason in self.reasons_on(device).items()
+        )
+        where = machine[0] if device is HOST else repr(device)
+        tuned = note = None
+        if self.plan is not None:
+            tuned = self._tuned(self.plan, n_documents, device, machine)
+        if self.plan is not None and tuned is None:
+            sizes = ", ".join(f"{size.n_documents:,}" for size in self.plan.sizes)
+            note = self._why_unused(self.plan, device, machine) or f"it was tuned for {sizes} documents a call"
+        way, planned = self.way(n_documents, device, machine), None
+        if way.planned:
+            threads = threads_of_call(self._forest, n_documents, None, way.n_threads)
+            planned = Candidate(way.engine, way.params, threads).label
+        return Explanation(way.engine, n_documents, where, choices, tuned, note, planned)
