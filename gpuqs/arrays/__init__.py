@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gpuqs.arrays.arrow_tables import from_table, is_exported
+from gpuqs.arrays.arrow_tables import from_table, is_exported, is_table
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array
 from gpuqs.arrays.pandas_frames import from_frame
-from gpuqs.arrays.refusals import refuse_records, refuse_strangers
+from gpuqs.arrays.refusals import refuse_other_tables, refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -51,10 +51,11 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         refuse_strangers(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return from_frame(X, forest)
-    if (hasattr(X, "column_names") and hasattr(X, "slice")) or hasattr(X, "__arrow_c_stream__"):
+    if is_table(X):
         return from_table(X, forest)
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array; pass X.filled(np.nan), or with another value for what is masked")
     if hasattr(X, "tocsr"):
         return from_sparse(X, forest)
+    refuse_other_tables(X)
     return from_array(array_of(X), forest)

@@ -70,7 +70,7 @@ def arrow_table(X: Any) -> Any:
     Parameters
     ----------
     X : object
-        What ``pyarrow.table`` takes: a polars frame, or any object with ``__arrow_c_stream__``.
+        A polars frame, a batch of records, or any object with ``__arrow_c_stream__``.
 
     Returns
     -------
@@ -85,7 +85,11 @@ def arrow_table(X: Any) -> Any:
         import pyarrow
     except ImportError as error:
         raise InputError(f"reading a {type(X).__name__} needs pyarrow: pip install pyarrow") from error
+    if _is_batch(X):
+        return pyarrow.Table.from_arrays(X.columns, schema=X.schema)
     try:
+        if hasattr(X, "to_arrow") and not (hasattr(X, "__arrow_c_stream__") and _knows_views(pyarrow)):
+            return X.to_arrow()
         return pyarrow.table(X)
     except (pyarrow.ArrowException, TypeError, ValueError) as error:
         for name, kind in dict(getattr(X, "schema", {})).items():
@@ -128,6 +132,30 @@ def from_table(X: Any, forest: Forest) -> Documents:
     return Documents(table.num_rows, lambda start, stop: coding.rows([c.slice(start, stop - start) for c in columns]))
 
 
+def is_table(X: Any) -> bool:
+    """Whether `from_table` reads it."""
+    return _is_table(X) or _is_batch(X) or hasattr(X, "__arrow_c_stream__") or _is_old_polars(X)
+
+
+def _is_table(X: Any) -> bool:
+    return hasattr(X, "column_names") and hasattr(X, "slice")
+
+
+def _is_batch(X: Any) -> bool:
+    """Batches of records have names of columns from pyarrow 13 on."""
+    return hasattr(X, "num_columns") and hasattr(X, "schema") and hasattr(X, "slice")
+
+
+def _is_old_polars(X: Any) -> bool:
+    """Frames of polars export themselves from 1.3 on."""
+    return hasattr(X, "columns") and hasattr(X, "to_arrow")
+
+
+def _knows_views(pyarrow: Any) -> bool:
+    """Whether it reads all texts that polars exports; what polars' ``to_arrow`` gives, older ones read, too."""
+    return int(pyarrow.__version__.partition(".")[0]) >= 16
+
+
 def is_exported(kind: type) -> bool:
     """Whether these are tables that are exported as often as one asks; other libraries' streams may end."""
     return (kind.__name__, kind.__module__.partition(".")[0]) in _EXPORTED and hasattr(kind, "__arrow_c_stream__")
@@ -142,7 +170,7 @@ def _exported(X: Any) -> ArrowTable | None:
 
 
 def _pyarrow_table(X: Any) -> Any:
-    return X if hasattr(X, "column_names") and hasattr(X, "slice") else arrow_table(X)
+    return X if _is_table(X) else arrow_table(X)
 
 
 def _plan_of(table: Any, forest: Forest) -> _Plan:

@@ -51,9 +51,13 @@ def array_of(X: Any) -> np.ndarray:
     try:
         if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
             return np.from_dlpack(X)
-        return np.asarray(X)
+        array = np.asarray(X)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
+    if array.dtype == object and array.ndim == 1 and any(isinstance(row, (list, tuple)) for row in X):
+        # NumPy refuses that from 1.24 on.
+        raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: its rows differ in length")
+    return array
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:

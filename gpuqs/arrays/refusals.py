@@ -62,6 +62,20 @@ def refuse_strangers(X: Any) -> None:
         raise InputError(f"X is {'None' if X is None else f'a {name}'}, not documents; {mend}")
 
 
+def refuse_other_tables(X: Any) -> None:
+    """Raise for a table of another kind: as an array it would lose the names of its columns.
+
+    Raises
+    ------
+    InputError
+    """
+    if hasattr(X, "columns") or hasattr(X, "column_names"):
+        raise InputError(
+            f"X is a {type(X).__name__}, a table of a kind that gpuqs does not read; pass it as a pandas frame or an "
+            "Arrow table (as X.to_pandas() or X.to_arrow()), whose columns go by name"
+        )
+
+
 @lru_cache(maxsize=64)
 def _mend_of(mro: tuple[type, ...]) -> str | None:
     """What to pass instead of a library's type, or of what is derived from it."""

@@ -166,8 +166,9 @@ def _compressed(X: Any) -> Any:
     try:
         # scipy's own conversion trusts what the matrix holds.
         if kind == "coo":
-            if any(len(c) != len(X.data) for c in X.coords) or any(
-                c.min() < 0 or c.max() >= size for c, size in zip(X.coords, X.shape, strict=True) if len(c)
+            coords = X.coords if hasattr(X, "coords") else (X.row, X.col)  # before scipy 1.13
+            if any(len(c) != len(X.data) for c in coords) or any(
+                c.min() < 0 or c.max() >= size for c, size in zip(coords, X.shape, strict=True) if len(c)
             ):
                 raise InputError("X is an inconsistent COO matrix: coordinates lie outside its shape")
         elif kind == "bsr":

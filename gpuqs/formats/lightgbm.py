@@ -103,6 +103,11 @@ def from_object(obj: Any) -> Forest | None:
         obj = obj.booster_
     elif ("lightgbm", "Booster") not in kinds:
         return None
+    if not hasattr(obj, "model_to_string"):
+        raise UnsupportedModelError(
+            "lightgbm.Booster: LightGBM before 2.2 gives no text of a live model; call save_model('model.txt'), and "
+            "load that file"
+        )
     refuse_own_methods(obj, "lightgbm", _METHODS)
     try:
         text = obj.model_to_string()

@@ -148,7 +148,7 @@ def _dtype(document: Any) -> str:
     """The type of thresholds, documents, leaves and sums."""
     get(document, "trees", list)
     if "threshold_type" not in document:
-        raise ModelFormatError("is missing: dump the model with a newer Treelite", field="threshold_type")
+        raise ModelFormatError("is missing: dump the model with Treelite 4.3 or later", field="threshold_type")
     kinds: set[str] = {get(document, key, str) for key in ("threshold_type", "leaf_output_type")}
     if len(kinds) > 1 or not kinds <= set(_TYPES):
         shown = " and ".join(sorted(kind[:20] for kind in kinds))

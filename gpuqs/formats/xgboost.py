@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import replace
 from functools import cache
+from inspect import signature
 from itertools import pairwise
 from typing import Any, Final
 
@@ -105,6 +107,15 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         return _forest(_parse(data))
 
 
+def _refuse_old(source: str) -> None:
+    """Refuse live models of releases that give no JSON of them."""
+    if "raw_format" not in signature(sys.modules["xgboost"].Booster.save_raw).parameters:
+        raise UnsupportedModelError(
+            f"{source}: XGBoost before 1.6 gives no JSON of a live model; call save_model('model.json'), and load "
+            "that file"
+        )
+
+
 def from_object(obj: Any) -> Forest | None:
     """The Forest of an ``xgboost.Booster`` or ``XGBModel``; None for anything else.
 
@@ -113,6 +124,8 @@ def from_object(obj: Any) -> Forest | None:
     XGBClassifier always what ``predict_proba`` does (of two classes: the second's probability).
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
+    if kinds & {("xgboost", "Booster"), ("xgboost", "XGBModel")}:
+        _refuse_old(f"xgboost.{type(obj).__name__}")
     if ("xgboost", "Booster") in kinds:
         refuse_own_methods(obj, "xgboost", _METHODS)
         return read(obj.save_raw("ubj"), "xgboost.Booster")

@@ -41,11 +41,20 @@ _REFUSED = re.compile(
 _DECIMAL_COMMA = re.compile(r"invalid value '\s*[-+]?\d*,\d")
 
 
+#: The first release of pyarrow that reads files as we ask it to.
+_PYARROW = 14
+
+
 def _need_pyarrow() -> Any:
     try:
         import pyarrow
     except ModuleNotFoundError:
         raise InputError("CSV and Parquet files need pyarrow: pip install 'gpuqs[cli]'") from None
+    if int(pyarrow.__version__.partition(".")[0]) < _PYARROW:
+        raise InputError(
+            f"CSV and Parquet files need pyarrow {_PYARROW} or later, not {pyarrow.__version__}: "
+            "pip install --upgrade 'gpuqs[cli]'"
+        )
     return pyarrow
 
 
