@@ -17,7 +17,7 @@ help:
 	@echo "make sanitize  run the kernels' tests and damaged inputs under AddressSanitizer and UndefinedBehaviorSanitizer,"
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
-	@echo "make clang     build gpuqs with Clang, and test its kernels and readers"
+	@echo "make clang     build gpuqs with Clang, and test its kernels and parsers"
 	@echo "make without-quickscorer  build gpuqs without the engines that a patent covers, and test the others"
 	@echo "make bench-quick  the papers' tables beside gpuqs's engines, with small models and batches, within ten minutes"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
@@ -85,13 +85,6 @@ neon: $(VENV)/installed-cli
 	$(BIN)/python tests/neon/write_cases.py build/neon/cases
 	qemu-aarch64 build/neon/conformance build/neon/cases neon portable
 
-CLANG ?= clang
-clang: $(VENV)/installed-test
-	@command -v $(CLANG) $(CLANG)++ > /dev/null || { echo "make clang needs $(CLANG): apt-get install clang" >&2; exit 1; }
-	CC=$(CLANG) CXX=$(CLANG)++ CXXFLAGS=-Werror $(BIN)/python -m pip install --quiet --no-deps --upgrade \
-	  --target $(VENV)/clang -Cbuild-dir=build/clang .
-	PYTHONPATH=$(VENV)/clang $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 tests/unit tests/conformance
-
 OTHERS ?= tests/unit/test_build_options.py tests/unit/test_engine_contract.py tests/unit/test_model.py \
   tests/unit/test_demo.py tests/conformance/test_generated_forests.py tests/conformance/test_real_data.py
 # Without VBMI's kernels, too: so those for AVX-512 are tested where both would run.
@@ -99,6 +92,15 @@ without-quickscorer: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/$@ -Cbuild-dir=build/$@ \
 	  -Ccmake.define.GPUQS_QUICKSCORER=OFF -Ccmake.define.GPUQS_VBMI=OFF .
 	PYTHONPATH=$(VENV)/$@ $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS)
+
+CLANG ?= clang
+CLANGXX := $(subst clang,clang++,$(CLANG))
+PARSERS := $(addprefix tests/unit/test_,lightgbm_trees.py making.py sparse.py svmlight.py table_plans.py threads.py ubjson.py)
+clang: $(VENV)/installed-test
+	@command -v $(CLANGXX) > /dev/null || { echo "make clang needs $(CLANG): apt-get install clang" >&2; exit 1; }
+	CC=$(CLANG) CXX=$(CLANGXX) CXXFLAGS=-Werror $(BIN)/python -m pip install --quiet --no-deps --upgrade \
+	  --target $(VENV)/clang -Cbuild-dir=build/clang .
+	PYTHONPATH=$(VENV)/clang $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS) $(PARSERS)
 
 bench-quick: $(VENV)/installed-bench
 	$(BIN)/python bench/tables.py --quick

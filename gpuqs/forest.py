@@ -132,9 +132,10 @@ class Forest:
         One of `CLASS_RULES`: what the source library decides classes on. "value": the likeliest, a
         probability above 1/2. "raw": the largest raw score, one above 0. "raw_or_zero": also 0.
     source : str
-        What the model was read from, for people: "LightGBM 4", "XGBoost 3.2".
+        What the model was read from: "LightGBM 4", "XGBoost 3.2". How it begins also says whose arithmetic links have,
+        where libraries differ in the last bits (`gpuqs.links`): "XGBoost", "scikit-learn", or any other.
     objective : str
-        The source library's name of the objective, for people.
+        The source library's name of the objective. A few have links computed in a way of their own, likewise.
     """
 
     n_features: int
