@@ -1,9 +1,9 @@
 // walk: from the root to a leaf, sixteen walks side by side so that their waits overlap.
 //
 //   at[walk] = root
-//   repeat: for each walk:
-//       at a leaf (distance 0): leaf[tree] = position of at; the next document walks in its place
-//       else: at += distance to the left child of at, + 1 if x[column of at] > threshold of at
+//   repeat: some times for each walk:
+//               at += distance to the left child of at, + 1 if x[column of at] > threshold of at    (at a leaf: + 0)
+//           for each walk at a leaf: leaf[tree] = position of at; the next document walks in its place
 //
 // Many documents: sixteen documents through one tree. Few: one document through sixteen trees.
 #pragma once
@@ -32,60 +32,85 @@ inline int32_t position(double threshold) {
     return static_cast<int32_t>(bits & (kWalkLeaves - 1));
 }
 
-// Walk k is a document x[k], at items[at[k]].
-template <bool has_missing, class Value> struct Walks {
-    explicit Walks(const WalkLayout& of) : layout(of) {}
+// So many steps in a row before one looks which walks have ended: a walk's end is hard to foresee. About half of a walk's length.
+inline int steps_in_a_row(int64_t n_items) {
+    const int bits = 64 - __builtin_clzll(static_cast<uint64_t>(n_items));
+    return bits > 2 ? bits / 2 : 1;
+}
 
-    const WalkLayout& layout;
-    const Item<Value>* items = items_of<Value>(layout);
-    const uint32_t column_mask = (1u << layout.column_bits) - 1, nan_left = 1u << layout.column_bits;
-    const int shift = layout.column_bits + 1;
-    int64_t at[kWalks];
-    const Value* x[kWalks];
+template <bool has_missing, class Value> class Walks {
+public:
+    explicit Walks(const WalkLayout& layout)
+        : items_(items_of<Value>(layout)), nan_left_(1u << layout.column_bits), shift_(layout.column_bits + 1) {}
 
-    // One step; false: the walk is at a leaf and stays there.
-    bool step(int k) {
-        const Item<Value> item = items[at[k]];
-        const Value value = x[k][item.link & column_mask];
+    void begin(int k, int64_t root, const Value* x) { walks_[k] = {items_ + root, x}; }
+    int32_t leaf(int k) const { return position(walks_[k].at->threshold); }
+
+    // Takes steps with all walks. Bit k: walk k is at a leaf, where it stays.
+    uint32_t go(int steps) {
+        for (int s = 1; s < steps; s++) step_all([](int, uint32_t) {});
+        uint32_t ended = 0;
+        step_all([&](int k, uint32_t distance) { ended |= static_cast<uint32_t>(distance == 0) << k; });
+        return ended;
+    }
+    void to_the_end() {
+        uint32_t moved;
+        do {
+            moved = 0;
+            step_all([&](int, uint32_t distance) { moved |= distance; });
+        } while (moved);
+    }
+
+private:
+    // A document x at an item.
+    struct Walk {
+        const Item<Value>* at;
+        const Value* x;
+    };
+    static constexpr int kUnrolled = 4;
+
+    template <class Note> void step_all(Note note) {
+        asm volatile("" ::: "memory");  // compilers would keep all walks in registers, of which there are too few, and move them about
+#pragma GCC unroll 1
+        for (int k = 0; k < kWalks; k += kUnrolled)
+#pragma GCC unroll 4
+            for (int i = k; i < k + kUnrolled; i++) note(i, step(walks_[i]));
+    }
+    // Returns the distance to the left child: 0 at a leaf.
+    uint32_t step(Walk& walk) {
+        const Item<Value> item = *walk.at;
+        const Value value = walk.x[item.link & (nan_left_ - 1)];
         uint32_t right = value > item.threshold;
-        if (has_missing) right |= (value != value) & !(item.link & nan_left);
-        const uint32_t distance = item.link >> shift;
-        at[k] += distance + right;
+        if (has_missing) right |= (value != value) & !(item.link & nan_left_);
+        const uint32_t distance = item.link >> shift_;
+        walk.at += distance + right;
         return distance;
     }
 
-    int32_t leaf(int k) const { return position(items[at[k]].threshold); }
-
-    void to_the_end() {
-        bool moved;
-        do {
-            moved = false;
-#pragma GCC unroll 16
-            for (int k = 0; k < kWalks; k++) moved |= step(k);
-        } while (moved);
-    }
+    const Item<Value>* const items_;
+    const uint32_t nan_left_;  // the bit above those of the column
+    const int shift_;
+    Walk walks_[kWalks];
 };
 
-// At least kWalks documents, rows of x, through a tree.
+// At least kWalks documents, rows of x, through a tree of so many items.
 template <bool has_missing, class Value>
-void walk_tree(const WalkLayout& layout, int64_t root, const Value* x, int n, int32_t* leaf) {
+void walk_tree(const WalkLayout& layout, int64_t root, int64_t n_items, const Value* x, int n, int32_t* leaf) {
     Walks<has_missing, Value> walks(layout);
+    const int steps = steps_in_a_row(n_items);
     int32_t document[kWalks];
     int next = 0;
     const auto begin = [&](int k) {
-        walks.x[k] = x + static_cast<int64_t>(next) * layout.columns.n;
-        walks.at[k] = root;
+        walks.begin(k, root, x + static_cast<int64_t>(next) * layout.columns.n);
         document[k] = next++;
     };
     for (int k = 0; k < kWalks; k++) begin(k);
-    while (next < n) {
-#pragma GCC unroll 16
-        for (int k = 0; k < kWalks; k++)
-            if (!walks.step(k) && next < n) {
-                leaf[document[k]] = walks.leaf(k);
-                begin(k);
-            }
-    }
+    while (next < n)
+        for (uint32_t ended = walks.go(steps); ended && next < n; ended &= ended - 1) {
+            const int k = __builtin_ctz(ended);
+            leaf[document[k]] = walks.leaf(k);
+            begin(k);
+        }
     walks.to_the_end();
     for (int k = 0; k < kWalks; k++) leaf[document[k]] = walks.leaf(k);
 }
@@ -104,7 +129,7 @@ void walk_documents(const WalkLayout& layout, int block, const Value* x, int n, 
     for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++, leaf += stride) {
         const int64_t first = layout.tree_offsets[t], end = layout.tree_offsets[t + 1];
         if (end - first <= kItemsTouched * n) touch(items + first, items + end);
-        walk_tree<has_missing>(layout, first, x, n, leaf);
+        walk_tree<has_missing>(layout, first, end - first, x, n, leaf);
     }
 }
 
@@ -114,10 +139,8 @@ void walk_trees(const WalkLayout& layout, int block, const Value* x, int n, int 
     const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     for (int t = first; t < end; t += kWalks)
         for (int d = 0; d < n; d++) {
-            for (int k = 0; k < kWalks; k++) {
-                walks.at[k] = layout.tree_offsets[t + k < end ? t + k : t];
-                walks.x[k] = x + static_cast<int64_t>(d) * layout.columns.n;
-            }
+            for (int k = 0; k < kWalks; k++)
+                walks.begin(k, layout.tree_offsets[t + k < end ? t + k : t], x + static_cast<int64_t>(d) * layout.columns.n);
             walks.to_the_end();
             for (int k = 0; k < kWalks && t + k < end; k++) leaf[static_cast<int64_t>(t + k - first) * stride + d] = walks.leaf(k);
         }

@@ -35,7 +35,7 @@ class Walk(CpuEngine):
     cold_column: ClassVar[float] = 10.0
     cold_value: ClassVar[float] = 0.3
     #: Fewest and most documents that go through a tree while it is in the cache, where nobody says how many.
-    document_blocks: ClassVar[tuple[int, int]] = (256, 4096)
+    document_blocks: ClassVar[tuple[int, int]] = (256, 16384)
 
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("tree_block", "τ: trees of a block", 16, 1, 1 << 12),
@@ -73,4 +73,4 @@ class Walk(CpuEngine):
 def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
     """Enough documents for what it takes to bring the largest tree into the cache."""
     fewest, most = document_blocks
-    return min(max(forest.n_leaves // 8, fewest), most)
+    return min(max(forest.n_leaves // 2, fewest), most)
