@@ -94,10 +94,10 @@ without-quickscorer: $(VENV)/installed-test
 	PYTHONPATH=$(VENV)/$@ $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS)
 
 CLANG ?= clang
-CLANGXX := $(subst clang,clang++,$(CLANG))
+CLANGXX ?= clang++
 PARSERS := $(addprefix tests/unit/test_,lightgbm_trees.py making.py sparse.py svmlight.py table_plans.py threads.py ubjson.py)
 clang: $(VENV)/installed-test
-	@command -v $(CLANGXX) > /dev/null || { echo "make clang needs $(CLANG): apt-get install clang" >&2; exit 1; }
+	@command -v $(CLANGXX) > /dev/null || { echo "make clang needs $(CLANGXX): apt-get install clang" >&2; exit 1; }
 	CC=$(CLANG) CXX=$(CLANGXX) CXXFLAGS=-Werror $(BIN)/python -m pip install --quiet --no-deps --upgrade \
 	  --target $(VENV)/clang -Cbuild-dir=build/clang .
 	PYTHONPATH=$(VENV)/clang $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS) $(PARSERS)

@@ -41,30 +41,28 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 @contextmanager
 def no_collection() -> Iterator[None]:
     """Let Python make many objects without looking for cycles among them, of which a parser makes none."""
-    global _collection_is_off
-    was_on = gc.isenabled()
+    was_on, own = gc.isenabled(), object()
     if was_on:
-        _collection_is_off = True
+        _without_collection.add(own)
         gc.disable()
     try:
         yield
     finally:
         if was_on:
             gc.enable()
-            _collection_is_off = False
+            _without_collection.discard(own)
 
 
-#: Whether some thread has turned it off, and will turn it on again.
-_collection_is_off = False
+#: One for each thread that has turned it off, and will turn it on again.
+_without_collection: set[object] = set()
 
 
 def _renew() -> None:
-    global _collection_is_off
     for lock in list(_locks):
         lock._renew()
-    if _collection_is_off:
+    if _without_collection:
         gc.enable()
-        _collection_is_off = False
+        _without_collection.clear()
 
 
 if hasattr(os, "register_at_fork"):

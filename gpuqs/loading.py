@@ -44,12 +44,14 @@ def _plan_of(forest: Forest, source: Any) -> Plan | None:
         return from_json(kept)
 
 
-def warn_of_later_iterations(model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)") -> None:
-    """Warn, at the line that called the caller, where libraries differ on how much of a model to score."""
+def warn_of_later_iterations(
+    model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)", callers: int = 1
+) -> None:
+    """Warn, at the line that called so many callers, where libraries differ on how much of a model to score."""
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
         warnings.warn(
             f"the model stopped early: iteration {best} was its best, but it holds {n} iterations. All are scored, as "
             f"Booster.predict does. XGBClassifier and XGBRegressor score up to the best; to do the same, pass {mend}",
-            stacklevel=3,
+            stacklevel=2 + callers,
         )

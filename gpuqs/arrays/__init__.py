@@ -49,7 +49,7 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         refuse_records(X)
     elif not isinstance(X, np.ndarray):
         refuse_strangers(X)
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
+    if hasattr(X, "iloc") and hasattr(X, "columns") and hasattr(X, "dtypes"):
         return from_frame(X, forest)
     if is_table(X):
         return from_table(X, forest)

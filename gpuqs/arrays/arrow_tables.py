@@ -134,7 +134,9 @@ def from_table(X: Any, forest: Forest) -> Documents:
 
 def is_table(X: Any) -> bool:
     """Whether `from_table` reads it."""
-    return _is_table(X) or _is_batch(X) or hasattr(X, "__arrow_c_stream__") or _is_old_polars(X)
+    # xarray's arrays export a line for each of their values.
+    exports = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "dims")
+    return exports or _is_table(X) or _is_batch(X) or _is_old_polars(X)
 
 
 def _is_table(X: Any) -> bool:
@@ -148,7 +150,7 @@ def _is_batch(X: Any) -> bool:
 
 def _is_old_polars(X: Any) -> bool:
     """Frames of polars export themselves from 1.3 on."""
-    return hasattr(X, "columns") and hasattr(X, "to_arrow")
+    return hasattr(X, "to_arrow") and hasattr(X, "columns")
 
 
 def _knows_views(pyarrow: Any) -> bool:

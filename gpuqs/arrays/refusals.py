@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from gpuqs.errors import InputError
 
 _MADE_FROM = "pass the frame or array that it was made from"
@@ -24,6 +26,8 @@ _MENDS = {
     ("pyarrow", "RecordBatchReader"): "pass X.read_all()",
     ("array", "array"): _ROWS,
     ("polars", "LazyFrame"): "pass X.collect()",
+    ("narwhals", "LazyFrame"): "pass X.collect()",
+    ("xarray", "Dataset"): "pass X.to_dataframe(), or one of its arrays with a row for each document",
     ("xgboost", ""): _MADE_FROM,
     ("lightgbm", ""): _MADE_FROM,
     ("catboost", ""): _MADE_FROM,
@@ -69,11 +73,20 @@ def refuse_other_tables(X: Any) -> None:
     ------
     InputError
     """
-    if hasattr(X, "columns") or hasattr(X, "column_names"):
+    if not isinstance(X, np.ndarray) and any(_states(X, name) for name in ("columns", "column_names")):
         raise InputError(
             f"X is a {type(X).__name__}, a table of a kind that gpuqs does not read; pass it as a pandas frame or an "
-            "Arrow table (as X.to_pandas() or X.to_arrow()), whose columns go by name"
+            "Arrow table, whose columns go by name"
         )
+
+
+def _states(X: Any, name: str) -> bool:
+    """Whether the object says something by that name."""
+    try:
+        value = getattr(X, name, None)
+    except Exception:  # a property that fails
+        return False
+    return value is not None and not callable(value)
 
 
 @lru_cache(maxsize=64)
@@ -85,7 +98,7 @@ def _mend_of(mro: tuple[type, ...]) -> str | None:
 
 
 def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:
-    """Raise for a list of mappings, which has names that nobody would look at.
+    """Raise for a list of mappings or of masked arrays, whose names and masks nobody would look at.
 
     Raises
     ------
@@ -93,3 +106,5 @@ def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:
     """
     if X and isinstance(X[0], Mapping):
         raise InputError(f"X is a {type(X).__name__} of {type(X[0]).__name__}s; pass pandas.DataFrame(X)")
+    if any(isinstance(row, np.ma.MaskedArray) for row in X):
+        raise InputError(f"X is a {type(X).__name__} of masked arrays; fill them with NaN where values are missing")

@@ -88,6 +88,7 @@ def score_file(
     asked = n_threads if model.plan else threads
     reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
     n_documents, scoring, ran = 0, 0.0, engine
+    planned = None
     ndcg = _Ndcg()
     loading = time.perf_counter() - began
     reading_began = time.perf_counter()
@@ -99,7 +100,9 @@ def score_file(
             arrived = time.perf_counter()
             if n_documents == 0:
                 # One engine for the whole file, prepared before the clock starts.
-                ran = model.engine_for(len(chunk.values)) if engine == "auto" else engine
+                if engine == "auto":
+                    explained = model.explain(len(chunk.values))
+                    ran, planned = explained.engine, explained.planned if n_threads is None else None
                 if engine == "auto" and model.plan is None:
                     engine = ran
                 model.warm_up(len(chunk.values), engine=engine, precision=precision)
@@ -116,7 +119,7 @@ def score_file(
         if n_documents == 0:
             raise InputError(f"{reader.path}: holds no documents")
         quality = ndcg.line()  # whatever may fail does so before the scores are put in place
-    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, asked)})")
+    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, threads, planned)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if quality:
         _say(quality)
@@ -133,12 +136,12 @@ def _speed(n_documents: int, seconds: float) -> str:
     return f"{seconds / n_documents * 1e6:.3g} us/document, {n_documents / seconds:,.0f} documents/s"
 
 
-def _how(engine: str, threads: int | None) -> str:
-    """``threads``: what calls asked for; None: the model's plan has threads of its own."""
+def _how(engine: str, threads: int, planned: str | None) -> str:
+    """``planned``: what the model's plan chose, its threads included, where calls went by it."""
     if engine == "reference":
         return f"{engine}, NumPy, 1 thread"
-    share = "threads by the plan" if threads is None else _count(threads, "thread")
-    return f"{engine}, {cpu_fallback.isa()}, {share}"
+    isa = cpu_fallback.isa()
+    return f"{planned}, {isa}" if planned else f"{engine}, {isa}, {_count(threads, 'thread')}"
 
 
 def _count(n: int, what: str) -> str:

@@ -109,7 +109,8 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 
 def _refuse_old(source: str) -> None:
     """Refuse live models of releases that give no JSON of them."""
-    if "raw_format" not in signature(sys.modules["xgboost"].Booster.save_raw).parameters:
+    library = sys.modules.get("xgboost")
+    if library is not None and "raw_format" not in signature(library.Booster.save_raw).parameters:
         raise UnsupportedModelError(
             f"{source}: XGBoost before 1.6 gives no JSON of a live model; call save_model('model.json'), and load "
             "that file"

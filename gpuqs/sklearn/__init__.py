@@ -100,6 +100,13 @@ def wrap(
     """
     options: dict[str, Any] = {"classes": classes, "n_threads": n_threads, "precision": precision}
     options |= {"offset": offset, "expected_depth": expected_depth}
+    return _wrapped(model, kind, iteration_range, options, callers=2)
+
+
+def _wrapped(
+    model: Any, kind: Kind | None, iteration_range: Sequence[int] | None, options: dict[str, Any], callers: int
+) -> Any:
+    """As `wrap`, which so many callers lead to: a warning names the line that called them."""
     while isinstance(model, FrozenEstimator):
         model = model.estimator
     if isinstance(model, Pipeline):
@@ -108,13 +115,14 @@ def wrap(
             raise ModelFormatError(f"the last step, {name!r}, is {last!r}, not an estimator", source="Pipeline")
         before = [(called, _frozen(step)) for called, step in model.steps[:-1]]
         pipeline = copy(model)
-        pipeline.steps = [*before, (name, wrap(last, kind=kind, iteration_range=iteration_range, **options))]
+        pipeline.steps = [*before, (name, _wrapped(last, kind, iteration_range, options, callers + 1))]
         return pipeline
     read = model.model if isinstance(model, Prefitted) else read_model(model)
     if iteration_range is not None:
         read = _part(read, iteration_range)
     elif not isinstance(model, (Prefitted, Model)):
-        warn_of_later_iterations(read, f"iteration_range=(0, {(read.best_iteration or 0) + 1}) to wrap")
+        mend = f"iteration_range=(0, {(read.best_iteration or 0) + 1}) to wrap"
+        warn_of_later_iterations(read, mend, callers)
     made = _class_of(kind or _kind_of(model, read.forest), read.forest)
     given = {name: value for name, value in options.items() if value is not None}
     takes = signature(made).parameters

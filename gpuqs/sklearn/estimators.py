@@ -104,6 +104,8 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
 def _column_names(X: Any) -> list[str] | None:
     """Names of a table's columns; None where ``X`` is no table."""
     names = getattr(X, "column_names", None)  # of Arrow, whose `columns` are the data
+    if names is None and hasattr(X, "num_columns"):  # batches of pyarrow before 13
+        names = getattr(getattr(X, "schema", None), "names", None)
     names = getattr(X, "columns", None) if names is None else names
     return None if names is None else [str(name) for name in names]
 
@@ -235,8 +237,8 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     @property
     def _own_labels(self) -> np.ndarray:
         """The model's own labels, each once: where training saw one class only, the model has it twice."""
-        labels = class_labels(self._model.forest)
-        return labels[np.sort(np.unique(labels, return_index=True)[1])]
+        forest = self._model.forest
+        return np.array(list(dict.fromkeys(forest.classes))) if forest.classes else class_labels(forest)
 
     def _check_classes(self) -> None:
         """Refuse labels that do not fit the model's classes, and models whose scores say nothing of classes."""

@@ -144,7 +144,11 @@ def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
     assert "(reference, NumPy, 1 thread)" in result.stderr
     model.tune(X, 0.0)
     model.save(tmp_path / "tuned")
-    assert ", threads by the plan)" in gpuqs_command("score", tmp_path / "tuned", data).stderr
+    score = ("score", tmp_path / "tuned", data)
+    planned = model.explain(len(X)).planned
+    assert f"({planned}, " in gpuqs_command(*score).stderr if planned else "thread" in gpuqs_command(*score).stderr
+    assert "(walk, " in gpuqs_command(*score, "--engine", "walk").stderr
+    assert "-1 thread" not in gpuqs_command(*score, "--threads", -1).stderr
 
 
 def test_chunks_change_nothing(

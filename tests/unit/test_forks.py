@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from forests import random_forest
 
 import gpuqs
+from gpuqs import forks
 
 SCENES = Path(__file__).parents[1] / "fork_scenes.py"
 
@@ -84,3 +86,24 @@ assert gc.isenabled()
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_load_that_begins_while_another_ends_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending, beginning = forks.no_collection(), forks.no_collection()
+
+    class Collector:
+        isenabled, disable = staticmethod(gc.isenabled), staticmethod(gc.disable)
+
+        @staticmethod
+        def enable() -> None:
+            gc.enable()
+            monkeypatch.setattr(forks, "gc", gc)
+            beginning.__enter__()  # in another thread, before the one that ends has said so
+
+    monkeypatch.setattr(forks, "gc", Collector)
+    ending.__enter__()
+    ending.__exit__(None, None, None)
+    assert not gc.isenabled()
+    forks._renew()  # as in a child that is forked now
+    assert gc.isenabled()
+    beginning.__exit__(None, None, None)

@@ -75,6 +75,46 @@ def test_tables_that_nobody_knows_are_refused() -> None:
         MODEL.predict(Frame(SHUFFLED))
 
 
+def test_arrays_that_say_something_of_columns_are_arrays() -> None:
+    class Array(np.ndarray):
+        columns = NAMES
+
+    class Method:
+        def columns(self) -> tuple[str, ...]:
+            return NAMES
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return ROWS
+
+    class Failing(Method):
+        @property
+        def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+            raise RuntimeError("not now")
+
+    for given in (ROWS.view(Array), Method(), Failing()):
+        np.testing.assert_array_equal(MODEL.predict(given, "raw"), EXPECTED)
+
+
+def test_arrays_that_export_a_line_for_each_value_are_arrays() -> None:
+    class Labelled:
+        """As xarray's: as Arrow's table it has a column for each dimension, and one for the values."""
+
+        dims = ("row", "feature")
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return ROWS
+
+        def __arrow_c_stream__(self, schema: Any = None) -> Any:
+            raise AssertionError("exported")
+
+    np.testing.assert_array_equal(MODEL.predict(Labelled(), "raw"), EXPECTED)
+
+
+def test_lists_of_masked_arrays_are_refused() -> None:
+    with pytest.raises(InputError, match="X is a list of masked arrays"):
+        MODEL.predict([np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])])
+
+
 def test_texts_of_polars_are_read_by_pyarrow_before_16(monkeypatch: pytest.MonkeyPatch) -> None:
     polars = pytest.importorskip("polars")
     pytest.importorskip("pyarrow")

@@ -178,6 +178,10 @@ def test_a_stopped_models_file_as_what_it_was(tmp_path: Path) -> None:
     later = wrap(whole, iteration_range=(1, 3)).model
     np.testing.assert_array_equal(later.predict(X), whole.model.predict(X, iteration_range=(1, 3)))
     assert (later.n_iterations, later.best_iteration) == (2, None)
+    booster = xgb.Booster(model_file=path)
+    with pytest.warns(UserWarning, match="stopped early") as caught:
+        wrap(make_pipeline("passthrough", booster))
+    assert [warning.filename for warning in caught] == [__file__]
     in_a_pipeline = wrap(make_pipeline("passthrough", stopped()), iteration_range=(0, 1))
     assert in_a_pipeline[-1].model.n_iterations == 1
     with pytest.raises(ValueError, match="is not within the model's"):
