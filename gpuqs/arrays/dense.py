@@ -54,8 +54,8 @@ def array_of(X: Any) -> np.ndarray:
         array = np.asarray(X)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
-    rows = isinstance(X, (list, tuple)) and any(isinstance(row, (list, tuple, np.ndarray)) for row in X)
-    if rows and array.dtype == object and array.ndim == 1:  # NumPy refuses that from 1.24 on
+    of_objects = isinstance(X, (list, tuple)) and array.dtype == object and array.ndim == 1
+    if of_objects and any(isinstance(row, (list, tuple, np.ndarray)) for row in X):  # NumPy refuses that from 1.24 on
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: its rows differ in length")
     return array
 
