@@ -167,6 +167,9 @@ bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_g
     return right && std::find(met.begin(), met.end(), 0) == met.end();
 }
 
+// To look through up to so many predicates for each of a superblock's takes less time than to sort these.
+constexpr int64_t kLookedThrough = 16;
+
 Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
                               int64_t most_predicates, int64_t most_nodes, int32_t* number) {
     Superblocks superblocks;
@@ -190,7 +193,13 @@ Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, co
                 break;
             }
         }
-        std::sort(met.begin(), met.end());
+        if (n_predicates < kLookedThrough * static_cast<int64_t>(met.size())) {
+            met.clear();
+            for (int64_t p = 0; p < n_predicates; p++)
+                if (is_in[p]) met.push_back(static_cast<int32_t>(p));
+        } else {
+            std::sort(met.begin(), met.end());
+        }
         for (size_t i = 0; i < met.size(); i++) {
             number_of[met[i]] = static_cast<int32_t>(i);
             is_in[met[i]] = 0;
