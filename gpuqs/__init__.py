@@ -56,9 +56,9 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    from gpuqs.loading import read, warn_of_later_iterations
+    from gpuqs.loading import model_of, warn_of_later_iterations
 
-    model = read(path, mmap=mmap, categories=categories)
+    model = model_of(path, mmap=mmap, categories=categories)
     warn_of_later_iterations(model)
     return model
 
@@ -87,9 +87,9 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
     UnsupportedModelError
         The model uses something that gpuqs does not evaluate.
     """
-    from gpuqs.loading import read, warn_of_later_iterations
+    from gpuqs.loading import model_of, warn_of_later_iterations
 
-    taken = read(model, categories=categories)
+    taken = model_of(model, categories=categories)
     if taken is not model:
         warn_of_later_iterations(taken)
     return taken

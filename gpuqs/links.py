@@ -81,6 +81,11 @@ def tells_probabilities(forest: Forest) -> bool:
     return forest.link in ("sigmoid", "ova_sigmoid", "softmax", "hinge")
 
 
+def tells_classes(forest: Forest) -> bool:
+    """Whether values are probabilities of classes, or classes."""
+    return tells_probabilities(forest) or forest.link == "argmax"
+
+
 def multi_label(forest: Forest) -> bool:
     """Whether the outputs are probabilities that do not exclude each other: a class for each."""
     return forest.link in ("sigmoid", "hinge") and forest.n_outputs > 1

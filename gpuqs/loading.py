@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @in_default_float_mode
-def read(source: Any, *, mmap: bool = False, categories: Categories | None = None) -> Model:
+def model_of(source: Any, *, mmap: bool = False, categories: Categories | None = None) -> Model:
     """A Model of what `gpuqs.load` or `gpuqs.from_model` takes, with what its file keeps beside the forest."""
     if isinstance(source, Model):
         if categories is None:

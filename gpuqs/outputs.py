@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
-from gpuqs.links import class_decision, decides_on_values, multi_label, tells_probabilities, to_values
+from gpuqs.links import class_decision, decides_on_values, multi_label, tells_classes, to_values
 
 Output = Literal["value", "raw", "class", "leaf", "per_tree"]
 Precision = Literal["exact", "fast"]
@@ -24,7 +24,7 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
         raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
     if output == "per_tree" and precision == "fast":
         raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
-    if output == "class" and not (forest.classes or tells_probabilities(forest) or forest.link == "argmax"):
+    if output == "class" and not (forest.classes or tells_classes(forest)):
         raise ValueError(
             f"output='class' is for classifiers; this model's objective is {forest.objective or 'not known'!r}"
         )

@@ -34,11 +34,16 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats.sklearn import average_path_length
 from gpuqs.keywords import output_and_trees
-from gpuqs.loading import read as read_model
-from gpuqs.loading import warn_of_later_iterations
+from gpuqs.loading import model_of, warn_of_later_iterations
 from gpuqs.model import Model
 from gpuqs.outputs import Precision
-from gpuqs.sklearn.estimators import GpuqsClassifier, GpuqsOutlierDetector, GpuqsRegressor, Prefitted, tells_classes
+from gpuqs.sklearn.estimators import (
+    GpuqsClassifier,
+    GpuqsOutlierDetector,
+    GpuqsRegressor,
+    Prefitted,
+    scores_tell_classes,
+)
 
 __all__ = ["GpuqsClassifier", "GpuqsOutlierDetector", "GpuqsRegressor", "wrap"]
 
@@ -117,7 +122,7 @@ def _wrapped(
         pipeline = copy(model)
         pipeline.steps = [*before, (name, _wrapped(last, kind, iteration_range, options, callers + 1))]
         return pipeline
-    read = model.model if isinstance(model, Prefitted) else read_model(model)
+    read = model.model if isinstance(model, Prefitted) else model_of(model)
     if iteration_range is not None:
         read = _part(read, iteration_range)
     elif not isinstance(model, (Prefitted, Model)):
@@ -161,7 +166,7 @@ def _kind_of(model: Any, forest: Forest) -> Kind:
     if hasattr(model, "get_params"):  # an estimator, of whichever library
         return "classifier" if hasattr(model, "predict_proba") else "regressor"
     of_regressor = forest.objective.partition(" ")[0] in _OF_REGRESSORS
-    return "classifier" if tells_classes(forest) and not of_regressor else "regressor"
+    return "classifier" if scores_tell_classes(forest) and not of_regressor else "regressor"
 
 
 def _class_of(kind: Kind, forest: Forest) -> type[Prefitted]:

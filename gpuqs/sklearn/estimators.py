@@ -16,7 +16,7 @@ from gpuqs.cpu_fallback import in_default_float_mode
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
-from gpuqs.links import multi_label, tells_probabilities
+from gpuqs.links import multi_label, tells_classes, tells_probabilities
 from gpuqs.model import Model
 from gpuqs.outputs import Output, Precision, class_labels
 
@@ -29,10 +29,10 @@ _BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
 _MADE_UP_NAME: Final = re.compile(r"Column_\d+")
 
 
-def tells_classes(forest: Forest) -> bool:
+def scores_tell_classes(forest: Forest) -> bool:
     """Whether scores say something of classes, or are classes."""
     own_labels = bool(forest.classes) and not forest.source.startswith(_BOOSTERS)
-    return own_labels or tells_probabilities(forest) or forest.link == "argmax"
+    return own_labels or tells_classes(forest)
 
 
 class Prefitted(BaseEstimator):  # type: ignore[misc]
@@ -243,7 +243,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     def _check_classes(self) -> None:
         """Refuse labels that do not fit the model's classes, and models whose scores say nothing of classes."""
         forest = self._model.forest
-        if not tells_classes(forest):
+        if not scores_tell_classes(forest):
             raise UnsupportedModelError(
                 f"{forest.source}: scores of objective {forest.objective or 'not known'!r} say nothing of classes; "
                 "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"

@@ -33,20 +33,21 @@ DOCUMENTS_PER_BLOCK = (1, 4)
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
 #: Words of 32 documents a lane of the bit-sliced engine.
 WORDS = (1, 2)
-#: Registers a thread that scores several documents needs not to spill.
-SEVERAL_DOCUMENTS_REGISTERS = 40
-#: And one that keeps several loads under way.
-TRANSPOSE_REGISTERS = 40
-#: And one that does so while it searches thresholds for several documents.
-RANK_REGISTERS = 48
-#: And one that takes logarithms of exponentials: too short to need many threads.
-LINK_REGISTERS = 64
-#: And one of the bit-sliced engine that has eight nodes' words under way, or a document word's leaf numbers.
-WORD_REGISTERS = 64
-#: And one that keeps the sums of 32 documents.
-SUMS_REGISTERS = 128
-#: And one that walks, or has the next values ready that it adds.
-WALK_REGISTERS = 40
+#: Registers that a thread needs not to spill, where these are more than fill a multiprocessor with threads.
+REGISTERS = {
+    "transpose": 40,  # several loads are under way
+    "rank_documents": 48,  # and several documents are searched for
+    "decode_predicates": 64,
+    "slots": 64,
+    "steps": 64,  # eight nodes' words are under way
+    "sum_exact": 64,
+    "sum_fast": 128,  # the sums of 32 documents
+    "walk_scores": 40,  # a walk, or the next values that are added
+    "walk_leaves": 40,
+    "apply_link": 64,  # logarithms of exponentials; too short to need many threads
+}
+#: Those of `update_scores` where it takes several documents.
+REGISTERS_OF_SEVERAL = 40
 
 
 def strides(form: str) -> tuple[int, ...]:
@@ -195,21 +196,11 @@ def walk_leaves(value: DType, entry: DType) -> str:
 
 
 def registers(threads_per_multiprocessor: int, name: str) -> int:
-    """Registers a thread may take, so that a multiprocessor's 65,536 do for all its threads."""
+    """Registers a thread may take: its share of a multiprocessor's 65,536, or more where it needs them."""
     filled = 65536 // threads_per_multiprocessor // 8 * 8
-    if name.startswith("update_scores") and name.split(", ")[-2] != "1":
-        return max(filled, SEVERAL_DOCUMENTS_REGISTERS)
-    if name.startswith(("decode_predicates", "slots", "steps", "sum_exact")):
-        return max(filled, WORD_REGISTERS)
-    if name.startswith("walk"):
-        return max(filled, WALK_REGISTERS)
-    if name.startswith("sum_fast"):
-        return max(filled, SUMS_REGISTERS)
-    if name.startswith("apply_link"):
-        return max(filled, LINK_REGISTERS)
-    if name.startswith("rank_documents"):
-        return max(filled, RANK_REGISTERS)
-    return max(filled, TRANSPOSE_REGISTERS) if name.startswith("transpose") else filled
+    kernel, _, arguments = name.partition("<")
+    several = kernel == "update_scores" and arguments.split(", ")[-2] != "1"
+    return max(filled, REGISTERS_OF_SEVERAL if several else REGISTERS.get(kernel, 0))
 
 
 @cache
