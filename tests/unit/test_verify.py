@@ -248,7 +248,7 @@ def test_a_flipped_missing_direction_is_found(library: str, name: str) -> None:
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_a_changed_category_is_found(library: str) -> None:
     forest = gpuqs.from_model(model_bytes(library, "categories")).forest
-    node = _node(forest, lambda forest: ~_numeric(forest), depth=0)
+    node = _node(forest, lambda forest: ~_numeric(forest), depth=1)
     word = int(forest.category_offsets[node])
     other = forest.category_words[word] ^ np.uint32(1 << 6)
     check = planted(library, "categories", lambda forest: _altered(forest, "category_words", word, other), rows=2000)
