@@ -3,6 +3,8 @@
 // ThreadSanitizer (-DWITH_TSAN) and AddressSanitizer (-DWITH_ASAN) about its fibers.
 #include "cuda_emulation.hpp"
 
+#include <sys/mman.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -87,8 +89,24 @@ struct Context {
 namespace emulation {
 namespace {
 
-constexpr size_t STACK_BYTES = 256 << 10;
+constexpr size_t STACK_BYTES = 256 << 10, STACK_GUARD_BYTES = 64 << 10;
 constexpr size_t GUARD_BYTES = 64;
+
+// A fiber's, kept until the process ends. Below it lies memory that nobody may touch.
+class Stack {
+public:
+    Stack() : begin_(map(nullptr, STACK_GUARD_BYTES + STACK_BYTES, PROT_NONE) + STACK_GUARD_BYTES) { renew(); }
+    char* begin() const { return begin_; }
+    void renew() { map(begin_, STACK_BYTES, PROT_READ | PROT_WRITE); }
+
+private:
+    static char* map(char* at, size_t bytes, int access) {
+        void* mapped = mmap(at, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+        if (mapped == MAP_FAILED) std::abort();
+        return static_cast<char*>(mapped);
+    }
+    char* begin_;
+};
 
 enum class State { ready, at_block, at_warp, done };
 
@@ -100,7 +118,7 @@ struct Fiber {
     uint64_t value;
     uint64_t lanes[32];
     Context context;
-    std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
+    Stack stack;
     void* tsan = nullptr;
 };
 
@@ -167,7 +185,7 @@ void resume(Fiber& f) {
     current = &f.thread;
 #ifdef WITH_ASAN
     void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, f.stack.get(), STACK_BYTES);
+    __sanitizer_start_switch_fiber(&fake, f.stack.begin(), STACK_BYTES);
 #endif
 #ifdef WITH_TSAN
     __tsan_switch_to_fiber(f.tsan, 1);
@@ -303,7 +321,7 @@ void start_fiber(unsigned i, dim3 block) {
     Fiber& f = *fibers[i];
     const dim3 size = launch_.block;
     f.thread = {{i % size.x, i / size.x % size.y, i / size.x / size.y}, block, size, launch_.grid, i};
-    f.context.start(f.stack.get(), STACK_BYTES, enter);
+    f.context.start(f.stack.begin(), STACK_BYTES, enter);
 #ifdef WITH_TSAN
     if (f.tsan) __tsan_destroy_fiber(f.tsan);  // a new one: nothing orders one block after another
     f.tsan = __tsan_create_fiber(0);
@@ -334,6 +352,9 @@ void run_block(dim3 block) {
     make_shared();
     n_done = 0;
     ready.clear();
+#ifdef WITH_TSAN
+    for (unsigned i = 0; i < n_threads; ++i) fibers[i]->stack.renew();  // other memory than that of the last block's fibers
+#endif
     release(launch_start);
     for (unsigned i = 0; i < n_threads; ++i) start_fiber(i, block);
     while (n_done < n_threads && error.empty()) {
