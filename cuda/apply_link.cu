@@ -102,6 +102,31 @@ struct mean_variance {
     }
 };
 
+// XGBoost's of several quantiles: sorted, so that they do not cross.
+struct ascending {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        for (int k = 0; k < raw.n; ++k) {
+            const Real x = raw[k];
+            int at = k;
+            for (; at > 0 && out[at - 1] > x; --at) out[at] = out[at - 1];
+            out[at] = x;
+        }
+    }
+};
+
+// XGBoost's of several expectiles: each score but the first says how far above the one before it an expectile lies.
+struct expectiles {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        Real last = out[0] = raw[0];
+        for (int k = 1; k < raw.n; ++k) {
+            const Real x = raw[k], softplus = x > 0 ? x + log1p_of(exp_of(-x)) : log1p_of(exp_of(x));
+            out[k] = last += Real(1e-6f) + softplus;
+        }
+    }
+};
+
 struct softmax {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {

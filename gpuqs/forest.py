@@ -52,6 +52,8 @@ LINKS: Final = (
     "hinge",
     "mean_variance",
     "isolation",
+    "ascending",
+    "expectiles",
 )
 
 #: How classes follow from scores; see `Forest.class_rule`.

@@ -17,8 +17,9 @@ _MADE_UP_NAME: Final = re.compile(r"(Column_|f|feature_)\d+")
 
 #: The message about a column of `Schema.lost`.
 LOST: Final = (
-    "whose categories hold texts beyond ASCII: XGBoost keeps those of pandas frames cut short, itself compares what it "
-    "cut, and does not say which frame they are from; pass an array of codes, or train with categories in ASCII"
+    "whose categories hold texts beyond ASCII: XGBoost before 3.4 keeps those of pandas frames cut short, itself "
+    "compares what it cut, and does not say which frame they are from; pass an array of codes, or train with "
+    "categories in ASCII"
 )
 
 #: Types of categories that models keep.

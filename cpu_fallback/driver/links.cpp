@@ -78,6 +78,29 @@ struct mean_variance {
     }
 };
 
+// XGBoost's of several quantiles: sorted, so that they do not cross.
+struct ascending {
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
+        for (int k = 0; k < raw.n; k++) {
+            const Real x = raw[k];
+            int at = k;
+            for (; at > 0 && out[at - 1] > x; at--) out[at] = out[at - 1];
+            out[at] = x;
+        }
+    }
+};
+
+// XGBoost's of several expectiles: each score but the first says how far above the one before it an expectile lies.
+struct expectiles {
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
+        Real last = out[0] = raw[0];
+        for (int k = 1; k < raw.n; k++) {
+            const Real x = raw[k], softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+            out[k] = last += Real(1e-6f) + softplus;
+        }
+    }
+};
+
 // The sum is a double, as the libraries have it, whatever the type of the values.
 struct softmax {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
@@ -136,6 +159,8 @@ constexpr Link kLinks[] = {
     LINK(hinge),
     LINK(mean_variance),
     LINK(isolation),
+    LINK(ascending),
+    LINK(expectiles),
 };
 #undef LINK
 

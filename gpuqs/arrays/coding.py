@@ -90,8 +90,8 @@ class CodeTable(NamedTuple):
             if len(bad):
                 raise InputError(
                     f"column {column.name!r} holds the category {self.values[places[bad[0]]]!r}, which the model has "
-                    f"not seen, and which {schema.library} refuses or takes for another one; make it missing "
-                    "(None), or drop the document"
+                    f"not seen, and which {schema.library} refuses (some releases take some for another one); make it "
+                    "missing (None), or drop the document"
                 )
         return np.asarray(codes)
 

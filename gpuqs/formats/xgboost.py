@@ -38,7 +38,7 @@ FEATURES: Final = {
     "missing values": "NaN",
     "categories": "codes; frames from XGBoost 3.1 on",
     "outputs": "one, one per class, vector leaves",
-    "raw scores": "same bits; of DART those of a `DMatrix`",
+    "raw scores": "same bits; of DART before 3.3 those of a `DMatrix`",
 }
 
 #: Objective -> (link, the space in which the file holds the base score).
@@ -59,6 +59,9 @@ _OBJECTIVES: Final = {
     ),
     "binary:hinge": ("hinge", "margin"),
 }
+
+#: XGBoost's numbers for the types of whole-number categories.
+CATEGORY_TYPES: Final = {9: "i1", 10: "u1", 11: "i2", 12: "u2", 13: "i4", 14: "u4", 15: "i8", 16: "u8"}
 
 #: Methods that say what a live object predicts, and by which it is read.
 _METHODS: Final = (
@@ -183,6 +186,7 @@ def _forest(document: Any) -> Forest:
             f"objective {objective[:100]!r} is not known to gpuqs, nor is what its scores mean; "
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
+    link, space = _link(objective, n_outputs, version)
     trees = get(model, "trees", list)
     n_trees = len(trees)
     arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
@@ -211,9 +215,9 @@ def _forest(document: Any) -> Forest:
         n_outputs=n_outputs,
         tree_output=output.astype(np.int32),
         tree_weight=weight.astype(np.float64),
-        base_score=_base_margin(param, objective, n_outputs, version, n_trees > 0),
+        base_score=_base_margin(param, objective, space, n_outputs, version, n_trees > 0),
         base_first=True,
-        link=_OBJECTIVES[objective][0],
+        link=link,
         schema=Schema(tuple(names), categories, absent=np.nan, library="XGBoost", lost=lost),
         # multi:softmax decides on margins; multi:softprob's users on the probabilities.
         class_rule="raw" if objective == "multi:softmax" else "value",
@@ -229,6 +233,15 @@ def _version(document: dict[str, Any]) -> tuple[int, ...]:
     if version is None:
         return ()
     return tuple(numbers(version, "version", np.int64).tolist())
+
+
+def _link(objective: str, n_outputs: int, version: tuple[int, ...]) -> tuple[str, str]:
+    """The objective's link, and the space of its base score, by `_OBJECTIVES` and what several levels change."""
+    if n_outputs > 1 and objective == "reg:expectileerror":
+        return "expectiles", "expectiles"
+    if n_outputs > 1 and objective == "reg:quantileerror" and version >= (3, 4):
+        return "ascending", "margin"
+    return _OBJECTIVES[objective]
 
 
 def _categories(cats: dict[str, Any], n_features: int) -> tuple[tuple[tuple[Any, ...] | None, ...], tuple[int, ...]]:
@@ -250,6 +263,9 @@ def _column_categories(column: Any) -> tuple[Any, ...] | None:
     values = numbers(get(column, "values", list), "cats.enc.values", np.int64)
     offsets = numbers(get(column, "offsets", list, []), "cats.enc.offsets", np.int64)
     if len(offsets) == 0:
+        kind = CATEGORY_TYPES.get(whole(column, "type", 0, _INT32_MAX, 0), "i8")
+        if kind in ("u1", "u2", "u4"):  # UBJSON, short of unsigned numbers, has signed ones of the same bits
+            values &= int(np.iinfo(kind).max)
         return tuple(values.tolist()) or None
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
         raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
@@ -278,7 +294,7 @@ def _best_iteration(learner: dict[str, Any]) -> int | None:
 
 
 def _base_margin(
-    param: dict[str, Any], objective: str, n_outputs: int, version: tuple[int, ...], fitted: bool
+    param: dict[str, Any], objective: str, space: str, n_outputs: int, version: tuple[int, ...], fitted: bool
 ) -> npt.NDArray[np.float64]:
     """The base score as a margin per output, with XGBoost's own float32 arithmetic."""
     text = param.get("base_score")
@@ -290,7 +306,7 @@ def _base_margin(
     base = numbers(values, "base_score", np.float32)
     if len(base) not in (1, n_outputs):
         raise ModelFormatError(f"{len(base)} values for {n_outputs} outputs", field="base_score")
-    space = _OBJECTIVES[objective][1]
+    base = np.broadcast_to(base, n_outputs)
     if not fitted and (3, 1) <= version < (3, 5) and whole(param, "boost_from_average", 0, 1, 1):
         space = "margin"  # a stopgap until the first round, which never came
     if objective == "binary:logitraw" and () < version < (1, 3):
@@ -303,22 +319,33 @@ def _base_margin(
         base = -_log(odds)
     elif space == "mean":
         base = _log(base)
+    elif space == "expectiles":  # the first, and the inverse softplus of what each exceeds the one before it by
+        least = np.float32(1e-6)
+        with np.errstate(invalid="ignore", over="ignore"):
+            gap = np.maximum(np.diff(base) - least, least)
+            base = np.append(base[:1], gap + _log(-_by_c("expm1f", -gap)))
     if not np.isfinite(base).all():
         raise ModelFormatError(f"{str(text)[:100]} is no base score of {objective}", field="base_score")
-    return np.broadcast_to(base, n_outputs).astype(np.float64)
+    return base.astype(np.float64)
 
 
 def _log(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """float32 logarithm by the C library, which XGBoost uses too; NumPy's own differs in the last bit."""
-    logarithm = _c_logf()
-    return np.array([logarithm(value) if value > 0 else np.nan for value in values.tolist()], np.float32)
+    logarithms = _by_c("logf", np.where(values > 0, values, np.float32(1)))
+    return np.where(values > 0, logarithms, np.float32(np.nan))
+
+
+def _by_c(name: str, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    function = _c_function(name)
+    return np.array([function(value) for value in values.tolist()], np.float32)
 
 
 @cache
-def _c_logf() -> Any:
+def _c_function(name: str) -> Any:
+    """A float32 function of the C library."""
     import ctypes
     import sys
 
-    logf = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).logf
-    logf.restype, logf.argtypes = ctypes.c_float, [ctypes.c_float]
-    return logf
+    function = getattr(ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None), name)
+    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
+    return function

@@ -20,12 +20,10 @@ from gpuqs.errors import GpuqsError, InputError, ModelFormatError, UnsupportedMo
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.formats import content, readers
+from gpuqs.formats.xgboost import CATEGORY_TYPES
 
 #: What stands for every value that is in no category of the model.
 _UNSEEN: Final = "a category that this model has not seen"
-
-#: XGBoost's numbers for the types of whole-number categories.
-_CATEGORY_TYPES: Final = {9: "i1", 11: "i2", 13: "i4", 15: "i8"}
 
 #: Units in the last place by which CatBoost misreads numbers of its own JSON.
 _READ_OFF: Final = 2
@@ -216,7 +214,7 @@ class XGBoost(Source):
         """Types of the columns' whole-number categories."""
         model = json.loads(self._booster.save_raw("json"))["learner"]["gradient_booster"]
         columns = (model.get("gbtree") or model)["model"].get("cats", {}).get("enc", [])
-        return [_CATEGORY_TYPES.get(column.get("type")) for column in columns]
+        return [CATEGORY_TYPES.get(column.get("type")) for column in columns]
 
     def _as_trained(self, frame: Any) -> Any:
         """The frame with whole-number categories of the width that they had in training, on which XGBoost insists."""

@@ -6,9 +6,9 @@ Run once for each released version, in a virtual environment that holds it:
     python tests/data/make_models.py xgboost         # writes tests/data/xgboost/<version>.json.xz
 
 A file holds the rows, which all of its models share (on the models' thresholds, beside them, missing,
-special values), and for each model its own text and, for rows of float64 and of float32, the raw scores
-and exit leaves. Arrays are kept as the hexadecimal digits of their bytes. Old releases need old Pythons:
-this file keeps to Python 3.8.
+special values), and for each model its own text and, for rows of float64 and of float32, the raw scores,
+exit leaves and, in newer files, values. Arrays are kept as the hexadecimal digits of their bytes. Old
+releases need old Pythons: this file keeps to Python 3.8.
 """
 
 from __future__ import annotations
@@ -72,6 +72,20 @@ XGBOOST = {
     "several targets": ({}, "several", (1, 6)),
     "vector leaves": ({"multi_strategy": "multi_output_tree"}, "several", (2, 0)),
     "quantiles": ({"objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.8]}, "value", (2, 0)),
+    "quantiles that cross": ({"objective": "reg:quantileerror", "quantile_alpha": [0.45, 0.5, 0.55]}, "value", (2, 0)),
+    "expectiles": ({"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.5, 0.9]}, "value", (3, 3)),
+    "an expectile": ({"objective": "reg:expectileerror", "expectile_alpha": 0.9}, "value", (3, 3)),
+    "vector expectiles": (
+        {
+            "objective": "reg:expectileerror",
+            "expectile_alpha": [0.1, 0.5, 0.9],
+            "multi_strategy": "multi_output_tree",
+            "base_score": 0.3,
+        },
+        "value",
+        (3, 3),
+    ),
+    "dropout": ({"rate_drop": 0.5}, "value", (3, 3)),
 }
 
 
@@ -162,6 +176,7 @@ def of_lightgbm(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
             cases[name]["answers"][dtype] = {
                 "raw": kept(booster.predict(asked, raw_score=True)),
                 "leaves": kept_leaves(booster.predict(asked, pred_leaf=True)),
+                "values": kept(booster.predict(asked)),
             }
     return lightgbm.__version__, {"rows": kept(rows), "cases": cases}
 
@@ -206,6 +221,7 @@ def of_xgboost(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
             cases[name]["answers"][dtype] = {
                 "raw": kept(booster.predict(asked, output_margin=True)),
                 "leaves": kept_leaves(booster.predict(asked, pred_leaf=True)),
+                "values": kept(booster.predict(asked)),
             }
     return xgboost.__version__, {"rows": kept(rows), "cases": cases}
 

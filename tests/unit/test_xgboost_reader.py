@@ -95,12 +95,18 @@ BINARY = (TARGET > 0.6).astype(np.float32)
 THREE = np.stack([TARGET, -TARGET, 2 * TARGET], axis=1)
 BOUNDS = {"label_lower_bound": TARGET, "label_upper_bound": TARGET + 1}
 GROUPS = {"group": [30] * 8}
+RELEASE = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 CASES: dict[str, tuple[dict[str, Any], np.ndarray | None, dict[str, Any], str]] = {
     "regression": ({}, TARGET, {}, "identity"),
     "log error": ({"objective": "reg:squaredlogerror"}, TARGET, {}, "identity"),
     "huber": ({"objective": "reg:pseudohubererror"}, TARGET, {}, "identity"),
     "absolute": ({"objective": "reg:absoluteerror"}, TARGET, {}, "identity"),
-    "quantiles": ({"objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.8]}, TARGET, {}, "identity"),
+    "quantiles": (
+        {"objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.8]},
+        TARGET,
+        {},
+        "ascending" if RELEASE >= (3, 4) else "identity",
+    ),
     "binary": ({"objective": "binary:logistic"}, BINARY, {}, "sigmoid"),
     "rare": ({"objective": "binary:logistic", "base_score": 1e-7}, BINARY, {}, "sigmoid"),
     "logistic": ({"objective": "reg:logistic", "base_score": 0.2}, BINARY, {}, "sigmoid"),
@@ -129,6 +135,13 @@ CASES: dict[str, tuple[dict[str, Any], np.ndarray | None, dict[str, Any], str]] 
     "pruned": ({"tree_method": "exact", "gamma": 2.0, "max_depth": 6}, TARGET, {}, "identity"),
     "leafwise": ({"grow_policy": "lossguide", "max_leaves": 40, "max_depth": 0}, TARGET, {}, "identity"),
 }
+if RELEASE >= (3, 3):
+    LEVELS = {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.5, 0.9]}
+    CASES["expectiles"] = LEVELS, TARGET, {}, "expectiles"
+    CASES["expectiles in vector leaves"] = {**LEVELS, "multi_strategy": "multi_output_tree"}, TARGET, {}, "expectiles"
+    CASES["an expectile"] = {**LEVELS, "expectile_alpha": 0.3}, TARGET, {}, "identity"
+    CASES["expectiles from a base score"] = {**LEVELS, "base_score": 0.3}, TARGET, {}, "expectiles"
+    CASES["dropout"] = {"rate_drop": 0.5}, TARGET, {}, "identity"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -473,6 +486,18 @@ def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
         reader.read(json.dumps(document).encode(), "file")
     model["cats"] = {"enc": [{"offsets": [0, 1, 3], "values": [97, 98, 99]}, *plain]}
     assert reader.read(json.dumps(document).encode(), "file").schema.categories[0] == ("a", "bc")
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "category"),
+    [(10, -56, 200), (11, -25536, -25536), (12, -25536, 40_000), (13, -1, -1), (14, -294_967_296, 4_000_000_000),
+     (12, 40_000, 40_000), (15, -(2**40), -(2**40)), (16, 2**40, 2**40)],
+)  # fmt: skip
+def test_unsigned_categories_are_stored_as_signed_ones_of_the_same_bits(kind: int, stored: int, category: int) -> None:
+    document = json.loads(xgb.train({}, xgb.DMatrix(ROWS, np.arange(len(ROWS))), 1).save_raw("json"))
+    columns = [{"type": kind, "values": [stored, 7]}, *[{"values": []}] * (ROWS.shape[1] - 1)]
+    document["learner"]["gradient_booster"]["model"]["cats"] = {"enc": columns}
+    assert reader.read(json.dumps(document).encode(), "file").schema.categories[0] == (category, 7)
 
 
 @pytest.mark.parametrize("text", ["3", "-1", "abc", "3.0", "", "9" * 30, "٣"])
