@@ -6,6 +6,12 @@ import sys
 import threading
 from collections.abc import Callable
 
+import pytest
+
+needs_the_lock = pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="this Python has no lock, and no thread waits for it"
+)
+
 
 def lets_others_run(call: Callable[[], object], attempts: int = 20) -> bool:
     """Whether another thread runs during some call: while none has to give way, only if that lets go of the lock."""

@@ -4,6 +4,7 @@
 from functools import wraps
 
 cimport numpy as cnp
+from cython cimport critical_section
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
 from gpuqs.cpu_fallback.links cimport Link
@@ -11,7 +12,6 @@ from gpuqs.cpu_fallback.scorer import most_threads
 from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
 from libc.stdint cimport int16_t
 from libc.stdlib cimport getenv
-from libc.string cimport strcmp
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
@@ -32,12 +32,6 @@ cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
 cdef bytes environment(const char* name):
     cdef const char* value = getenv(name)
     return None if value == NULL else value
-
-
-cdef bint is_still(const char* name, bytes value):
-    """Whether an environment variable has that value (None: is not there)."""
-    cdef const char* now = getenv(name)
-    return now == NULL and value is None or now != NULL and value is not None and strcmp(now, value) == 0
 
 
 cdef enum:
@@ -91,6 +85,51 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
     return end <= of_out or of_out + cnp.PyArray_NBYTES(out) <= begin
 
 
+cdef class Chosen:
+    """Programs chosen for numbers of documents, which hold while costs and the environment are as they were then.
+
+    Of threads that score at once, each may choose: any program will do. Nothing here is put elsewhere in memory.
+    """
+
+    cdef list programs  # by the number of documents; None: not asked for yet
+    cdef dict larger_programs  # those of batches with more than `most`
+    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
+    cdef bytes isa, machine_code
+    cdef Environment environment
+    cdef Py_ssize_t costs_age
+
+    def __cinit__(self, Py_ssize_t most, Chosen before=None):
+        """``before``: what was chosen until now, of which all holds that costs and these two variables say nothing against."""
+        self.costs_age = age_of_costs
+        self.environment.remember()
+        self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
+        if (before is not None and before.costs_age == self.costs_age and before.isa == self.isa
+                and before.machine_code == self.machine_code):
+            self.programs, self.larger_programs = before.programs, before.larger_programs
+            self.keeps_lock = before.keeps_lock
+        else:
+            self.programs, self.larger_programs = [None] * (most + 1), {}
+            self.keeps_lock.assign(most + 1, 0)
+
+    cdef bint hold(self) noexcept:
+        return self.costs_age == age_of_costs and self.environment.is_as_before()
+
+    cdef program(self, Py_ssize_t n, program_of):
+        """What scores so many documents, or None."""
+        if n < len(self.programs):
+            program = self.programs[n]
+            if program is None:
+                program = self.programs[n] = program_of(n)
+            return program
+        program = self.larger_programs.get(n)
+        if program is None:
+            program = program_of(n)
+            if len(self.larger_programs) == MOST_LARGE_SIZES:
+                self.larger_programs.clear()
+            self.larger_programs[n] = program
+        return program
+
+
 cdef class PlainCalls:
     """Answers the plain calls of one model on the host, with one precision; None: a call was no plain one after all.
 
@@ -120,12 +159,7 @@ cdef class PlainCalls:
     cdef Py_ssize_t n_features, most_at_once, n_iterations
     cdef bint some_left_out
     cdef double brief
-    cdef list programs  # by the number of documents; None: not asked for yet
-    cdef dict larger_programs  # those of batches with more than `most`
-    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
-    cdef bytes isa, machine_code  # of the environment, when the programs were asked for
-    cdef Environment environment
-    cdef Py_ssize_t costs_age  # then, too
+    cdef Chosen chosen
 
     def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Py_ssize_t most_at_once=0,
                  threads_of=None, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
@@ -134,21 +168,18 @@ cdef class PlainCalls:
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
         self.most_at_once, self.threads_of = max(most, most_at_once), threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
-        self.begin(most)
+        self.chosen = Chosen(most)
 
-    cdef int begin(self, Py_ssize_t most) except -1:
-        self.programs, self.larger_programs = [None] * (most + 1), {}
-        self.keeps_lock.assign(most + 1, 0)
-        self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
-        self.costs_age = age_of_costs
-        return 0
-
-    cdef int heed_environment(self) except -1:
-        if not (self.costs_age == age_of_costs and is_still("GPUQS_ISA", self.isa)
-                and is_still("GPUQS_MACHINE_CODE", self.machine_code)):
-            self.begin(len(self.programs) - 1)
-        self.environment.remember()
-        return 0
+    cdef Chosen chosen_now(self):
+        cdef Chosen chosen
+        with critical_section(self):  # where Python has no lock of its own, `chosen` might be freed while it is taken
+            chosen = self.chosen
+        if chosen.hold():
+            return chosen
+        chosen = Chosen(len(chosen.programs) - 1, chosen)
+        with critical_section(self):
+            self.chosen = chosen
+        return chosen
 
     cdef bint takes(self, cnp.ndarray x, Py_ssize_t n) noexcept:
         """Whether an array is n documents of native floats."""
@@ -165,23 +196,6 @@ cdef class PlainCalls:
             return max(so_far - 1, 1)
         return so_far + 20 if so_far < 80 else -1000
 
-    cdef program(self, Py_ssize_t n):
-        """What scores so many documents, or None."""
-        cdef list programs = self.programs  # while a program is asked for, another call may begin anew: this one is void then
-        cdef dict larger_programs = self.larger_programs
-        if n < len(programs):
-            program = programs[n]
-            if program is None:
-                program = programs[n] = self.program_of(n)
-            return program
-        program = larger_programs.get(n)
-        if program is None:
-            program = self.program_of(n)
-            if len(larger_programs) == MOST_LARGE_SIZES:
-                larger_programs.clear()
-            larger_programs[n] = program
-        return program
-
     cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None):
         """Raw scores or values, by so many threads (0: as many as such a call gets), in ``out`` if it is given, or None."""
         cdef cnp.ndarray sums, scores
@@ -192,18 +206,16 @@ cdef class PlainCalls:
         cdef cnp.npy_intp[2] shape
         cdef void* of_sums
         cdef void* of_scores
-        cdef list programs
+        cdef Chosen chosen
         cdef Link link
         cdef double seconds
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
         if n == 0 or n > self.most_at_once or not self.takes(x, n):
             return None
-        if self.costs_age != age_of_costs or not self.environment.is_as_before():
-            self.heed_environment()
-        programs = self.programs
-        is_small = n < len(programs)
-        program = self.program(n)
+        chosen = self.chosen_now()
+        is_small = n < len(chosen.programs)
+        program = chosen.program(n, self.program_of)
         if program is None:
             return None
         if n_threads == 0:
@@ -234,15 +246,15 @@ cdef class PlainCalls:
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
         counts = is_small and n_threads == 1
-        if counts and programs is self.programs and self.keeps_lock[n] > 0:
+        if counts and chosen.keeps_lock[n] > 0:
             fill(scorer, docs, values, 1, of_sums, link, of_scores)
             seconds += seconds_now()
         else:
             with nogil:
                 fill(scorer, docs, values, n_threads, of_sums, link, of_scores)
                 seconds += seconds_now()
-        if counts and programs is self.programs:
-            self.keeps_lock[n] = self.kept_lock(self.keeps_lock[n], seconds)
+        if counts:
+            chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
         if raw or self.then is None:
             return scores
         return self.then(cnp.PyArray_Reshape(scores, (n, values.c.n_outputs))).reshape((<object>scores).shape)

@@ -101,7 +101,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         ) from error
     try:
         model = onnx.ModelProto.FromString(bytes(data))
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:  # the latter of protobuf without compiled modules
         raise ModelFormatError(
             f"is no ONNX model, or is truncated or damaged: {str(error)[:200]}", source=source
         ) from None

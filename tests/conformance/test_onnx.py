@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -574,6 +577,19 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(UnsupportedModelError, match="pip install onnx"):
         gpuqs.load(data)
+
+
+def test_a_name_that_is_no_text_without_protobufs_compiled_modules() -> None:
+    data = model_of(operator(random_trees(2, 3, 1, False)), n_features=5).SerializeToString()
+    assert data.count(b"nodes_modes") == 1
+    code = "import sys, gpuqs; gpuqs.load(sys.stdin.buffer.read())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=data.replace(b"nodes_modes", b"nodes_mod\xed\xed"),
+        capture_output=True,
+        env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
+    )
+    assert b"gpuqs.errors.ModelFormatError" in done.stderr and b"damaged" in done.stderr
 
 
 def test_mutated_bytes() -> None:

@@ -6,6 +6,7 @@ What is tried is in scenarios.py; what must hold, in sweep.py; how calls fail, i
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from fuzz.seeds import MODELS, seeds_of
 
 import gpuqs
 from gpuqs import cpu_fallback
+
+pytestmark = pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="this Python takes memory by calls that none makes fail"
+)
 
 COMPILED = [name for name in ON_CPU_ANY_SHAPE if name != "reference"]
 #: Calls that touch files.

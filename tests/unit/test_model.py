@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from agreement import able, on_cpu
 from forests import probing_documents, random_forest
-from interpreter_lock import lets_others_run
+from interpreter_lock import lets_others_run, needs_the_lock
 
 import gpuqs
 from gpuqs import chunks, cpu_fallback
@@ -382,6 +382,7 @@ def test_many_python_threads_at_once(precision: str) -> None:
         sys.setswitchinterval(interval)
 
 
+@needs_the_lock
 def test_the_gil_is_released() -> None:
     documents = np.tile(X, (500, 1))
     MODEL.predict(documents[:9], engine="walk")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forests import probing_documents, random_forest
-from interpreter_lock import lets_others_run
+from interpreter_lock import lets_others_run, needs_the_lock
 
 import gpuqs
 from gpuqs import chooser, cpu_fallback, engines, plain_calls
@@ -341,6 +341,36 @@ def test_threads_and_forks_call_at_once() -> None:
     assert not wrong
 
 
+def test_threads_call_while_costs_and_the_environment_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was chosen is given up by one thread while others choose by it."""
+    model, X = Model(made(n_trees=60)), np.random.default_rng(12).normal(size=(40, 8))
+    expected, isas = asked_otherwise(model, X), cpu_fallback.available_isas()
+    wrong: list[int] = []
+    monkeypatch.setenv("GPUQS_ISA", isas[0])  # what it was comes back
+
+    def call(first: int) -> None:
+        for k in range(first, first + 300):
+            if k % 3 == 0:
+                cpu_fallback.costs_changed()
+            elif k % 10 == 1:
+                os.environ["GPUQS_ISA"] = isas[k // 10 % len(isas)]
+            n = k % 40 + 1
+            if not np.array_equal(model.predict(X[:n]), expected[:n]):
+                wrong.append(n)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=call, args=(k * 7,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
 def test_the_memory_of_a_call_serves_the_next() -> None:
     """Calls that need less and more than the ones before, and one whose documents fill more than is kept."""
     rng = np.random.default_rng(11)
@@ -426,6 +456,7 @@ def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
     return model, probing_documents(np.random.default_rng(6), model.forest, 256)
 
 
+@needs_the_lock
 @pytest.mark.parametrize("brief", [True, False])
 def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_calls, "BRIEF", np.inf if brief else plain_calls.BRIEF)
@@ -436,6 +467,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
     assert lets_others_run(lambda: model.predict(X)) != brief
 
 
+@needs_the_lock
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of nodes: documents that leave it at once, and others that walk all the way."""
     monkeypatch.setattr(chooser.Chooser, "way", lambda *_: Way("walk"))
