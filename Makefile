@@ -6,7 +6,7 @@ SOURCES := $(shell find gpuqs cpu_fallback cuda -type f -not -path '*/__pycache_
 CPP := $(shell find cpu_fallback cuda tests bench -path bench/.cache -prune -o \
   \( -name '*.[ch]pp' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
-.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon clang without-quickscorer bench-quick fuzz clean
+.PHONY: help demo test planted gate lint sanitize sanitize-memory sanitize-threads neon clang debian without-quickscorer bench-quick fuzz clean
 
 help:
 	@echo "make demo      set up, then score made-up documents with every engine"
@@ -18,6 +18,7 @@ help:
 	@echo "               and many threads' first use of a model under ThreadSanitizer"
 	@echo "make neon      cross-compile the kernels for AArch64 and compare them with the reference under an emulator"
 	@echo "make clang     build gpuqs with Clang, and test its kernels and parsers"
+	@echo "make debian    run tests with the Python and the compiler of a newer Debian (as root)"
 	@echo "make without-quickscorer  build gpuqs without the engines that a patent covers, and test the others"
 	@echo "make bench-quick  the papers' tables beside gpuqs's engines, with small models and batches, within ten minutes"
 	@echo "make fuzz      damage models and documents for SECONDS each, of FORMATS (all by default)"
@@ -101,6 +102,12 @@ clang: $(VENV)/installed-test
 	CC=$(CLANG) CXX=$(CLANGXX) CXXFLAGS=-Werror $(BIN)/python -m pip install --quiet --no-deps --upgrade \
 	  --target $(VENV)/clang -Cbuild-dir=build/clang .
 	PYTHONPATH=$(VENV)/clang $(BIN)/pytest -p no:cacheprovider -n auto --maxprocesses 4 $(OTHERS) $(PARSERS)
+
+DEBIAN ?= trixie
+NEWER ?= tests/conformance $(wildcard tests/unit/test_*reader*.py) $(addprefix tests/unit/test_,forest_arrays.py model.py plain_calls.py verify.py)
+debian:
+	@command -v debootstrap > /dev/null || { echo "make debian needs debootstrap: apt-get install debootstrap" >&2; exit 1; }
+	tests/debian.sh $(DEBIAN) $(NEWER)
 
 bench-quick: $(VENV)/installed-bench
 	$(BIN)/python bench/tables.py --quick
