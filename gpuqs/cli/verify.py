@@ -78,15 +78,17 @@ def print_certificate(outcome: Certificate, model: Path, console: Console) -> No
     for tally in outcome.tallies:
         within = f" ({tally.scores_within:,} more within {outcome.bound:.3g})" if tally.scores_within else ""
         largest = f"{tally.largest:.3g} ({tally.largest_ulps:,} ulp)" if tally.largest_ulps else "0"
+        values = f"; values: {tally.values_agree:,} of {tally.values:,} equal bit for bit" if tally.values else ""
         console.print(
             f"{tally.engine:{width}}  exit leaves: {tally.leaves_agree:,} of {tally.leaves:,} agree; raw scores: "
             f"{tally.scores_agree:,} of {tally.scores:,} equal bit for bit{within}; largest difference {largest}"
+            f"{values}"
         )
     for note in outcome.notes:
         console.print(f"note: {escape(note)}")
     if outcome.first is not None:
         console.print(escape("\n".join(lines_of(outcome.first, outcome.source))))
-    for line in outcome.frames:
+    for line in (*outcome.frames, *outcome.values):
         console.print(escape(line))
     if outcome.ok:
         console.print("[bold green]verified[/]: everything agrees")

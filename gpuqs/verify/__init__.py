@@ -63,8 +63,9 @@ def verify(
     n_threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Certificate:
-    """Compare gpuqs with the library that a model came from, in exit leaves and in raw scores.
+    """Compare gpuqs with the library that a model came from, in exit leaves and raw scores.
 
+    Of LightGBM and XGBoost, values are compared, too: CatBoost's are not promised to the last bit.
     Where the model holds its categories, the rows are also compared as pandas frames, so that each side codes the
     categories itself.
 

@@ -35,6 +35,8 @@ class Tally:
         Raw scores compared (rows x outputs), and those that are the same bit for bit.
     scores_within : int
         Scores that differ, but within the bound that is promised where bits are not.
+    values, values_agree : int
+        Values (what ``predict`` gives) compared, and those that are the same bit for bit, or both NaN.
     largest, largest_ulps : float, int
         The largest difference between two scores, absolute and in units in the last place.
     """
@@ -45,12 +47,15 @@ class Tally:
     scores: int = 0
     scores_agree: int = 0
     scores_within: int = 0
+    values: int = 0
+    values_agree: int = 0
     largest: float = 0.0
     largest_ulps: int = 0
 
     @property
     def ok(self) -> bool:
-        return self.leaves_agree == self.leaves and self.scores_agree + self.scores_within == self.scores
+        raw_agree = self.leaves_agree == self.leaves and self.scores_agree + self.scores_within == self.scores
+        return raw_agree and self.values_agree == self.values
 
 
 @dataclass
@@ -72,6 +77,8 @@ class Certificate:
     notes : list of str
     frames : list of str
         The first row of a frame about which the two disagree, in lines for people.
+    values : list of str
+        The first row whose values alone differ, likewise.
     bound : float
         How far scores may lie apart where equal bits are not promised; 0 where they are.
     """
@@ -83,6 +90,7 @@ class Certificate:
     first: Disagreement | None = None
     notes: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
     bound: float = 0.0
 
     def __repr__(self) -> str:
@@ -159,7 +167,7 @@ class Check:
         X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
         given = coded_rows(X) if coded else X
         leaves = self.source.leaves(given)
-        raw = self.source.raw(given)
+        raw, values = self.source.raw(given), self.source.values(given)
         for tally in self._engines:
             ours = self.model.predict(given, "leaf", engine=tally.engine, n_threads=n_threads)
             scores = self.model.predict(given, "raw", engine=tally.engine, n_threads=n_threads).reshape(X.shape[0], -1)
@@ -169,6 +177,9 @@ class Check:
                     f"and {scores.dtype}"
                 )
             differ, wrong = self._count(tally, ours != leaves, scores, raw)
+            if values is not None:
+                got = self.model.predict(given, engine=tally.engine, n_threads=n_threads)
+                self._count_values(tally, got, values, raw, numbers, origin)
             if outcome.first is not None or not (differ.any() or wrong.any()):
                 continue
             row = int(np.argmax(differ.any(axis=1) | wrong.any(axis=1)))
@@ -180,6 +191,27 @@ class Check:
                 outcome.first = leaf_disagreement(self.model, self.source, *place, tree, pair)
             else:
                 outcome.first = score_disagreement(self.model, self.source, *place, int(np.argmax(wrong[row])))
+
+    def _count_values(
+        self, tally: Tally, ours: np.ndarray, theirs: np.ndarray, raw: np.ndarray, numbers: np.ndarray, origin: str
+    ) -> None:
+        """Enter a batch's values; the first row where they differ is kept in lines for people."""
+        outcome = self.certificate
+        if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+            raise InputError(
+                f"{outcome.source} gives values of shape {theirs.shape} and {theirs.dtype}, gpuqs {ours.shape} "
+                f"and {ours.dtype}"
+            )
+        same = (ulps_between(ours, theirs) == 0) | (np.isnan(ours) & np.isnan(theirs))
+        tally.values += same.size
+        tally.values_agree += int(same.sum())
+        if not (same.all() or outcome.values):
+            row = int(np.argmin(same.reshape(len(same), -1).all(axis=1)))
+            outcome.values = [
+                f"first disagreement about values: row {numbers[row]:,} of {origin}",
+                f"  {outcome.source}'s raw scores: {raw[row].tolist()}",
+                f"  values: gpuqs ({tally.engine}) {ours[row].tolist()}, {outcome.source} {theirs[row].tolist()}",
+            ]
 
     def add_frame(self, frame: Any, origin: str, n_threads: int | None = None, *, ours: Any = None) -> None:
         """Compare both sides' answers for a pandas frame, whose categories each codes by itself.

@@ -102,6 +102,13 @@ class Source(ABC):
         rows = self._rows(X)
         return self._ask(self._raw, rows, iterations).reshape(rows.shape[0], -1)
 
+    def values(self, X: Any) -> np.ndarray | None:
+        """What the library's ``predict`` gives, of the shape that it has; None where equal bits are not promised.
+
+        ``X`` as for `raw`.
+        """
+        return None
+
     def leaves(self, X: Any) -> np.ndarray:
         """Exit leaves, int64 [D, n_trees]; ``X`` as for `raw`."""
         rows = self._rows(X)
@@ -156,6 +163,9 @@ class LightGBM(Source):
     def _raw(self, X: Any, iterations: int | None) -> Any:
         return self._predict(X, raw_score=True, num_iteration=iterations)
 
+    def values(self, X: Any) -> np.ndarray | None:
+        return self._ask(self._predict, self._rows(X))
+
     def _load(self, data: bytes) -> Any:
         return self._module.Booster(model_str=data.decode(errors="replace"))
 
@@ -182,6 +192,12 @@ class XGBoost(Source):
 
     def _raw(self, X: Any, iterations: int | None) -> Any:
         return self._booster.predict(self._matrix(X), output_margin=True, iteration_range=(0, iterations or 0))
+
+    def values(self, X: Any) -> np.ndarray | None:
+        forest = self.forest
+        if forest.objective == "reg:quantileerror" and forest.link == "identity" and forest.n_outputs > 1:
+            return None  # of a release before 3.4: whether they are sorted is a matter of the release that scores
+        return self._ask(lambda rows: self._booster.predict(self._matrix(rows)), self._rows(X))
 
     def _load(self, data: bytes) -> Any:
         if self.forest.vector_leaves and b"leaf_weights" not in data and _release(self.version) >= (3, 2):

@@ -72,6 +72,7 @@ def test_trained_models_agree(library: str, name: str) -> None:
     for tally in outcome.tallies:
         assert (tally.leaves, tally.scores) == (400 * model.n_trees, 400 * model.n_outputs)
         assert (tally.leaves_agree, tally.scores_agree, tally.largest_ulps) == (tally.leaves, tally.scores, 0)
+        assert tally.values_agree == tally.values > 0
 
 
 @pytest.mark.parametrize("kind", ["plain", "categories", "scaled"])
@@ -229,6 +230,17 @@ def test_a_threshold_moved_by_one_ulp_is_found(library: str, name: str, toward: 
     assert first.values[step_.feature] == pytest.approx(step_.value, rel=1e-6)
     tally = check.certificate.tallies[0]
     assert 0 < tally.leaves - tally.leaves_agree < 100
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_another_link_is_found(library: str) -> None:
+    outcome = planted(library, "nan", lambda forest: replace(forest, link="sqrt_signed")).certificate
+    tally = outcome.tallies[0]
+    assert not outcome.ok and outcome.first is None and tally.ok is False
+    assert (tally.leaves_agree, tally.scores_agree) == (tally.leaves, tally.scores)
+    assert 0 <= tally.values_agree < tally.values == 600
+    assert re.fullmatch(r"first disagreement about values: row \d+ of made rows", outcome.values[0])
+    assert "  values: gpuqs" in outcome.values[2]
 
 
 @pytest.mark.parametrize(("library", "name"), [("lightgbm", "zero_as_missing with nan"), ("xgboost", "nan")])
@@ -403,7 +415,7 @@ def test_the_command_certifies(model_file: Path, tmp_path: Path) -> None:
     assert f"rows compared: 300 made rows; 50 rows of {tmp_path / 'x.npy'}\n" in result.stdout
     for engine in ("walk", "rankwalk"):
         line = rf"^{engine} +exit leaves: 7,000 of 7,000 agree; raw scores: 350 of 350 equal bit for bit; largest diff"
-        assert re.search(line + "erence 0$", result.stdout, re.M)
+        assert re.search(line + "erence 0; values: 350 of 350 equal bit for bit$", result.stdout, re.M)
     assert result.stdout.endswith("verified: everything agrees\n")
 
 
