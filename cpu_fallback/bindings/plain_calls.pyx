@@ -88,7 +88,7 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
 cdef class Chosen:
     """Programs chosen for numbers of documents, which hold while costs and the environment are as they were then.
 
-    Of threads that score at once, each may choose: any program will do. Nothing here is put elsewhere in memory.
+    Threads that score at once share it, and each may choose. So none of its fields is ever set anew.
     """
 
     cdef list programs  # by the number of documents; None: not asked for yet
