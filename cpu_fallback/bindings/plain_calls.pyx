@@ -92,7 +92,7 @@ cdef class Chosen:
     """
 
     cdef list programs  # by the number of documents; None: not asked for yet
-    cdef dict larger_programs  # those of batches with more than `most`
+    cdef object larger_programs  # a dict of those of larger batches; of one by type, Cython borrows what another thread may drop
     cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
     cdef bytes isa, machine_code
     cdef Environment environment
@@ -119,14 +119,17 @@ cdef class Chosen:
         if n < len(self.programs):
             program = self.programs[n]
             if program is None:
-                program = self.programs[n] = program_of(n)
+                program = program_of(n)
+                if self.hold():  # or it may be one for another instruction set
+                    self.programs[n] = program
             return program
         program = self.larger_programs.get(n)
         if program is None:
             program = program_of(n)
-            if len(self.larger_programs) == MOST_LARGE_SIZES:
+            if len(self.larger_programs) >= MOST_LARGE_SIZES:
                 self.larger_programs.clear()
-            self.larger_programs[n] = program
+            if self.hold():
+                self.larger_programs[n] = program
         return program
 
 

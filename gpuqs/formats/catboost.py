@@ -75,6 +75,9 @@ _LINKS: Final = {
     "RMSEWithUncertainty": "mean_variance",
 }
 
+#: Links of classifiers' losses.
+_OF_CLASSES: Final = ("sigmoid", "softmax", "ova_sigmoid")
+
 #: Methods that say what a live object predicts, and by which it is read.
 _METHODS: Final = (
     *("predict", "predict_proba", "predict_log_proba", "decision_function", "calc_leaf_indexes"),
@@ -148,17 +151,26 @@ def from_object(obj: Any) -> Forest | None:
         forest = read(path.read_bytes(), source)
     return replace(
         forest,
-        link=forest.link if forest.link in _links_of(kinds) else "identity",
+        link=_live_link(obj, kinds, forest, source),
         leaf_id=_live_leaf_ids(forest, np.asarray(obj.get_leaf_values(), np.float64)),
         best_iteration=obj.best_iteration_,
     )
 
 
-def _links_of(kinds: set[tuple[str, str]]) -> tuple[str, ...]:
-    """Links that a live object's own methods apply; a plain CatBoost and a ranker give raw scores."""
+def _live_link(obj: Any, kinds: set[tuple[str, str]], forest: Forest, source: str) -> str:
+    """The link that a live object's own methods apply: none, of a plain CatBoost and of a ranker."""
     if ("catboost", "CatBoostClassifier") in kinds:
-        return tuple(_LINKS.values())
-    return ("exp", "mean_variance") if ("catboost", "CatBoostRegressor") in kinds else ()
+        if forest.link not in _OF_CLASSES:
+            raise UnsupportedModelError(
+                f"{source}: its loss ({forest.objective or 'unknown'}) is no classifier's, and what CatBoost makes of "
+                "its scores is not evaluated; save it, and load the file into a plain catboost.CatBoost for raw scores"
+            )
+        return forest.link
+    if ("catboost", "CatBoostRegressor") in kinds:
+        return {"Exponent": "exp", "RMSEWithUncertainty": "mean_variance"}.get(
+            obj._get_default_prediction_type(), "identity"
+        )
+    return "identity"
 
 
 def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
@@ -218,7 +230,7 @@ def _forest(document: Any) -> Forest:
         base_first=False,
         link=_LINKS.get(loss, "identity"),
         schema=Schema(names, tests.categories(n_features), library="CatBoost"),
-        classes=() if loss in _MULTI_LABEL else _classes(info),
+        classes=() if loss in _MULTI_LABEL else _classes(info, len(bias)),
         class_rule="raw",
         source=_version(info),
         objective=loss,
@@ -252,9 +264,15 @@ def _version(info: dict[str, Any]) -> str:
     return f"CatBoost {found[1]}" if found else "CatBoost"
 
 
-def _classes(info: dict[str, Any]) -> tuple[Any, ...]:
+def _classes(info: dict[str, Any], n_outputs: int) -> tuple[Any, ...]:
     params = get(info, "class_params", dict, {})
     labels = get(params, "class_names", list, [])
+    n_classes = max(len(labels), whole(params, "classes_count", 0, _INT32_MAX, 0))
+    if 1 < n_outputs < n_classes:
+        raise UnsupportedModelError(
+            f"the model was told of {n_classes} classes, of which training met {n_outputs}; CatBoost gives the others "
+            "probabilities of 0, which gpuqs does not; train it without classes_count, and with class_names that occur"
+        )
     if not all(isinstance(label, (str, int, float)) for label in labels):
         raise ModelFormatError("is not an array of labels", field="class_names")
     if params.get("class_label_type") == "Float":

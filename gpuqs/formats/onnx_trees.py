@@ -148,7 +148,7 @@ def _fields_of(ensemble: Ensemble) -> dict[str, Any]:
     elif labels:
         fields = _classes(nodes, weights, labels, base, post)
     else:
-        fields = _targets(n_columns, base, post, ensemble.largest_is_class)
+        fields = _targets(nodes, weights, n_columns, base, post, ensemble.largest_is_class)
     if ensemble.link != "identity":
         if labels or fields["link"] != "identity":
             raise _unsupported(f"a node after the trees (link {ensemble.link}) with post_transform {post}")
@@ -188,10 +188,20 @@ def _labels(attributes: Attributes) -> tuple[Any, ...]:
     return tuple(texts or numbers.tolist())
 
 
-def _targets(n: int, base: npt.NDArray[np.float64], post: str, largest_is_class: bool) -> dict[str, Any]:
+def _always(nodes: Nodes, weights: Weights, n: int) -> npt.NDArray[np.int64]:
+    """Outputs, of n, that some tree has a weight for in each of its leaves, so that each document gets one."""
+    key, n_weights = np.unique(nodes.tree[weights.node] * n + weights.output, return_counts=True)
+    return np.unique(key[n_weights == np.bincount(nodes.tree[nodes.leaf])[key // n]] % n)
+
+
+def _targets(
+    nodes: Nodes, weights: Weights, n: int, base: npt.NDArray[np.float64], post: str, largest_is_class: bool
+) -> dict[str, Any]:
     """Outputs of a regressor."""
     if len(base) not in (0, n):
         raise ModelFormatError(f"holds {len(base)} values for {n} targets", field="base_values")
+    if n > 1 and not np.isin(np.flatnonzero(base), _always(nodes, weights, n)).all():
+        raise _unsupported("base_values of a target for which a document may meet no weight")
     if n > 1 and post == "SOFTMAX_ZERO":
         raise _unsupported(f"post_transform {post}")
     link = {"LOGISTIC": "sigmoid", "SOFTMAX": "softmax"}.get(post, "identity") if n > 1 else "identity"
@@ -210,6 +220,8 @@ def _two_classes(
         raise _unsupported(f"{len(base)} base_values beside weights of class id {columns[0]} alone")
     if columns == [1] and post == "SOFTMAX_ZERO":
         raise _unsupported(f"post_transform {post}")
+    if base.any() and not len(_always(nodes, weights, 2)):
+        raise _unsupported("base_values of a class for which a document may meet no weight")
     link = "sigmoid" if post == "LOGISTIC" or (columns == [1] and post == "SOFTMAX") else "identity"
     # Weights that are never negative are taken for probabilities: the second class is what has more than 1/2.
     probabilities = not (weights.value < 0).any()
@@ -223,7 +235,7 @@ def _both_classes(
     nodes: Nodes, weights: Weights, labels: tuple[Any, ...], base: npt.NDArray[np.float64], post: str
 ) -> dict[str, Any]:
     """Outputs of a classifier of two classes with weights for both, as CatBoost writes them: w and -w."""
-    if base.any() or post == "SOFTMAX_ZERO":
+    if len(base) or post == "SOFTMAX_ZERO":
         raise _unsupported(f"weights of two classes with base_values or post_transform {post}")
     table = np.full((len(nodes.leaf), 2), np.nan)
     table[weights.node, weights.output] = weights.value
@@ -249,11 +261,9 @@ def _classes(
     if post == "SOFTMAX_ZERO":
         raise _unsupported(f"post_transform {post}")
     # Classes without any weight on a document's way are never the largest: no such document may exist.
-    key, n_weights = np.unique(nodes.tree[weights.node] * n + weights.output, return_counts=True)
-    always = key[n_weights == np.bincount(nodes.tree[nodes.leaf])[key // n]] % n
     share = np.bincount(weights.node, weights.value > 0, len(nodes.leaf))
     positive = not (weights.value < 0).any() and (share[nodes.leaf] > 0).all()
-    if not len(base) and len(np.unique(always)) != n and not positive:
+    if not len(base) and len(_always(nodes, weights, n)) != n and not positive:
         raise _unsupported("a classifier whose leaves leave classes without weights, or with negative ones,")
     link = {"LOGISTIC": "ova_sigmoid", "SOFTMAX": "softmax"}.get(post, "identity")
     return {"n_outputs": n, "base_score": base, "link": link, "classes": labels, "class_rule": "raw"}

@@ -329,6 +329,43 @@ def test_values_of_live_objects_are_what_their_classes_predict(loss: str, label:
     np.testing.assert_array_equal(gpuqs.from_model(trained).predict(X), trained.predict(X))
 
 
+class CustomLoss:
+    def calc_ders_range(self, scores: Any, targets: Any, weights: Any) -> list[tuple[float, float]]:
+        return [(target - score, -1.0) for score, target in zip(scores, targets, strict=True)]
+
+
+def test_a_classifiers_loss_must_be_of_classes() -> None:
+    """CatBoost makes probabilities of any loss's scores."""
+    X, target = rows(np.random.default_rng(0))
+    quiet = {"iterations": 2, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    custom = catboost.CatBoostClassifier(loss_function=CustomLoss(), eval_metric="Logloss", **quiet)
+    custom.fit(X[:200], labels("binary", target)[:200])
+    with pytest.raises(UnsupportedModelError, match=r"Classifier: its loss \(PythonUserDefinedPerObject\) is no"):
+        gpuqs.from_model(custom)
+
+
+@pytest.mark.parametrize("loss", ["Poisson", "RMSEWithUncertainty"])
+def test_a_regressors_values_follow_its_own_loss(loss: str, tmp_path: Path) -> None:
+    """One that holds a sum of models has none, whatever theirs was."""
+    X, target = rows(np.random.default_rng(0))
+    label = labels("count" if loss == "Poisson" else "value", target)
+    models = [fit("Regressor", X, label, loss_function=loss, random_seed=seed, iterations=3) for seed in (1, 2)]
+    catboost.sum_models(models).save_model(str(tmp_path / "sum.cbm"))
+    summed = catboost.CatBoostRegressor().load_model(str(tmp_path / "sum.cbm"))
+    for model in (summed, models[0]):
+        np.testing.assert_allclose(gpuqs.from_model(model).predict(X), model.predict(X), rtol=1e-14)
+        np.testing.assert_allclose(wrap(model).predict(X), model.predict(X), rtol=1e-14)
+
+
+@pytest.mark.parametrize("params", [{"classes_count": 6}, {"class_names": [0, 1, 2, 3]}])
+def test_classes_that_training_did_not_meet_are_refused(params: dict[str, Any]) -> None:
+    X, target = rows(np.random.default_rng(0))
+    label = np.array([0, 2, 3])[labels("class", target).astype(int) % 3]
+    model = fit("Classifier", X, label, loss_function="MultiClass", iterations=2, **params)
+    with pytest.raises(UnsupportedModelError, match=r"told of [46] classes, of which training met 3"):
+        gpuqs.from_model(model)
+
+
 def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
     """As CatBoost takes them, whether the model knows its categories' texts (saved with a pool) or their hashes."""
     rng = np.random.default_rng(0)

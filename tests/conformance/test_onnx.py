@@ -384,6 +384,14 @@ REFUSED = {
     "aggregate_function MIN": ([operator([STUMP], aggregate_function="MIN")], None),
     "aggregate_function MAX": ([operator([STUMP], aggregate_function="MAX")], None),
     "AVERAGE with base_values": ([operator([STUMP], aggregate_function="AVERAGE", base_values=[1.0])], None),
+    # onnxruntime adds a base value only where a document met a weight.
+    "base_values of a target": ([operator([[STUMP[0], {0: 1.0, 1: 2.0}, {0: 3.0}]], base_values=[10.0, 20.0])], None),
+    "base_values of a class": ([operator([[STUMP[0], {0: -1.0}, {}]], [0, 1], base_values=[0.5])], None),
+    # Even zeros: it takes the first column for the second class's then.
+    "two classes with base_values": (
+        [operator([[STUMP[0], {0: 1.0, 1: -1.0}, {0: -3.0, 1: 3.0}]], [0, 1], base_values=[0.0, 0.0])],
+        None,
+    ),
     "PROBIT": ([operator([STUMP], post_transform="PROBIT")], None),
     "SOFTMAX_ZERO": ([operator(random_trees(0, 2, 3, False), [0, 1, 2], post_transform="SOFTMAX_ZERO")], None),
     "one class": ([operator([STUMP], [4])], None),
