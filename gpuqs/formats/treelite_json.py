@@ -93,7 +93,16 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         A postprocessor or a form of leaves that is not evaluated.
     """
     with naming(source):
-        return _forest(parse_json(data, condensed))
+        try:
+            document = parse_json(data, condensed)
+        except ModelFormatError:
+            if not re.search(rb"\"threshold\":\s*,", data):
+                raise
+            raise UnsupportedModelError(
+                "Treelite writes no infinite thresholds, as of tests for missing values alone; load the model as the "
+                "library that trained it saved it"
+            ) from None
+        return _forest(document)
 
 
 def _forest(document: Any) -> Forest:

@@ -316,6 +316,11 @@ def test_refused_by_name() -> None:
         gpuqs.from_model(builder)
 
 
+def test_infinite_thresholds_are_lost_in_treelites_text() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"treelite.Model: Treelite writes no infinite thresholds"):
+        gpuqs.from_model(built([[(0, "<=", np.inf, 1, 2, False), (1.0,), (2.0,)]]))
+
+
 def test_mutated_text() -> None:
     """Whatever the text says: a forest whose every score is a number, or an error of ours."""
     trees = [[(i, "<", 0.25, 1, 2, True), (0.7 * i - 1,), (0.3 - i,)] for i in range(3)]
