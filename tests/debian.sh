@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$1
 root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+trap 'rm -rf --one-file-system "$root"' EXIT
 log=$root.log
 debootstrap --variant=minbase --include=ca-certificates,g++,make,python3-dev,python3-venv "$release" "$root" \
   http://deb.debian.org/debian > "$log" || { tail "$log" >&2; exit 1; }
