@@ -6,11 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$1
 root=$(mktemp -d)
-trap 'rm -rf --one-file-system "$root"' EXIT
-log=$root.log
+trap 'rm -rf --one-file-system "$root" "$root.log"' EXIT
 debootstrap --variant=minbase --include=ca-certificates,g++,make,python3-dev,python3-venv "$release" "$root" \
-  http://deb.debian.org/debian > "$log" || { tail "$log" >&2; exit 1; }
-rm "$log"
+  http://deb.debian.org/debian > "$root.log" || { tail "$root.log" >&2; exit 1; }
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # pip asks whom this machine trusts
 mkdir "$root/gpuqs"
 git ls-files -co --exclude-standard | tar -cf - -T - | tar -xf - -C "$root/gpuqs"

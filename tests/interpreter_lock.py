@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-needs_the_lock = pytest.mark.skipif(
-    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="this Python has no lock, and no thread waits for it"
-)
+HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
+needs_the_lock = pytest.mark.skipif(not HAS_LOCK, reason="this Python has no lock, and no thread waits for it")
 
 
 def lets_others_run(call: Callable[[], object], attempts: int = 20) -> bool:

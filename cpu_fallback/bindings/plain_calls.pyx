@@ -116,20 +116,19 @@ cdef class Chosen:
 
     cdef program(self, Py_ssize_t n, program_of):
         """What scores so many documents, or None."""
-        if n < len(self.programs):
-            program = self.programs[n]
-            if program is None:
-                program = program_of(n)
-                if self.hold():  # or it may be one for another instruction set
-                    self.programs[n] = program
+        is_small = n < len(self.programs)
+        program = self.programs[n] if is_small else self.larger_programs.get(n)
+        if program is not None:
             return program
-        program = self.larger_programs.get(n)
-        if program is None:
-            program = program_of(n)
-            if len(self.larger_programs) >= MOST_LARGE_SIZES:
-                self.larger_programs.clear()
-            if self.hold():
-                self.larger_programs[n] = program
+        program = program_of(n)
+        if not self.hold():  # it may be one for another instruction set
+            return program
+        if is_small:
+            self.programs[n] = program
+            return program
+        if len(self.larger_programs) >= MOST_LARGE_SIZES:
+            self.larger_programs.clear()
+        self.larger_programs[n] = program
         return program
 
 

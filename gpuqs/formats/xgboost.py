@@ -186,7 +186,7 @@ def _forest(document: Any) -> Forest:
             f"objective {objective[:100]!r} is not known to gpuqs, nor is what its scores mean; "
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
-    link, space = _link(objective, n_outputs, version)
+    link, space = _link_and_space(objective, n_outputs, version)
     trees = get(model, "trees", list)
     n_trees = len(trees)
     arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
@@ -235,7 +235,7 @@ def _version(document: dict[str, Any]) -> tuple[int, ...]:
     return tuple(numbers(version, "version", np.int64).tolist())
 
 
-def _link(objective: str, n_outputs: int, version: tuple[int, ...]) -> tuple[str, str]:
+def _link_and_space(objective: str, n_outputs: int, version: tuple[int, ...]) -> tuple[str, str]:
     """The objective's link, and the space of its base score, by `_OBJECTIVES` and what several levels change."""
     if n_outputs > 1 and objective == "reg:expectileerror":
         return "expectiles", "expectiles"
@@ -336,13 +336,13 @@ def _log(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _by_c(name: str, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """A float32 function of the C library, of each value."""
     function = _c_function(name)
     return np.array([function(value) for value in values.tolist()], np.float32)
 
 
 @cache
 def _c_function(name: str) -> Any:
-    """A float32 function of the C library."""
     import ctypes
     import sys
 

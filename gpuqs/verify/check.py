@@ -177,12 +177,21 @@ class Check:
                     f"and {scores.dtype}"
                 )
             differ, wrong = self._count(tally, ours != leaves, scores, raw)
+            apart = differ.any(axis=1) | wrong.any(axis=1)
             if values is not None:
                 got = self.model.predict(given, engine=tally.engine, n_threads=n_threads)
-                self._count_values(tally, got, values, raw, numbers, origin)
-            if outcome.first is not None or not (differ.any() or wrong.any()):
+                alone = self._count_values(tally, got, values) & ~apart
+                if alone.any() and not outcome.values:
+                    row = int(np.argmax(alone))
+                    outcome.values = [
+                        f"first disagreement about values: row {numbers[row]:,} of {origin}",
+                        f"  raw scores of both: {raw[row].tolist()}",
+                        f"  values: gpuqs ({tally.engine}) {got[row].tolist()}, {outcome.source} "
+                        f"{values[row].tolist()}",
+                    ]
+            if outcome.first is not None or not apart.any():
                 continue
-            row = int(np.argmax(differ.any(axis=1) | wrong.any(axis=1)))
+            row = int(np.argmax(apart))
             one = X[row : row + 1]
             place = (coded_rows(one) if coded else one, int(numbers[row]), origin, tally.engine)
             if differ[row].any():
@@ -192,26 +201,18 @@ class Check:
             else:
                 outcome.first = score_disagreement(self.model, self.source, *place, int(np.argmax(wrong[row])))
 
-    def _count_values(
-        self, tally: Tally, ours: np.ndarray, theirs: np.ndarray, raw: np.ndarray, numbers: np.ndarray, origin: str
-    ) -> None:
-        """Enter a batch's values; the first row where they differ is kept in lines for people."""
-        outcome = self.certificate
+    def _count_values(self, tally: Tally, ours: np.ndarray, theirs: np.ndarray) -> npt.NDArray[np.bool_]:
+        """Enter a batch's values; the rows where some differ."""
         if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
             raise InputError(
-                f"{outcome.source} gives values of shape {theirs.shape} and {theirs.dtype}, gpuqs {ours.shape} "
-                f"and {ours.dtype}"
+                f"{self.certificate.source} gives values of shape {theirs.shape} and {theirs.dtype}, gpuqs "
+                f"{ours.shape} and {ours.dtype}"
             )
         same = (ulps_between(ours, theirs) == 0) | (np.isnan(ours) & np.isnan(theirs))
         tally.values += same.size
         tally.values_agree += int(same.sum())
-        if not (same.all() or outcome.values):
-            row = int(np.argmin(same.reshape(len(same), -1).all(axis=1)))
-            outcome.values = [
-                f"first disagreement about values: row {numbers[row]:,} of {origin}",
-                f"  {outcome.source}'s raw scores: {raw[row].tolist()}",
-                f"  values: gpuqs ({tally.engine}) {ours[row].tolist()}, {outcome.source} {theirs[row].tolist()}",
-            ]
+        differ: npt.NDArray[np.bool_] = ~same.reshape(len(same), -1).all(axis=1)
+        return differ
 
     def add_frame(self, frame: Any, origin: str, n_threads: int | None = None, *, ours: Any = None) -> None:
         """Compare both sides' answers for a pandas frame, whose categories each codes by itself.

@@ -195,8 +195,9 @@ class XGBoost(Source):
 
     def values(self, X: Any) -> np.ndarray | None:
         forest = self.forest
-        if forest.objective == "reg:quantileerror" and forest.link == "identity" and forest.n_outputs > 1:
-            return None  # of a release before 3.4: whether they are sorted is a matter of the release that scores
+        older = forest.objective == "reg:quantileerror" and forest.link == "identity" and forest.n_outputs > 1
+        if older and _release(self.version) >= (3, 4):
+            return None  # which sorts the quantiles of an older release's model, too, as that one does not
         return self._ask(lambda rows: self._booster.predict(self._matrix(rows)), self._rows(X))
 
     def _load(self, data: bytes) -> Any:
