@@ -317,6 +317,8 @@ class Forest:
         if step != 1:
             raise ValueError(f"trees must be a slice with step 1, not {step}")
         arrays: dict[str, Any] = select_trees(vars(self), start, max(start, stop))
+        if start > 0 and self.schema.library == "CatBoost":  # which counts the bias with the first tree
+            arrays["base_score"] = np.zeros_like(self.base_score)
         return replace(self, **arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:

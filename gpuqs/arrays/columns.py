@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -44,7 +45,7 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
             "rename its columns, or give an array without names to go by position"
         )
     if len(names) != forest.n_features:
-        raise InputError(f"{what} has {len(names)} columns; the model was trained on {forest.n_features} features")
+        raise InputError(f"{what} has {len(names)} columns; {trained_on(forest)}")
     return None
 
 

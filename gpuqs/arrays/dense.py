@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuqs.arrays.coding import Column, Kind, coders_of
+from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -81,7 +82,7 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         hint = "; pass X.reshape(1, -1) to score one document" if X.ndim == 1 else ""
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
     if X.shape[1] != forest.n_features:
-        raise InputError(f"X has {X.shape[1]} features; the model was trained on {forest.n_features}")
+        raise InputError(f"X has {X.shape[1]} features; {trained_on(forest)}")
     if forest.schema.arrays_hold_values:
         return _by_value(X, forest)
     if X.dtype == object:

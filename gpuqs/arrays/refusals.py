@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuqs.errors import InputError
+from gpuqs.forest import Forest
 
 _MADE_FROM = "pass the frame or array that it was made from"
 _ONE_COLUMN = "pass X.to_frame().T for one document, X.to_frame() for one feature"
@@ -34,6 +35,17 @@ _MENDS = {
     ("gpuqs", "EncodedDocuments"): "they are encoded already: pass them to predict of the model that encoded them",
     ("dask", ""): "pass X.compute(), or X.map_partitions(model.predict) for frames that do not fit in memory",
 }
+
+
+def trained_on(forest: Forest) -> str:
+    """How many features the model has, for errors about documents with other numbers of them."""
+    said = f"the model was trained on {forest.n_features} features"
+    if forest.source.startswith("ONNX"):  # graphs need not say
+        said += (
+            ", as far as its graph says or trees test them; if it was more, set "
+            "model.graph.input[0].type.tensor_type.shape.dim[1].dim_value"
+        )
+    return said
 
 
 def refuse_strangers(X: Any) -> None:

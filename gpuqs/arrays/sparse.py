@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.arrays.dense import Documents, score_dtype
+from gpuqs.arrays.refusals import trained_on
 from gpuqs.cpu_fallback import sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
@@ -42,7 +43,7 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
         mend = ""
         if len(X.shape) == 2 and X.shape[1] < forest.n_features:  # as readers of svmlight files make it
             mend = f"; if the last ones are empty, X.resize(X.shape[0], {forest.n_features}) adds them"
-        raise InputError(f"X has {shape}; the model was trained on {forest.n_features} features{mend}")
+        raise InputError(f"X has {shape}; {trained_on(forest)}{mend}")
     if hasattr(X, "get") and type(X).__module__.startswith("cupyx"):
         raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
     if forest.schema.arrays_hold_values:

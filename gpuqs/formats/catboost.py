@@ -39,6 +39,7 @@ from gpuqs.formats.catboost_trees import (
     border,
     forest_arrays,
     nested_trees,
+    splits_of,
     symmetric_trees,
 )
 from gpuqs.formats.fields import get, numbers, parse_json, whole
@@ -291,7 +292,8 @@ def _scale_and_bias(document: dict[str, Any], trees: list[Any]) -> tuple[float, 
         bias = numbers(pair[1], name, np.float64)
     else:  # one number for all outputs, in files of before 0.24
         first = trees[0] if trees and isinstance(trees[0], dict) and "splits" in trees[0] else {}
-        n_values, depth = (len(get(first, key, list, [], tree=0)) for key in ("leaf_values", "splits"))
+        n_values = len(get(first, "leaf_values", list, [], tree=0))
+        depth = len(splits_of(first, 0)) if first else 0
         bias = np.repeat(numbers([pair[1]], name, np.float64), max(1, n_values >> depth))
         if len(bias) > 1 and bias.any():
             raise ModelFormatError(f"one bias for {len(bias)} outputs", field=name)
@@ -312,7 +314,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             "splits on statistics of categories (OnlineCtr) are not evaluated; train with "
             "one_hot_max_size no smaller than any feature's number of categories, or encode them as numbers beforehand"
         )
-    tests, name_of = Tests(), {}
+    tests, name_of, has_names = Tests(), {}, False
     for kind in ("float_features", "categorical_features"):
         known: dict[int, Any] = tests.floats if kind == "float_features" else tests.columns
         for feature in get(info, kind, list, []):
@@ -320,7 +322,9 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             column = whole(feature, "flat_feature_index", 0, _MAX_FEATURES - 1)
             if index in known or column in name_of:
                 raise ModelFormatError(f"feature {index}, column {column} appears twice", field=kind)
-            name_of[column] = get(feature, "feature_name", str, "") or get(feature, "feature_id", str, "")
+            given = get(feature, "feature_id", str, "")
+            has_names |= bool(given)  # those of a frame, be they "0", "1", ...
+            name_of[column] = get(feature, "feature_name", str, "") or given
             if kind == "float_features":
                 tests.floats[index] = column, _nan_right(feature)
                 borders = get(feature, "borders", list, [])
@@ -341,7 +345,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
         seen.add(text)
         tests.texts.setdefault(code % (1 << 32), []).append(text)
     n_features = max(name_of, default=-1) + 1
-    if all(name in ("", str(column)) for column, name in name_of.items()):  # which CatBoost made up itself
+    if not has_names and all(name in ("", str(column)) for column, name in name_of.items()):  # CatBoost's own
         return tests, n_features, ()
     return tests, n_features, tuple(name_of.get(column) or str(column) for column in range(n_features))
 

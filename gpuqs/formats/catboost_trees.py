@@ -231,7 +231,7 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[
     """The file's ``oblivious_trees``, as complete binary trees; leaf i is CatBoost's leaf i."""
     shapes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     for number, tree in _taken_out(trees):
-        splits = get(tree, "splits", list, tree=number)
+        splits = splits_of(tree, number)
         if len(splits) > _MAX_DEPTH:
             raise ModelFormatError(f"tree is deeper than {_MAX_DEPTH}", tree=number, field="splits")
         value = numbers(get(tree, "leaf_values", list, tree=number), "leaf_values", np.float64, tree=number)
@@ -243,6 +243,14 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[
             shapes[len(splits)] = _complete(len(splits))
         level, left, right = shapes[len(splits)]
         yield Tree(test[level], left, right, value.reshape(-1, n_outputs))
+
+
+def splits_of(tree: Any, number: int) -> list[Any]:
+    """The splits of a symmetric tree; CatBoost writes null where it has none."""
+    if isinstance(tree, dict) and "splits" in tree and tree["splits"] is None:
+        return []
+    found: list[Any] = get(tree, "splits", list, tree=number)
+    return found
 
 
 def _complete(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

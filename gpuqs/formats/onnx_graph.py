@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
+
+import numpy as np
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 
@@ -14,13 +17,16 @@ INT32: Final = 6
 INT64: Final = 7
 DOUBLE: Final = 11
 _STRING: Final = 8
-_INPUT_TYPES: Final = {FLOAT: "float", INT32: "int32", INT64: "int64", DOUBLE: "double"}
+_BOOL: Final = 9
+_INPUT_TYPES: Final = {FLOAT: "float", INT32: "int32", INT64: "int64", DOUBLE: "double", _BOOL: "bool"}
 
 _ML: Final = "ai.onnx.ml"
 _OPERATORS: Final = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 
 #: Nodes that turn every score into another: their links.
 _LINKS: Final = {"Exp": "exp", "Sigmoid": "sigmoid"}
+#: Nodes of two inputs, of which one may be the constant 1, and that change nothing then.
+_PRODUCTS: Final = ("Mul", "Div")
 
 #: Far above any real model; a file may not make us allocate for more.
 _MAX_FEATURES: Final = 1 << 24
@@ -75,7 +81,8 @@ def find_ensemble(model: Any) -> Ensemble:
         kinds = sorted({node.op_type for node in graph.node})
         raise UnsupportedModelError(
             f"the graph must have one tree ensemble and no functions; it has {len(found)} tree ensembles among its "
-            f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; export the trees alone"
+            f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; take the model from the library "
+            "that trained it: gpuqs.from_model(estimator), or the file that the library saved"
         )
     node = found[0]
     if node.op_type not in _OPERATORS:
@@ -111,7 +118,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
     known = {value.name: value.type.tensor_type for value in graph.input}
     for tensor in graph.initializer:
         known.pop(tensor.name, None)
-    before = list(_upstream(node.input[0], known, makers))
+    before = list(_upstream(node.input[0], known, makers, set()))
     casts = []
     for maker in reversed(before):
         if maker.op_type == "Cast" and maker.domain in ("", "ai.onnx"):
@@ -121,7 +128,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
                 f"node {maker.op_type[:40]!r} changes the documents before the trees see them, which is not "
                 "evaluated; export the trees alone, and do that to the documents yourself"
             )
-    name = _start(before, node.input[0])
+    name = _start(before, node.input[0], set())
     if name is None or len(known) != 1 or name not in known:
         raise UnsupportedModelError(
             f"the graph has {len(known)} inputs, but must have one that holds all features: export with "
@@ -130,8 +137,8 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
     kind = known[name].elem_type
     if kind not in _INPUT_TYPES or not {*casts} <= {FLOAT, DOUBLE}:
         raise UnsupportedModelError(
-            f"input {name[:40]!r} has element type {kind}, and is cast to types {casts}; supported are "
-            f"{', '.join(_INPUT_TYPES.values())}, cast to float or double"
+            f"input {name[:40]!r} is of TensorProto.DataType {kind}, and is cast to {casts or 'no other'}; supported "
+            f"are {', '.join(f'{text} ({number})' for number, text in _INPUT_TYPES.items())}, cast to float or double"
         )
     chain = [kind, *casts]
     compares = "float64" if chain[-1] == DOUBLE else "float32"
@@ -150,17 +157,21 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
     classifier = node.op_type == "TreeEnsembleClassifier"
     labels, scores = (node.output[0], node.output[-1]) if classifier else (None, node.output[0])
     ends = {name: None for name in node.output}
-    links, largest = set(), False
+    links, largest, ones = set(), False, _ones(graph)
+    constants = {tensor.name for tensor in graph.initializer}
     for output in graph.output:
-        after = list(_upstream(output.name, ends, makers))
-        end = _start(after, output.name)
+        if output.name in constants:  # class labels, for example
+            continue
+        after = list(_upstream(output.name, ends, makers, ones))
+        end = _start(after, output.name, ones)
         link = "identity"
         for maker in reversed(after):
-            made = _after(maker, link, end == labels)
+            made = _after(maker, link, end == labels, ones)
             if made is None:
                 raise UnsupportedModelError(
-                    f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not "
-                    "evaluated; export the trees alone, or cut the graph after them (onnx.utils.extract_model)"
+                    f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not evaluated; take "
+                    "the model from the library that trained it, or have the graph give what the trees give: "
+                    f"del model.graph.output[:]; model.graph.output.add(name={scores[:40]!r})"
                 )
             link = made
         if end not in ends:
@@ -173,12 +184,12 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
     return links.pop() if links else "identity", largest
 
 
-def _after(maker: Any, link: str, of_labels: bool) -> str | None:
+def _after(maker: Any, link: str, of_labels: bool, ones: set[str]) -> str | None:
     """The scores' state after one more node: a link, "class", or None where it is not known."""
     kind, standard = maker.op_type, maker.domain in ("", "ai.onnx")
     if kind == "ZipMap" and maker.domain == _ML and link != "class" and not of_labels:
         return link
-    if kind == "Identity" and standard:
+    if standard and (kind == "Identity" or (kind in _PRODUCTS and len(_inputs(maker, ones)) == 1)):
         return link
     if kind == "Cast" and standard:
         harmless = (FLOAT, DOUBLE, INT32, INT64, _STRING) if of_labels or link == "class" else (FLOAT, DOUBLE)
@@ -191,7 +202,30 @@ def _after(maker: Any, link: str, of_labels: bool) -> str | None:
     return _LINKS.get(kind)
 
 
-def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any]) -> Iterator[Any]:
+def _ones(graph: Any) -> set[str]:
+    """Names of the constants that are the number 1: what they multiply or divide stays the same."""
+    of = {FLOAT: ("float_data", "<f4"), DOUBLE: ("double_data", "<f8")}
+    found = set()
+    for tensor in graph.initializer:
+        if tensor.data_type in of and len(tensor.dims) <= 1 and prod(tensor.dims) == 1:
+            values, dtype = of[tensor.data_type]
+            raw = tensor.raw_data
+            held = np.frombuffer(raw, dtype) if len(raw) == int(dtype[2]) else np.array(getattr(tensor, values), dtype)
+            if held.tolist() == [1.0]:
+                found.add(tensor.name)
+    return found
+
+
+def _inputs(node: Any, ones: set[str]) -> list[str]:
+    """A node's inputs, but for a 1 by which it multiplies or divides."""
+    return [
+        name
+        for i, name in enumerate(node.input)
+        if not (name in ones and node.op_type in _PRODUCTS and (i == 1 or node.op_type == "Mul"))
+    ]
+
+
+def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any], ones: set[str]) -> Iterator[Any]:
     """The nodes that make ``name``, from it up to one of ``ends``, each of one input."""
     for _ in range(len(makers) + 1):
         if name in ends:
@@ -200,17 +234,19 @@ def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any]) -> Iterat
         if maker is None:
             raise ModelFormatError(f"{name[:40]!r} is made by no node", field="graph")
         yield maker
-        if len(maker.input) != 1:
+        inputs = _inputs(maker, ones)
+        if len(inputs) != 1:
             return
-        name = maker.input[0]
+        name = inputs[0]
     raise ModelFormatError("nodes form a cycle", field="graph")
 
 
-def _start(chain: list[Any], name: str) -> str | None:
+def _start(chain: list[Any], name: str, ones: set[str]) -> str | None:
     """The beginning of the chain of nodes that makes ``name``; None where its first node has not one input."""
     if not chain:
         return name
-    return chain[-1].input[0] if len(chain[-1].input) == 1 else None
+    inputs = _inputs(chain[-1], ones)
+    return inputs[0] if len(inputs) == 1 else None
 
 
 def _whole(node: Any, name: str, default: int) -> int:

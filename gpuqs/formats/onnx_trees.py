@@ -31,7 +31,7 @@ NAME: Final = "ONNX tree ensembles"
 
 #: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
-    "files": "`.onnx` (with the package onnx)",
+    "files": "`.onnx` of a `TreeEnsembleRegressor` or `TreeEnsembleClassifier` (with the package onnx)",
     "live objects": "`onnx.ModelProto`",
     "missing values": "NaN",
     "categories": "equality with whole numbers, sets of them",

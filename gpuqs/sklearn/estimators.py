@@ -56,7 +56,9 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features; absent where the model was trained without names."""
         names = self._model.feature_names
-        if not names or all(_MADE_UP_NAME.fullmatch(name) for name in names):
+        by_lightgbm = self._model.forest.schema.library == "LightGBM"
+        made_up = by_lightgbm and all(_MADE_UP_NAME.fullmatch(name) for name in names)
+        if made_up or all(name == str(i) for i, name in enumerate(names)):  # pandas counts columns without names
             raise AttributeError("the model was trained without feature names")
         return np.asarray(names, dtype=object)
 

@@ -25,6 +25,7 @@ from gpuqs.text_hashes import hash_names, name_of_hash
 from gpuqs.verify import open_source, verify
 
 catboost = pytest.importorskip("catboost")
+pd = pytest.importorskip("pandas")
 
 
 
@@ -71,6 +72,8 @@ RECIPES = {
     "Depthwise MultiClass": Recipe(
         "Classifier", {"grow_policy": "Depthwise", "depth": 4}, label="class", value="Probability"
     ),
+    "some trees without splits": Recipe(params={"rsm": 0.15, "iterations": 60}),
+    "no splits": Recipe(params={"depth": 0}),
     "one leaf": Recipe(params={"grow_policy": "Depthwise", "min_data_in_leaf": 10**6}),
 }
 
@@ -181,6 +184,44 @@ def test_part_of_the_trees(name: str, n: int) -> None:
     X = expected(name, np.float64).X
     raw = trained.booster.predict(X, prediction_type="RawFormulaVal", ntree_end=n)
     np.testing.assert_array_equal(trained.model.predict(X, "raw", trees=slice(0, n)), raw)
+
+
+@pytest.mark.parametrize("name", ["depth 6", "MultiClass", "Lossguide"])
+def test_ranges_leave_the_bias_out_where_catboost_does(name: str) -> None:
+    trained = catboost_trained(name)
+    biased, X = trained.booster.copy(), expected(name, np.float64).X
+    n_outputs = trained.model.n_outputs
+    biased.set_scale_and_bias(1.0, [7.25 + k for k in range(n_outputs)] if n_outputs > 1 else 7.25)
+    model = gpuqs.from_model(biased)
+    for start, stop in ((0, 12), (0, 5), (1, 12), (4, 9), (11, 12)):
+        raw = biased.predict(X, prediction_type="RawFormulaVal", ntree_start=start, ntree_end=stop)
+        for engine in ("auto", "reference"):
+            np.testing.assert_array_equal(model.predict(X, "raw", trees=slice(start, stop), engine=engine), raw)
+        np.testing.assert_array_equal(model.predict(X, "raw", iteration_range=(start, stop)), raw)
+
+
+def test_trees_without_splits() -> None:
+    """CatBoost writes null for their splits; of old files with one bias for all, the first tree tells the outputs."""
+    n_leaves = np.diff(catboost_trained("some trees without splits").model.forest.leaf_offsets)
+    assert (n_leaves == 1).any() and (n_leaves > 1).any()
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], ["0", "1", "2", "3"]], ids=["numbers", "texts"])
+def test_columns_that_are_called_by_their_numbers(names: list[Any], tmp_path: Path) -> None:
+    """As pandas calls those of an array: CatBoost goes by them, too."""
+    X = np.random.default_rng(3).normal(size=(300, 4))
+    frame = pd.DataFrame(X, columns=names)
+    model = fit("Regressor", frame, X[:, 0] * 2 + X[:, 1] * 5)
+    model.save_model(tmp_path / "model.json", format="json")
+    others = frame[names[::-1]]
+    expected = model.predict(others)
+    for read in (gpuqs.from_model(model), gpuqs.load(tmp_path / "model.json"), wrap(model)):
+        for given in (X, frame, others):
+            np.testing.assert_array_equal(read.predict(given), expected)
+        with pytest.raises(InputError, match="lacks 4 of the model's 4 features"):
+            read.predict(frame.set_axis([7, 8, 9, 10], axis=1))
+    of_array = gpuqs.from_model(fit("Regressor", X, X[:, 0]))
+    assert of_array.feature_names == ()
 
 
 @pytest.mark.parametrize(("scale", "bias", "exact"), [(0.5, 3.0, True), (0.3, 0.1, False), (-7.7, 0.0, False)])

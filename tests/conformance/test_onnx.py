@@ -15,7 +15,7 @@ from agreement import assert_reads_or_refuses
 from forests import SPECIAL, probing_documents, random_forest, threshold_documents
 
 import gpuqs
-from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.errors import InputError, ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL
 from gpuqs.formats import onnx_trees
 
@@ -75,7 +75,7 @@ def model_of(
     graph = helper.make_graph(
         nodes,
         "trees",
-        [helper.make_tensor_value_info("X", TYPES[dtype], [None, n_features])],
+        [helper.make_tensor_value_info("X", TYPES.get(dtype, TensorProto.BOOL), [None, n_features])],
         [helper.make_empty_tensor_value_info(name) for name in outputs],
     )
     versions = [helper.make_opsetid(ML, opset), helper.make_opsetid("", 18)]
@@ -341,7 +341,7 @@ def test_casts_of_the_input() -> None:
     read = check(model)
     assert read.forest.input_dtype == "float32" and read.forest.sum_dtype == "float64"
     bad = cast("X", TensorProto.INT64, "I")
-    with pytest.raises(UnsupportedModelError, match="cast to types"):
+    with pytest.raises(UnsupportedModelError, match=r"cast to \[7\]; supported are float \(1\)"):
         gpuqs.from_model(model_of([bad, operator([STUMP], inputs=("I",))]))
 
 
@@ -366,6 +366,63 @@ def test_nodes_that_change_nothing() -> None:
     model = model_of([operator(trees), *largest], ["J", "Y"])
     read = check(model)
     np.testing.assert_array_equal(read.predict(X, "class"), run(model, X)[0])
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize(("kind", "inputs"), [("Mul", ["Y", "one"]), ("Mul", ["one", "Y"]), ("Div", ["Y", "one"])])
+def test_factors_of_one(kind: str, inputs: list[str], raw: bool) -> None:
+    def model(factor: float) -> Any:
+        made = model_of([operator(random_trees(9, 9, 2, True)), helper.make_node(kind, inputs, ["Z"])])
+        values = np.float32(factor).tobytes() if raw else [factor]
+        made.graph.initializer.append(helper.make_tensor("one", TensorProto.FLOAT, [1], values, raw=raw))
+        return made
+
+    check(model(1.0))
+    with pytest.raises(UnsupportedModelError, match=f"node '{kind}' after the trees"):
+        gpuqs.from_model(model(2.0))
+
+
+@pytest.mark.parametrize("kind", ["Mul", "Div"])
+def test_what_is_no_factor_of_one(kind: str) -> None:
+    """1 / Y, and a 1 that makes a row of each score."""
+    for inputs, dims in ((["one", "Y"], [1] * (kind == "Div")), (["Y", "one"], [1, 1, 1])):
+        model = model_of([operator(random_trees(9, 9, 2, True)), helper.make_node(kind, inputs, ["Z"])])
+        if dims:
+            model.graph.initializer.append(helper.make_tensor("one", TensorProto.FLOAT, dims, [1.0]))
+        with pytest.raises(UnsupportedModelError, match=f"node '{kind}' after the trees"):
+            gpuqs.from_model(model)
+
+
+def test_what_is_said_of_nodes_after_the_trees_helps() -> None:
+    model = model_of([operator([STUMP]), helper.make_node("Abs", ["Y"], ["Z"])])
+    with pytest.raises(UnsupportedModelError) as refused:
+        gpuqs.from_model(model)
+    advice = str(refused.value).partition("what the trees give: ")[2]
+    exec(advice, {"model": model})
+    assert gpuqs.from_model(model).predict(np.array([[0.0], [1.0]], np.float32)).tolist() == [-1.5, 2.5]
+
+
+def test_outputs_that_are_constants() -> None:
+    model = model_of(operator(random_trees(9, 9, 3, True), ["a", "b", "c"]), ["L", "Y", "labels"])
+    model.graph.initializer.append(helper.make_tensor("labels", TensorProto.STRING, [3], [b"a", b"b", b"c"]))
+    read = gpuqs.from_model(model)
+    X = documents(read.forest, np.float32)
+    np.testing.assert_array_equal(read.predict(X), run(model, X)[1])
+
+
+def test_bools() -> None:
+    nodes = [cast("X", TensorProto.FLOAT, "F"), operator([STUMP], inputs=("F",))]
+    X = np.array([[False], [True]])
+    model = model_of(nodes, dtype=np.bool_)
+    np.testing.assert_array_equal(gpuqs.from_model(model).predict(X), run(model, X)[0][:, 0])
+
+
+def test_a_graph_without_the_number_of_columns() -> None:
+    model, X = model_of(operator([STUMP])), np.zeros((3, 4), np.float32)
+    with pytest.raises(InputError, match="X has 4 features; the model was trained on 1") as refused:
+        gpuqs.from_model(model).predict(X)
+    exec(str(refused.value).partition("set ")[2] + " = 4", {"model": model})
+    np.testing.assert_array_equal(gpuqs.from_model(model).predict(X), run(model, X)[0][:, 0])
 
 
 REFUSED = {
