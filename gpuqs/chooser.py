@@ -13,7 +13,7 @@ from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
-from gpuqs.threads import threads_of_call
+from gpuqs.threads import threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
@@ -42,6 +42,7 @@ class Chooser:
         self._forest, self._reasons, self.plan = forest, reasons, plan
         self._chosen: dict[tuple[Any, ...], str] = {}
         self._planned: dict[tuple[Any, ...], Way] = {}
+        self._worth: dict[tuple[Any, ...], int] = {}
         self._unused: dict[tuple[Any, ...], str | None] = {}  # why the plan is not used on a device
 
     def reasons_on(self, device: Device) -> dict[str, str | None]:
@@ -111,7 +112,8 @@ class Chooser:
             return here / there
 
         default = self.fastest(n_documents, device, machine)
-        best = best_near(tuned, n_documents, growth, default, threads_of_call(self._forest, n_documents))
+        threads = threads_of_call(self.threads(Way(default), n_documents, machine))
+        best = best_near(tuned, n_documents, growth, default, threads)
         return None if best is None else replace(best.way, planned=True)
 
     def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
@@ -140,6 +142,18 @@ class Chooser:
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
         return CALL + (cost - CALL) * factor(name, machine)
+
+    def threads(self, way: Way, n_documents: int, machine: tuple[str, bool]) -> int:
+        """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs."""
+        if way.n_threads is not None:
+            return way.n_threads
+        key = (way.engine, n_documents, machine, cpu_fallback.costs_age())
+        worth = self._worth.get(key)
+        if worth is None:
+            worth = threads_worth(self.warm_cost(way.engine, n_documents, machine))
+            if n_documents <= MOST_ASKED[HOST.kind]:
+                self._worth[key] = worth
+        return worth
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
@@ -170,8 +184,7 @@ class Chooser:
         if self.plan is not None and tuned is None:
             sizes = ", ".join(f"{size.n_documents:,}" for size in self.plan.sizes)
             note = self._why_unused(self.plan, device, machine) or f"it was tuned for {sizes} documents a call"
-        way, planned = self.way(n_documents, device, machine), None
-        if way.planned:
-            threads = threads_of_call(self._forest, n_documents, None, way.n_threads)
-            planned = Candidate(way.engine, way.params, threads).label
-        return Explanation(way.engine, n_documents, where, choices, tuned, note, planned)
+        way = self.way(n_documents, device, machine)
+        threads = threads_of_call(self.threads(way, n_documents, machine)) if device is HOST else 1
+        planned = Candidate(way.engine, way.params, threads).label if way.planned else None
+        return Explanation(way.engine, n_documents, where, choices, tuned, note, planned, threads)

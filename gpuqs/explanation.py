@@ -50,6 +50,8 @@ class Explanation:
         Why the model's plan is not used, where it has one.
     planned : str or None
         The engine with its parameters and threads, where the plan chose them.
+    n_threads : int
+        Threads that a call gets which does not say how many; 1 on a GPU.
     """
 
     engine: str
@@ -59,9 +61,12 @@ class Explanation:
     tuned: Tuned | None = None
     note: str | None = None
     planned: str | None = None
+    n_threads: int = 1
 
     def __str__(self) -> str:
         how = "predicted" if ENGINES[self.engine].device != HOST.kind else "predicted for one thread"
+        if self.n_threads > 1:
+            how = f"{self.n_threads} threads, predicted for one"
         if self.planned is not None:
             how = f"by its plan: {self.planned}"
         lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any, SupportsIndex, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, SupportsIndex, cast
 
 import numpy as np
 
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.outputs import OUTPUTS, Output
+
+#: Other keywords of LightGBM's and XGBoost's ``predict``, and their values that change no score.
+_WITHOUT_EFFECT: Final = {
+    **dict.fromkeys(("pred_early_stop", "predict_disable_shape_check", "data_has_header"), (False,)),
+    **dict.fromkeys(("pred_contribs", "pred_interactions", "approx_contribs", "training", "strict_shape"), (False,)),
+    "validate_features": (False, True),  # tables go by name, or lack one, in any case
+}
+#: What keywords of other libraries are called here.
+_CALLED: Final = {
+    **dict.fromkeys(("num_threads", "n_jobs", "nthread", "thread_count"), "n_threads"),
+    **dict.fromkeys(("ntree_limit", "ntree_start", "ntree_end"), "trees=slice(start, end)"),
+    "prediction_type": "output",
+}
+
+
+def check_others(others: Mapping[str, Any]) -> None:
+    """Pass over other libraries' keywords that change no score.
+
+    Raises
+    ------
+    TypeError
+        No library has such a keyword, or it is called otherwise here.
+    UnsupportedModelError
+        It asks for what is not offered.
+    """
+    for name, value in others.items():
+        if name not in _WITHOUT_EFFECT:
+            hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
+            raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")
+        if truth(value, name) not in _WITHOUT_EFFECT[name]:
+            raise UnsupportedModelError(f"{name}=True is not offered: gpuqs gives whole scores alone; leave it out")
 
 
 def output_and_trees(

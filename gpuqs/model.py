@@ -20,7 +20,7 @@ from gpuqs.errors import InputError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
-from gpuqs.keywords import output_and_trees, truth, whole
+from gpuqs.keywords import check_others, output_and_trees, truth, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.plain_calls import plain_calls, plain_first
@@ -140,6 +140,7 @@ class Model:
         start_iteration: SupportsIndex = 0,
         num_iteration: SupportsIndex | None = None,
         iteration_range: Sequence[int] | None = None,
+        **others: Any,
     ) -> Any:
         """Score documents.
 
@@ -170,10 +171,10 @@ class Model:
               [D, n_trees]; XGBoost itself gives float32, and [D] for a single tree.
             - "per_tree": the value of the exit leaf in each tree.
         n_threads : int, optional
-            Threads to use, at most four for each processor. By default, small batches are scored by one thread, and
-            larger ones by a thread for each processor that the process may use. How many these are depends on its
-            affinity, its control groups' quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, small batches get
-            as many threads, too; with -2 one fewer, and so on, as with joblib's ``n_jobs``.
+            Threads to use, at most four for each processor. By default, a thread for each 80 microseconds that one
+            thread is predicted to take, but no more than processors that the process may use. How many these are
+            depends on its affinity, its control groups' quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, all
+            batches get so many threads; with -2 one fewer, and so on, as with joblib's ``n_jobs``.
         out : array, optional
             Where to write the answer: an array in C order on the same side as ``X`` (host or GPU), with the shape and
             the dtype given below.
@@ -187,8 +188,9 @@ class Model:
             same whatever the engine, the instruction set, the number of threads and the split into batches.
         trees : slice, optional
             Score with these trees alone, such as ``slice(0, 100)``, for staged prediction. The base score is added
-            whatever the range (only CatBoost's bias is left out of ranges that do not start at 0). An empty range gives
-            the base score; where values are averages, as those of LightGBM's random forests, it gives NaN.
+            whatever the range; only CatBoost's models leave their bias out of ranges that do not start at 0, as it
+            does itself. An empty range gives the base score; where values are averages, as those of LightGBM's random
+            forests, it gives NaN.
         base_margin : array-like [D, n_outputs] or [D * n_outputs], optional
             What the sums of each document start from instead of the model's base score, in units of raw scores. As in
             XGBoost.
@@ -211,6 +213,9 @@ class Model:
         iteration_range : (int, int), optional
             As in XGBoost: score with the iterations from the first number up to, but not including, the second; where
             the second is 0, up to the last.
+        **others
+            LightGBM's and XGBoost's further keywords, with values that change no score, such as
+            ``validate_features=True`` or ``pred_early_stop=False``.
 
         Returns
         -------
@@ -220,7 +225,7 @@ class Model:
             - "value" and "raw": [D], or [D, n_outputs] where the model has several outputs. Values of XGBoost's
               multi:softmax are labels, [D]. The type is that in which the source library sums: float32 for XGBoost,
               float64 for most others.
-            - "class": [D], of the labels' type.
+            - "class": [D], int64, float64 or texts, as the labels are.
             - "leaf": int32 [D, n_trees].
             - "per_tree": [D, n_trees], or [D, n_trees, n_outputs] where leaves hold vectors.
 
@@ -231,11 +236,13 @@ class Model:
         ValueError
             There is no such output, engine or iteration, or keywords contradict each other.
         UnsupportedModelError
-            ``pred_contrib`` is True, or the model does not run on the device.
+            ``pred_contrib`` is True, another keyword asks for what is not offered, or the model does not run on the
+            device.
         DeviceError
             A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
             CUDA graph, and something would have to be copied or compiled first.
         """
+        check_others(others)
         output, trees = output_and_trees(
             self.forest,
             output,
@@ -284,7 +291,7 @@ class Model:
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
-        n_threads = threads_of_call(self.forest, documents.n, n_threads, way.n_threads)
+        n_threads = threads_of_call(self._chooser.threads(way, documents.n, here), n_threads)
         fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:
@@ -450,7 +457,7 @@ class Model:
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
-        threads = threads_of_call(self.forest, documents.n, n_threads)
+        threads = threads_of_call(self._chooser.threads(Way(BITSLICE), documents.n, here), n_threads)
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
         return EncodedDocuments(self, here[0], coded)
 

@@ -13,7 +13,7 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - ``device`` is None or "cpu", and the model is on the host.
 - ``trees``, ``base_margin`` and ``iteration_range`` are None; ``pred_leaf`` and ``pred_contrib`` are False.
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
-- An engine of the CPU's kernels scores it, by a plan with one thread at most if the batch is small (`most_small`).
+- An engine of the CPU's kernels scores it.
 
 Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for.
 """
@@ -34,9 +34,9 @@ from gpuqs.forest import Forest
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision
 from gpuqs.programs import Programs
-from gpuqs.threads import THREAD_WORK, threads_of_call
+from gpuqs.threads import threads_of_call
 
-#: Most documents of a small batch, whatever the forest: a list holds the program for each number of them.
+#: Most documents of a small batch: a list holds the program for each number of them.
 MOST_SMALL: Final = 4096
 
 #: Seconds of scoring up to which a call keeps Python's lock: two threads that hand it over get less done than one that
@@ -55,11 +55,6 @@ def plain_first(method: Method) -> Method:
     return tries_plain
 
 
-def most_small(forest: Forest) -> int:
-    """Most documents of a small batch, which one thread scores: larger ones may be for several."""
-    return min(MOST_SMALL, (THREAD_WORK - 1) // max(forest.n_trees, 1))
-
-
 @cpu_fallback.in_default_float_mode
 def plain_calls(
     forest: Forest, chooser: Chooser, programs: Programs, *, precision: Precision = "exact", narrow: bool = False
@@ -72,26 +67,21 @@ def plain_calls(
     if forest.schema.arrays_hold_values or forest.link == "argmax":
         return None
     of_documents = forest.narrowed if narrow else forest
-    most, of_numpy = most_small(forest), links.of_numpy(forest)
+    of_numpy = links.of_numpy(forest)
 
-    def program_of(n_documents: int) -> Program | None:
+    def program_of(n_documents: int) -> tuple[Program, int]:
         here = cpu_fallback.machine()
         way = chooser.way(n_documents, HOST, here)
-        if n_documents <= most and way.n_threads not in (None, 1):
-            return None
-        return programs.get(way.engine, precision, None, narrow, on=here, params=way.params)
-
-    def threads_of(n_documents: int) -> int:
-        planned = chooser.way(n_documents, HOST, cpu_fallback.machine()).n_threads
-        return threads_of_call(forest, n_documents, planned=planned)
+        program = programs.get(way.engine, precision, None, narrow, on=here, params=way.params)
+        return program, chooser.threads(way, n_documents, here)
 
     return cpu_fallback.PlainCalls(
         cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
         of_documents.n_features,
-        most,
+        MOST_SMALL,
         BRIEF,
         rows_at_once(forest, narrow),
-        threads_of,
+        threads_of_call,
         raw=_link(forest, precision, "identity", forest.average_raw),
         value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),
         then=of_numpy,
@@ -112,6 +102,6 @@ def _link(forest: Forest, precision: Precision, name: str, averaged: bool) -> cp
     return of_all(last=last)
 
 
-def _bound(program_of: Callable[[int], Program | None], n_documents: int) -> tuple[Any, cpu_fallback.Values] | None:
-    program = program_of(n_documents)
-    return (program.scorer, program.bound) if isinstance(program, CpuProgram) else None
+def _bound(program_of: Callable[[int], tuple[Program, int]], n_documents: int) -> tuple[Any, Any, int] | None:
+    program, worth = program_of(n_documents)
+    return (program.scorer, program.bound, worth) if isinstance(program, CpuProgram) else None

@@ -21,7 +21,7 @@ from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
 from gpuqs.tuning.machine import target
-from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan
+from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan, Way
 from gpuqs.tuning.search import Asked, Clock
 from gpuqs.tuning.search import tune as search
 from gpuqs.version import __version__
@@ -67,8 +67,9 @@ def tune(
         ensure(here)
 
     def default(n_documents: int) -> Candidate:
-        threads = min(threads_of_call(programs.forest, n_documents), most_threads)
-        return Candidate(chooser.fastest(n_documents, device, here), (), threads)
+        engine = chooser.fastest(n_documents, device, here)
+        threads = threads_of_call(chooser.threads(Way(engine), n_documents, here))
+        return Candidate(engine, (), min(threads, most_threads))
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,

@@ -138,13 +138,13 @@ cdef class PlainCalls:
     Parameters
     ----------
     program_of : callable
-        Gives the `Scorer` and the `Values` by which so many documents are scored, or None.
+        Gives the `Scorer` and the `Values` by which so many documents are scored, and the threads that they are worth; or None.
     n_features, most : int
-        Columns of documents, and most documents of a small batch, which one thread scores unless a call says otherwise.
+        Columns of documents, and most documents of a small batch: what scores such is found without a search.
     most_at_once : int
         More documents than these are not scored in one go: signals would wait.
     threads_of : callable
-        Gives the number of threads that score a larger batch of so many documents.
+        Gives the number of threads of a call that is worth so many, more than one.
     brief : float
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
         one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
@@ -211,6 +211,7 @@ cdef class PlainCalls:
         cdef Chosen chosen
         cdef Link link
         cdef double seconds
+        cdef int worth
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
         if n == 0 or n > self.most_at_once or not self.takes(x, n):
@@ -220,11 +221,11 @@ cdef class PlainCalls:
         program = chosen.program(n, self.program_of)
         if program is None:
             return None
+        scorer, values, worth = program
         if n_threads == 0:
-            n_threads = 1 if is_small else self.threads_of(n)
+            n_threads = 1 if worth == 1 else self.threads_of(worth)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
             return None
-        scorer, values = program
         docs.data = cnp.PyArray_DATA(x)
         docs.n = n
         docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)

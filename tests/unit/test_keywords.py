@@ -104,8 +104,20 @@ def test_contradictions_and_bad_values(asked: dict[str, Any], said: str) -> None
 def test_what_is_not_offered() -> None:
     with pytest.raises(UnsupportedModelError, match="pred_contrib=True is not offered"):
         MODEL.predict(X, pred_contrib=True)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'pred_interactions'"):
-        MODEL.predict(X, pred_interactions=True)
+    for name in ("pred_contribs", "pred_interactions", "pred_early_stop", "predict_disable_shape_check", "training"):
+        with pytest.raises(UnsupportedModelError, match=f"{name}=True is not offered: .*leave it out"):
+            MODEL.predict(X, **{name: True})
+        with pytest.raises(ValueError, match=f"{name} must be True or False, not 'no'"):
+            MODEL.predict(X, **{name: "no"})
+        np.testing.assert_array_equal(MODEL.predict(X, **{name: False}), MODEL.predict(X))
+    for value in (True, False):
+        np.testing.assert_array_equal(MODEL.predict(X, validate_features=value), MODEL.predict(X))
+
+
+def test_keywords_that_no_library_has() -> None:
+    for name, hint in (("n_thread", "$"), ("num_threads", "; it is called n_threads here"), ("n_jobs", "; .*threads")):
+        with pytest.raises(TypeError, match=f"predict.. got an unexpected keyword argument '{name}'{hint}"):
+            MODEL.predict(X, **{name: 1})
 
 
 def test_documents_are_encoded_once() -> None:

@@ -20,11 +20,13 @@ from interpreter_lock import lets_others_run, needs_the_lock
 
 import gpuqs
 from gpuqs import chooser, cpu_fallback, engines, plain_calls
+from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
+from gpuqs.devices import HOST
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.threads import THREAD_WORK, threads_of_call
+from gpuqs.threads import WORK_EACH, threads_of_call
 from gpuqs.tuning.plan import Way
 
 FORESTS: dict[str, dict[str, Any]] = {
@@ -250,24 +252,36 @@ def test_more_than_signals_may_wait_for_takes_the_general_path(general: list[int
 
 
 @pytest.fixture
-def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int | None]]:
-    """Grows by the documents, and the plan's threads, of each call that asks how many threads it gets."""
-    asked: list[tuple[int, int | None]] = []
+def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the threads that each call is worth which asks how many of them it gets."""
+    asked: list[int] = []
 
-    def threads(forest: Forest, n: int, asked_for: int | None = None, planned: int | None = None) -> int:
-        asked.append((n, planned))
-        return threads_of_call(forest, n, asked_for, planned)
+    def threads(worth: int) -> int:
+        asked.append(worth)
+        return threads_of_call(worth)
 
     monkeypatch.setattr(plain_calls, "threads_of_call", threads)
     return asked
 
 
-def test_many_trees_are_for_threads(threads_asked: list[tuple[int, int | None]], general: list[int]) -> None:
-    model = Model(made(n_trees=THREAD_WORK // 10, max_leaves=2))
-    for n in (9, 10):
-        model.predict(np.zeros((n, 8)))
-        model.predict(np.zeros((n, 8)), n_threads=1)
-    assert threads_asked == [(10, None)] and not general
+def test_work_is_for_threads(threads_asked: list[int], general: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {"walk": WORK_EACH / 10}
+    monkeypatch.setattr(Chooser, "warm_cost", lambda _, name, n, machine: n * costs[name] if name in costs else None)
+    monkeypatch.setattr(plain_calls, "MOST_SMALL", 30)
+    model, X = Model(made()), np.random.default_rng(9).normal(size=(45, 8))
+    expected = model.predict(X, engine="reference")
+    for n in (1, 19, 20, 45):
+        for _ in range(2):
+            assert model.predict(X[:n]).tobytes() == expected[:n].tobytes()
+        assert model.predict(X[:n], n_threads=1).tobytes() == expected[:n].tobytes()
+    assert threads_asked == [2, 2, 4, 4] and general == [45]  # by reference
+
+
+def test_wide_rows_are_work() -> None:
+    """A hundred trees are little for each row, coding hundreds of columns is more."""
+    model, here = Model(random_forest(np.random.default_rng(1), n_trees=100, n_features=700)), cpu_fallback.machine()
+    few, many = (model._chooser.threads(model._chooser.way(n, HOST, here), n, here) for n in (10, 40_000))
+    assert few == 1 and many >= 4
 
 
 def test_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
@@ -300,7 +314,7 @@ def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest
     asked: list[int] = []
     model = Model(made())
     X = probing_documents(np.random.default_rng(7), model.forest, 3)
-    program = plain_calls._bound(lambda n: model._programs.get("walk", "exact", None), 3)
+    program = plain_calls._bound(lambda n: (model._programs.get("walk", "exact", None), 1), 3)
     score = cpu_fallback.PlainCalls(lambda n: (asked.append(n), program)[1], X.shape[1], 8, plain_calls.BRIEF).raw
     for name, value in (("GPUQS_OTHER", "1"), ("GPUQS_OTHER", "2"), ("ANOTHER", "1" * 5000)):
         monkeypatch.setenv(name, value)
@@ -400,7 +414,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
     models = [Model(made()) for _ in range(2)]
     models[1] = Model(random_forest(np.random.default_rng(6), n_features=models[0].n_features))
     X = probing_documents(np.random.default_rng(7), models[0].forest, 3)
-    bound = [plain_calls._bound(lambda n, m=model: m._programs.get("walk", "exact", None), 3) for model in models]
+    bound = [plain_calls._bound(lambda n, m=model: (m._programs.get("walk", "exact", None), 1), 3) for model in models]
     asked: list[int] = []
 
     def program_of(n: int) -> Any:
@@ -423,7 +437,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
 def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None:
     """In place, by whatever else runs then: read by what it was, rows would lie outside it."""
     model, X = Model(made()), np.zeros((4, 8))
-    program = plain_calls._bound(lambda n: model._programs.get("walk", "exact", None), 4)
+    program = plain_calls._bound(lambda n: (model._programs.get("walk", "exact", None), 1), 4)
 
     def program_of(n: int) -> Any:
         with warnings.catch_warnings():
@@ -450,7 +464,7 @@ def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
     """One whose few documents take longer than a thread to wake."""
-    slow = Way("walk")
+    slow = Way("walk", n_threads=1)
     monkeypatch.setattr(chooser.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
     return model, probing_documents(np.random.default_rng(6), model.forest, 256)
@@ -470,7 +484,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
 @needs_the_lock
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of nodes: documents that leave it at once, and others that walk all the way."""
-    monkeypatch.setattr(chooser.Chooser, "way", lambda *_: Way("walk"))
+    monkeypatch.setattr(chooser.Chooser, "way", lambda *_: Way("walk", n_threads=1))
     depth = 9_000
     chain = Forest(
         n_features=1,

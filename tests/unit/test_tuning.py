@@ -142,7 +142,7 @@ def test_threads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {c.n_threads for c in plan.sizes[0].candidates} == {1, 2}
     # A plan of more threads than a call may have takes what there are.
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 1)
-    assert threads_of_call(FOREST, 400, None, 2) == 1 and threads_of_call(FOREST, 400, 2, 2) == 2
+    assert threads_of_call(2) == 1 and threads_of_call(2, 3) == 3
 
 
 def test_a_model_of_one_leaf_and_of_no_trees() -> None:
@@ -274,7 +274,7 @@ def test_plain_calls_take_the_plan_too() -> None:
     assert {model._plain, model._plain_fast}.isdisjoint({*before, None})
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
-    assert several._plain is not None and several._plain.values(x) is None  # several threads are not for it
+    assert several._plain is not None and np.array_equal(several._plain.values(x), want)
     np.testing.assert_array_equal(several.predict(x), want)
     assert plan.sizes[0].best.n_threads == 1
 
@@ -284,8 +284,8 @@ def test_the_plans_threads_score_larger_batches(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 9)
     got: list[int] = []
 
-    def threads(*args: Any, **words: Any) -> int:
-        got.append(threads_of_call(*args, **words))
+    def threads(worth: int) -> int:
+        got.append(threads_of_call(worth))
         return got[-1]
 
     monkeypatch.setattr(plain_calls, "threads_of_call", threads)
@@ -293,7 +293,7 @@ def test_the_plans_threads_score_larger_batches(monkeypatch: pytest.MonkeyPatch)
     for way, n_threads in ((WALK, 2), (BWQS, 1)):
         got.clear()
         np.testing.assert_array_equal(Model(FOREST, plan_of(way, at=(len(X),))).predict(X), want)
-        assert got == [n_threads]
+        assert got == [n_threads] * (n_threads > 1)  # one thread needs no question
 
 
 def test_explain_tells_predicted_and_measured_costs() -> None:
