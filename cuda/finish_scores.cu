@@ -24,7 +24,6 @@ template <class Sum, class Real, class Score>
 __global__ void finish_scores(const Sum* sums, i64 n, int n_outputs, double step, const double* add_last, Score* scores) {
     const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    Real score = static_cast<Real>(sums[i]) * static_cast<Real>(step);
-    score += static_cast<Real>(add_last[i % n_outputs]);
-    scores[i] = static_cast<Score>(score);
+    const Real sum = static_cast<Real>(sums[i]) * static_cast<Real>(step);
+    scores[i] = static_cast<Score>(sum + add_last[i % n_outputs]);
 }

@@ -44,12 +44,12 @@ cdef class Link:
         if self.c.link == NULL or dtype not in (np.float32, np.float64):
             raise ValueError(f"there is no link {name!r} of {dtype}")
         self.c.is_double, self.c.n_outputs, self.c.scale, self.c.divisor = dtype == np.float64, n_outputs, scale, divisor
-        self.last = None if last is None else np.ascontiguousarray(last, dtype)
+        self.last = None if last is None else np.ascontiguousarray(last, np.float64)
         self.c.last = NULL
         if self.last is not None:
             if self.last.shape != (n_outputs,):
                 raise ValueError(f"what is added last must be [{n_outputs}]")
-            self.c.last = <const void*><size_t>self.last.ctypes.data
+            self.c.last = <const double*><size_t>self.last.ctypes.data
         self.base = np.ascontiguousarray(np.zeros(n_outputs) if base is None else base, np.float64)
         if self.base.shape != (n_outputs,):
             raise ValueError(f"base scores must be [{n_outputs}]")

@@ -14,11 +14,11 @@ constexpr int64_t kValuesOfPiece = 4096;  // a thread takes so many at a time: s
 // The raw scores of one document.
 template <class Real> struct Raw {
     const Real* sums;
-    const Real* last;
+    const double* last;
     Real divisor;
     int n;
 
-    Real operator[](int k) const { return (last ? sums[k] + last[k] : sums[k]) / divisor; }
+    Real operator[](int k) const { return (last ? static_cast<Real>(sums[k] + last[k]) : sums[k]) / divisor; }
     // The first of the largest scores; the first NaN, where there is one.
     int largest() const {
         int best = 0;
@@ -118,8 +118,7 @@ struct argmax {
 template <class Kernel, class Real> void run(const Finish& of, const void* sums, int64_t first, int64_t end, int width, void* out) {
     const Real divisor = static_cast<Real>(of.divisor), scale = static_cast<Real>(of.scale);
     for (int64_t d = first; d < end; d++) {
-        const Raw<Real> raw{static_cast<const Real*>(sums) + d * of.n_outputs, static_cast<const Real*>(of.last), divisor,
-                            of.n_outputs};
+        const Raw<Real> raw{static_cast<const Real*>(sums) + d * of.n_outputs, of.last, divisor, of.n_outputs};
         Kernel::apply(raw, scale, static_cast<Real*>(out) + d * width);
     }
 }

@@ -21,7 +21,7 @@ struct Finish {
     const Link* link;
     bool is_double;
     int32_t n_outputs;
-    const void* last;  // [n_outputs] of the sums' type, or null: added before all else
+    const double* last;  // [n_outputs], or null: added before all else, in double
     double divisor;    // the trees that sums are averaged over, or 1
     double scale;      // a factor on raw scores inside the link
     double step;       // of fixed-point sums; or 0

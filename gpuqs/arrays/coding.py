@@ -186,8 +186,8 @@ class Coder:
 
 def _no_number(column: Column, how: str) -> InputError:
     how = "convert it, or leave it out" if column.kind is Kind.OTHER else how
-    if str(column.type) == "object":  # pandas's, whose values may be numbers for all that
-        how = f"if it holds numbers, cast it (X[column].astype(float)); else {how}"
+    if column.kind is Kind.TEXT or str(column.type) == "object":  # pandas's, whose values may be numbers for all that
+        how = f"if it holds numbers, cast it (in pandas, X[column].astype(float)); else {how}"
     return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
 
 

@@ -117,6 +117,8 @@ def from_object(obj: Any) -> Forest | None:
             "categories that are texts or numbers"
         ) from error
     forest = _with_whole_sigmoid(read(text.encode(), "lightgbm.Booster"), obj)
+    if not forest.objective:  # a caller's own: LightGBM gives raw scores, not labels
+        labels = ()
     best = obj.best_iteration if obj.best_iteration > 0 else None
     left_out = obj.current_iteration() - forest.n_iterations
     if best is None and not labels and not left_out:

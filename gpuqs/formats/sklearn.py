@@ -39,7 +39,7 @@ FEATURES: Final = {
     "files": "none (gpuqs unpickles nothing)",
     "live objects": "trees, forests, `GradientBoosting*`, `HistGradientBoosting*`, `IsolationForest`",
     "missing values": "NaN",
-    "categories": "`HistGradientBoosting*`: whole numbers, texts",
+    "categories": "`HistGradientBoosting*`: whole numbers from 0 to 65,535, texts",
     "outputs": "one, one per class, vector leaves",
     "raw scores": "same bits",
 }

@@ -1,10 +1,8 @@
 """Treelite models: its JSON dump (``Model.dump_as_json``) and live ``treelite.Model`` objects.
 
 Scores are those of ``treelite.gtil.predict``: sums in the type of the leaf outputs, in tree order, divided
-by the number of trees where they are averaged, base scores last. Raw scores have the same bits, except in
-float32 models whose base score is no float32 number (XGBoost's Poisson and Gamma): gtil adds it as float64, and
-scores differ by at most ``2^-23 (|base score| + |score|)``. gtil takes documents of the leaf outputs' type
-only: a float32 model casts documents to float32 here.
+by the number of trees where they are averaged, base scores last, as float64. Raw scores have the same bits. gtil
+takes documents of the leaf outputs' type only: a float32 model casts documents to float32 here.
 
 Outputs stand as in gtil's answer [rows, targets, classes], the last two axes made one. "raw" is the margin, in
 models that average the average. "leaf" is what ``treelite.gtil.predict_leaf`` gives. Treelite has no
@@ -35,7 +33,7 @@ FEATURES: Final = {
     "missing values": "NaN",
     "categories": "codes",
     "outputs": "one, one per class, vector leaves",
-    "raw scores": "same bits as `treelite.gtil`'s where base scores are of the leaves' type",
+    "raw scores": "same bits as `treelite.gtil`'s",
 }
 
 #: Postprocessors: our link, and what the factor inside it is called (negative and inverse: ratio_c).

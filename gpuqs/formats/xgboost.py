@@ -205,7 +205,7 @@ def _forest(document: Any) -> Forest:
     names = get(learner, "feature_names", list, [])
     if not all(isinstance(name, str) for name in names):
         raise ModelFormatError("is not an array of texts", field="feature_names")
-    categories, lost = _categories(get(model, "cats", dict, {}), n_features)
+    categories, lost = _categories(get(model, "cats", dict, {}), n_features, version >= (3, 4))
     return Forest(
         n_features=n_features,
         **arrays,
@@ -244,21 +244,24 @@ def _link_and_space(objective: str, n_outputs: int, version: tuple[int, ...]) ->
     return _OBJECTIVES[objective]
 
 
-def _categories(cats: dict[str, Any], n_features: int) -> tuple[tuple[tuple[Any, ...] | None, ...], tuple[int, ...]]:
+def _categories(
+    cats: dict[str, Any], n_features: int, whole_texts: bool
+) -> tuple[tuple[tuple[Any, ...] | None, ...], tuple[int, ...]]:
     """`Schema.categories` and `Schema.lost` of the data frame that the model was trained on, from 3.1 on."""
     columns = get(cats, "enc", list, [])
     if len(columns) not in (0, n_features):
         raise ModelFormatError(f"{len(columns)} columns for {n_features} features", field="cats.enc")
-    found = [_column_categories(column) for column in columns]
+    found = [_column_categories(column, whole_texts) for column in columns]
     lost = tuple(feature for feature, known in enumerate(found) if known == ())
     known = tuple(values or None for values in found)
     return (known if any(known) else ()), lost
 
 
-def _column_categories(column: Any) -> tuple[Any, ...] | None:
+def _column_categories(column: Any, whole_texts: bool) -> tuple[Any, ...] | None:
     """The categories of one column: whole numbers, or texts as UTF-8 bytes one after another.
 
-    None where the column had none, empty where they are lost.
+    None where the column had none, empty where they are lost: before 3.4, XGBoost cuts texts of pandas frames by
+    characters, not bytes, and which these are is not told. 3.4 keeps what is cut in a file of before.
     """
     values = numbers(get(column, "values", list), "cats.enc.values", np.int64)
     offsets = numbers(get(column, "offsets", list, []), "cats.enc.offsets", np.int64)
@@ -270,9 +273,12 @@ def _column_categories(column: Any) -> tuple[Any, ...] | None:
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
         raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
     text = (values & 0xFF).astype(np.uint8).tobytes()
-    if not text.isascii():  # of pandas frames, XGBoost cuts texts by characters, not bytes: which they were is lost
+    if not (whole_texts or text.isascii()):
         return ()
-    return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist())) or None
+    try:
+        return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist())) or None
+    except UnicodeDecodeError:
+        return ()
 
 
 def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.NDArray[np.int64]:

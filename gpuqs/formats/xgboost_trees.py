@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.errors import ModelFormatError
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, MAX_DEPTH, NAN_LEFT, SET_RIGHT
 from gpuqs.formats.fields import get, numbers, whole
 from gpuqs.formats.growing import GrowingForest, offsets
@@ -135,7 +135,10 @@ def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
             problem = f"{tree.width} values a leaf, but {n_outputs} outputs"
             raise ModelFormatError(problem, tree=number, field="size_leaf_vector")
         if number and tree.width != width:
-            raise ModelFormatError("some trees have vector leaves, others have not", field="size_leaf_vector")
+            raise UnsupportedModelError(
+                f"tree {number}: some trees have vector leaves, others have not, which is not evaluated; train with "
+                "one multi_strategy"
+            )
         width = tree.width
         block.append(tree)
         n_values += len(tree.nodes) * width + _TREE_VALUES

@@ -104,8 +104,8 @@ class LeafValues:
     def finish(self, sums: np.ndarray, add_last: np.ndarray | None = None) -> np.ndarray:
         """Turn sums [D, K] into raw scores [D, K] of `score_dtype`; ``add_last`` [D, K] in place of its own."""
         scores = sums if not self.step else sums * self.step
-        if add_last is not None or self._adds_last:
-            scores = scores + (self.add_last if add_last is None else add_last).astype(scores.dtype)
+        if add_last is not None or self._adds_last:  # in float64, as Treelite: the same of float32 numbers
+            scores = scores + (self.add_last if add_last is None else add_last)
         return scores if scores.dtype is self.score_type else scores.astype(self.score_type)
 
 

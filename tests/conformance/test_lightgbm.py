@@ -162,3 +162,18 @@ def test_class_labels(labels: list) -> None:
     expected = classifier.predict(X)
     assert got.dtype.kind == expected.dtype.kind
     np.testing.assert_array_equal(got, expected)
+
+
+def test_a_classifier_of_a_callers_own_objective_gives_no_labels() -> None:
+    """LightGBM itself gives raw scores: what they say of classes is the caller's to know."""
+
+    def logistic(y: np.ndarray, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = 1 / (1 + np.exp(-raw))
+        return p - y, p * (1 - p)
+
+    X, target = rows(np.random.default_rng(3))
+    classifier = lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1, objective=logistic).fit(X, target > 0)
+    model = gpuqs.from_model(classifier)
+    np.testing.assert_array_equal(model.predict(X), classifier.predict(X))
+    with pytest.raises(ValueError, match="output='class' is for classifiers; this model's objective is 'not known'"):
+        model.predict(X, "class")

@@ -118,9 +118,12 @@ class Library:
     missing: bool = True
 
 
+#: Whether XGBoost keeps the texts of a frame's categories whole, be they ASCII or not.
+KEEPS_TEXTS = tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4)
+
 LIBRARIES = {
     "LightGBM": Library(of_lightgbm, ("text", "whole", "fraction", "truth")),
-    "XGBoost": Library(of_xgboost, ("ASCII", "whole")),
+    "XGBoost": Library(of_xgboost, ("text" if KEEPS_TEXTS else "ASCII", "whole")),
     "CatBoost": Library(of_catboost, ("text", "whole", "truth"), missing=False),
     "scikit-learn": Library(of_sklearn, ("text", "positive")),
 }
@@ -203,6 +206,7 @@ def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
     taken()
 
 
+@pytest.mark.skipif(KEEPS_TEXTS, reason="this XGBoost keeps texts whole")
 def test_what_xgboost_cuts_short_is_refused(tmp_path: Path) -> None:
     """XGBoost keeps a frame's texts cut by characters as if these were bytes: "größe" and all after it are lost."""
     rng = np.random.default_rng(0)

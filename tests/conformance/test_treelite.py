@@ -77,18 +77,17 @@ def ask(model: Any, X: np.ndarray, **how: Any) -> np.ndarray:
     return treelite.gtil.predict(model, X, nthread=1, **how).reshape(len(X), -1)
 
 
-def check(model: Any, engine: str = "auto", bound: float = 0.0) -> Any:
-    """Compare leaves, raw scores (within ``bound``) and values with gtil's."""
+def check(model: Any, engine: str = "auto") -> Any:
+    """Compare leaves, raw scores and values with gtil's."""
     read = gpuqs.from_model(model)
     forest, X = read.forest, documents(read.forest)
     leaves = treelite.gtil.predict_leaf(model, X, nthread=1).reshape(len(X), -1)
     np.testing.assert_array_equal(read.predict(X, "leaf", engine=engine), leaves)
     raw, value = (read.predict(X, output, engine=engine).reshape(len(X), -1) for output in ("raw", "value"))
     assert raw.dtype == forest.sum_dtype
-    np.testing.assert_allclose(raw, ask(model, X, pred_margin=True), rtol=bound, atol=bound)
+    np.testing.assert_array_equal(raw, ask(model, X, pred_margin=True))
     # gtil's softmax is of float32 in every model, and where gpuqs multiplies it divides by an exp2's ratio.
-    narrow = bound or forest.link == "softmax"
-    bounds = (2e-6, 1e-7) if narrow else (1e-14, 1e-15) if forest.link == "exp2" else (0, 0)
+    bounds = {"softmax": (2e-6, 1e-7), "exp2": (1e-14, 1e-15)}.get(forest.link, (0, 0))
     np.testing.assert_allclose(value, ask(model, X), *bounds)
     return read
 
@@ -98,8 +97,7 @@ def check(model: Any, engine: str = "auto", bound: float = 0.0) -> Any:
     "name", [*(f"lgb {name}" for name in LIGHTGBM), *(f"xgb {name}" for name in XGBOOST), *SKLEARN]
 )
 def test_imported(name: str, engine: str) -> None:
-    # Treelite keeps the base score of "poisson" as float64 and adds it so to float32.
-    read = check(imported(name), engine, bound=2.0**-22 if name == "xgb poisson" else 0.0)
+    read = check(imported(name), engine)
     assert read.forest.has_categories == ("categories" in name)
 
 
@@ -215,6 +213,17 @@ def test_postprocessors(post: str, more: dict[str, float], dtype: str) -> None:
     trees = [[(i, "<", 0.25, 1, 2, True), (0.7 * i - 1,), (0.3 - i,)] for i in range(3)]
     check(built(trees, dtype, post, base=0.5, **more))
     check(built(trees, dtype, post, average=True, **more))
+
+
+@pytest.mark.parametrize("base", [0.1, -1e-9, 1 / 3, 1e9 + 1 / 3])
+def test_base_scores_are_float64(base: float) -> None:
+    """Of float32 models, too, as Treelite imports those of XGBoost's logistic and other objectives."""
+    values = np.random.default_rng(4).normal(size=(30, 2)).astype(np.float32)
+    read = check(built([[(0, "<=", 0.1, 1, 2, False), (float(a),), (float(b),)] for a, b in values], base=base))
+    X = documents(read.forest)
+    for precision in ("exact", "fast"):  # plain calls, and others
+        raw = read.predict(X, "raw", precision=precision)
+        np.testing.assert_array_equal(raw, read.predict(X, "raw", precision=precision, engine="reference"))
 
 
 # -- bad input -----------------------------------------------------------------------------------

@@ -163,6 +163,12 @@ def test_objects_are_numbers_or_missing(integer_dtype: str) -> None:
     assert read(np.zeros((0, 3), object), forest).shape == (0, 3)
 
 
+def test_a_list_of_one_features_values_is_told_how_to_become_documents() -> None:
+    forest = random_forest(np.random.default_rng(0), n_features=1)
+    with pytest.raises(InputError, match=r"pass X.reshape\(-1, 1\) to score its values"):
+        read(np.zeros(3), forest)
+
+
 @pytest.mark.parametrize(
     ("X", "problem"),
     [

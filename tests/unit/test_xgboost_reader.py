@@ -488,6 +488,33 @@ def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
     assert reader.read(json.dumps(document).encode(), "file").schema.categories[0] == ("a", "bc")
 
 
+def test_categories_beyond_ascii_are_believed_where_xgboost_keeps_them_whole() -> None:
+    """Since 3.4; which keeps what an earlier release cut, as a rule amid a letter."""
+    document = json.loads(xgb.train({}, xgb.DMatrix(ROWS, np.arange(len(ROWS))), 1).save_raw("json"))
+    model, plain = document["learner"]["gradient_booster"]["model"], [{"values": []}] * (ROWS.shape[1] - 1)
+    whole, cut = "Köln Zürich".replace(" ", "").encode(), "größeab".encode()
+    for version, text, offsets, known in (
+        ([3, 4, 0], whole, [0, 5, 12], ("Köln", "Zürich")),
+        ([4, 0, 0], whole, [0, 5, 12], ("Köln", "Zürich")),
+        ([3, 3, 9], whole, [0, 5, 12], None),
+        ([3, 4, 0], cut, [0, 3, 8, 9], None),
+        ([3, 3, 9], b"abc", [0, 1, 3], ("a", "bc")),
+    ):
+        document["version"] = version
+        model["cats"] = {"enc": [{"offsets": offsets, "values": list(text)[: offsets[-1]]}, *plain]}
+        schema = reader.read(json.dumps(document).encode(), "file").schema
+        assert (schema.categories[0] if known else schema.lost) == (known or (0,))
+
+
+def test_vector_leaves_and_others_in_one_model_are_refused_by_name() -> None:
+    """As callbacks that change multi_strategy while training leave them: no damage."""
+    mixed, other = document(train({"multi_strategy": "multi_output_tree"}, THREE, 2)), document(train({}, THREE, 2))
+    trees, others = (of["learner"]["gradient_booster"]["model"]["trees"] for of in (mixed, other))
+    trees[1] = others[1]
+    with pytest.raises(UnsupportedModelError, match=r"tree 1: some trees have vector leaves, .*one multi_strategy"):
+        reader.read(json.dumps(mixed).encode(), "file")
+
+
 @pytest.mark.parametrize(
     ("kind", "stored", "category"),
     [(10, -56, 200), (11, -25536, -25536), (12, -25536, 40_000), (13, -1, -1), (14, -294_967_296, 4_000_000_000),
