@@ -67,7 +67,7 @@ def plain_calls(
     if forest.schema.arrays_hold_values or forest.link == "argmax":
         return None
     of_documents = forest.narrowed if narrow else forest
-    of_numpy = links.of_numpy(forest)
+    of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)
 
     def program_of(n_documents: int) -> tuple[Program, int]:
         here = cpu_fallback.machine()
@@ -78,9 +78,9 @@ def plain_calls(
     return cpu_fallback.PlainCalls(
         cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
         of_documents.n_features,
-        MOST_SMALL,
+        min(MOST_SMALL, at_once),
         BRIEF,
-        rows_at_once(forest, narrow),
+        at_once,
         threads_of_call,
         raw=_link(forest, precision, "identity", forest.average_raw),
         value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),

@@ -241,7 +241,11 @@ def test_numbers_of_iterations(left_out: int, general: list[int]) -> None:
     assert general == [3]
 
 
-def test_more_than_signals_may_wait_for_takes_the_general_path(general: list[int]) -> None:
+@pytest.mark.parametrize("most_small", [plain_calls.MOST_SMALL, 1 << 20])
+def test_more_than_signals_may_wait_for_takes_the_general_path(
+    most_small: int, general: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_calls, "MOST_SMALL", most_small)
     model = Model(made())
     most = rows_at_once(model.forest)
     X = np.random.default_rng(8).normal(size=(most + 1, 8)).astype(np.float32)
