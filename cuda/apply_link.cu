@@ -55,6 +55,20 @@ struct clamped_sigmoid : each<clamped_sigmoid> {
         return 1 / (1 + exp_of(most < exponent ? most : exponent));
     }
 };
+// onnxruntime's are of float32, whatever the scores. This one is of the magnitude, and mirrored.
+struct mirrored_sigmoid : each<mirrored_sigmoid> {
+    static __device__ float of(float x, float) {
+        const float of_magnitude = 1 / (1 + exp_of(x < 0 ? x : -x));
+        return x < 0 ? 1 - of_magnitude : of_magnitude;
+    }
+};
+// onnxruntime's, of a score whose other class has 0: the softmax of both.
+struct softmax_beside_zero : each<softmax_beside_zero> {
+    static __device__ float of(float x, float) {
+        const float top = x > 0 ? x : 0, other = exp_of(-top), mine = exp_of(x - top);
+        return mine / (other + mine);
+    }
+};
 struct exp : each<exp> {
     template <class Real>
     static __device__ Real of(Real x, Real) {
@@ -127,16 +141,41 @@ struct expectiles {
     }
 };
 
+// Of numbers of type Own, which Total adds up.
+template <class Own, class Total, class Real>
+__device__ void softmax_in(const Raw<Real>& raw, Real* out) {
+    const Own top = static_cast<Own>(raw[raw.largest()]);
+    Total total = 0;
+    for (int k = 0; k < raw.n; ++k) {
+        out[k] = exp_of(static_cast<Own>(raw[k]) - top);
+        total += out[k];
+    }
+    for (int k = 0; k < raw.n; ++k) out[k] = static_cast<Own>(out[k]) / static_cast<Own>(total);
+}
 struct softmax {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
-        const Real top = raw[raw.largest()];
+        softmax_in<Real, double>(raw, out);
+    }
+};
+// Treelite's: exponentials are rounded to float32, as is their sum.
+struct rounded_softmax {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        const float top = static_cast<float>(raw[raw.largest()]);
         double total = 0;
         for (int k = 0; k < raw.n; ++k) {
-            out[k] = exp_of(raw[k] - top);
+            out[k] = static_cast<float>(exp_of(raw[k] - top));
             total += out[k];
         }
-        for (int k = 0; k < raw.n; ++k) out[k] /= static_cast<Real>(total);
+        for (int k = 0; k < raw.n; ++k) out[k] /= static_cast<float>(total);
+    }
+};
+// onnxruntime's
+struct narrow_softmax {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        softmax_in<float, float>(raw, out);
     }
 };
 

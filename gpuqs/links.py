@@ -18,11 +18,27 @@ from gpuqs.forest import LINKS, Forest
 CLASS_DECISIONS: Final = ("argmax", "above_zero", "from_zero", "above_half")
 
 #: What makes values of raw scores: `gpuqs.forest.LINKS`, and what libraries compute otherwise.
-KERNELS: Final = (*LINKS, "clamped_sigmoid", "double_exp")
+KERNELS: Final = (
+    *LINKS,
+    *("clamped_sigmoid", "double_exp"),
+    *("mirrored_sigmoid", "narrow_softmax", "softmax_beside_zero", "rounded_softmax"),
+)
+
+#: onnxruntime's, by the operator's post_transform and the link. Nodes after the trees compute theirs otherwise.
+_OF_ONNX: Final = {
+    ("SOFTMAX", "sigmoid"): "softmax_beside_zero",
+    ("LOGISTIC", "sigmoid"): "mirrored_sigmoid",
+    ("LOGISTIC", "ova_sigmoid"): "mirrored_sigmoid",
+    ("SOFTMAX", "softmax"): "narrow_softmax",
+}
 
 
 def kernel_of(forest: Forest) -> str:
     """The one of `KERNELS` that makes the forest's values."""
+    if forest.source.startswith("ONNX"):
+        return _OF_ONNX.get((forest.objective.rpartition(" ")[2], forest.link), forest.link)
+    if forest.source.startswith("Treelite") and forest.link == "softmax":
+        return "rounded_softmax"
     if not forest.source.startswith("XGBoost"):
         return forest.link
     if forest.objective == "survival:aft":

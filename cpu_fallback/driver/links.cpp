@@ -45,6 +45,20 @@ struct sigmoid : each<sigmoid> {
 struct clamped_sigmoid : each<clamped_sigmoid> {
     template <class Real> static Real of(Real x, Real scale) { return 1 / (1 + std::exp(std::min(-scale * x, Real(88.7f)))); }
 };
+// onnxruntime's are of float32, whatever the scores. This one is of the magnitude, and mirrored.
+struct mirrored_sigmoid : each<mirrored_sigmoid> {
+    static float of(float x, float) {
+        const float of_magnitude = 1 / (1 + std::exp(-std::fabs(x)));
+        return x < 0 ? 1 - of_magnitude : of_magnitude;
+    }
+};
+// onnxruntime's, of a score whose other class has 0: the softmax of both.
+struct softmax_beside_zero : each<softmax_beside_zero> {
+    static float of(float x, float) {
+        const float top = x > 0 ? x : 0, other = std::exp(-top), mine = std::exp(x - top);
+        return mine / (other + mine);
+    }
+};
 struct exp : each<exp> {
     template <class Real> static Real of(Real x, Real) { return std::exp(x); }
 };
@@ -102,13 +116,27 @@ struct expectiles {
 };
 
 // The sum is a double, as the libraries have it, whatever the type of the values.
+// Of numbers of type Own, which Total adds up.
+template <class Own, class Total, class Real> void softmax_in(const Raw<Real>& raw, Real* out) {
+    const Own top = static_cast<Own>(raw[raw.largest()]);
+    Total total = 0;
+    for (int k = 0; k < raw.n; k++) total += out[k] = std::exp(static_cast<Own>(raw[k]) - top);
+    for (int k = 0; k < raw.n; k++) out[k] = static_cast<Own>(out[k]) / static_cast<Own>(total);
+}
 struct softmax {
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { softmax_in<Real, double>(raw, out); }
+};
+// Treelite's: exponentials are rounded to float32, as is their sum.
+struct rounded_softmax {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
-        const Real top = raw[raw.largest()];
+        const float top = static_cast<float>(raw[raw.largest()]);
         double total = 0;
-        for (int k = 0; k < raw.n; k++) total += out[k] = std::exp(raw[k] - top);
-        for (int k = 0; k < raw.n; k++) out[k] /= static_cast<Real>(total);
+        for (int k = 0; k < raw.n; k++) total += out[k] = static_cast<float>(std::exp(raw[k] - top));
+        for (int k = 0; k < raw.n; k++) out[k] /= static_cast<float>(total);
     }
+};
+struct narrow_softmax {  // onnxruntime's
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { softmax_in<float, float>(raw, out); }
 };
 
 struct argmax {
@@ -148,7 +176,11 @@ constexpr Link kLinks[] = {
     LINK(sigmoid),
     {"ova_sigmoid", run<sigmoid, float>, run<sigmoid, double>},
     LINK(clamped_sigmoid),
+    LINK(mirrored_sigmoid),
+    LINK(softmax_beside_zero),
     LINK(softmax),
+    LINK(rounded_softmax),
+    LINK(narrow_softmax),
     LINK(argmax),
     LINK(exp),
     LINK(double_exp),

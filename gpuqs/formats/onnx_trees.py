@@ -6,7 +6,7 @@ onnxruntime's where it adds in that order too, as it does with one thread; where
 T trees (few documents, many trees, several threads), they differ by at most
 ``2 T eps (sum of |leaf value| + |base value|)``, eps being 2^-24.
 
-"value" is the operator's scores; of a classifier of two classes with weights for one class, the second
+"value" is the operator's scores, bit for bit; of a classifier of two classes with weights for one class, the second
 column (onnxruntime writes -score or 1 - score in the first). As in onnxruntime, LOGISTIC and SOFTMAX change
 nothing in regressors of one target, nor SOFTMAX in classifiers whose weights are all of class id 0.
 "leaf" is a leaf's position among the nodes of its tree as the file lists them.

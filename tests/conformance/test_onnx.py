@@ -219,7 +219,7 @@ def test_transforms_of_regressors(n_targets: int, post: str) -> None:
     model = model_of(operator(random_trees(3, 10, n_targets, False), post_transform=post))
     read = gpuqs.from_model(model)
     X = documents(read.forest, np.float32)
-    np.testing.assert_allclose(read.predict(X).reshape(len(X), -1), scores_of(run(model, X)), atol=3e-7)
+    np.testing.assert_array_equal(read.predict(X).reshape(len(X), -1), scores_of(run(model, X)))
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [10, 7], ["no", "yes"]])
@@ -247,7 +247,7 @@ def test_two_classes_by_one(positive: bool, column: int, post: str, base: list |
     assert len(np.unique(classes)) == 2
     np.testing.assert_array_equal(read.predict(X, "class"), classes)
     if sigmoid:
-        np.testing.assert_allclose(read.predict(X), scores[:, 1], atol=3e-7)
+        np.testing.assert_array_equal(read.predict(X), scores[:, 1])
     else:
         np.testing.assert_array_equal(read.predict(X), scores[:, 1])
 
@@ -274,7 +274,7 @@ def test_two_classes_by_both(post: str, labels: list) -> None:
     classes, scores = run(model, X)
     assert len(np.unique(classes)) == 2
     np.testing.assert_array_equal(read.predict(X, "class"), classes)
-    np.testing.assert_allclose(read.predict(X), scores, atol=0 if post == "NONE" else 3e-7)
+    np.testing.assert_array_equal(read.predict(X), scores)
     trees[3][-1][1] += 1.0
     with pytest.raises(UnsupportedModelError, match="two classes with weights for both"):
         gpuqs.from_model(model_of(operator(trees, labels, post_transform=post)))
@@ -291,7 +291,19 @@ def test_classes(per_tree: bool, base: list | None, post: str, labels: list) -> 
     classes, scores = run(model, X)
     assert len(np.unique(classes)) == 3
     np.testing.assert_array_equal(read.predict(X, "class"), classes)
-    np.testing.assert_allclose(read.predict(X), scores, atol=0 if post == "NONE" else 3e-7)
+    np.testing.assert_array_equal(read.predict(X), scores)
+
+
+@pytest.mark.parametrize("post", ["LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_transforms_of_double_ensembles_are_of_floats(n_classes: int, post: str) -> None:
+    trees = random_trees(6, 12, n_classes if n_classes > 2 else 1, True)
+    node = operator(trees, list(range(n_classes)), tensors=True, post_transform=post)
+    model = model_of(node, dtype=np.float64)
+    read = gpuqs.from_model(model)
+    X = documents(read.forest, np.float64)
+    scores = scores_of(run(model, X))
+    np.testing.assert_array_equal(read.predict(X).astype(np.float32), scores if n_classes > 2 else scores[:, 1])
 
 
 def test_classes_without_weights() -> None:
