@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gpuqs import cpu_fallback
@@ -13,7 +14,7 @@ from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
-from gpuqs.threads import threads_of_call, threads_worth
+from gpuqs.threads import LEAST_SHARE, threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
@@ -143,17 +144,29 @@ class Chooser:
             return cost
         return CALL + (cost - CALL) * factor(name, machine)
 
-    def threads(self, way: Way, n_documents: int, machine: tuple[str, bool]) -> int:
-        """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs."""
+    def threads(self, way: Way, n_documents: int, machine: tuple[str, bool], more: float = 0.0) -> int:
+        """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs.
+
+        ``more``: microseconds a document beside scoring.
+        """
         if way.n_threads is not None:
             return way.n_threads
-        key = (way.engine, n_documents, machine, cpu_fallback.costs_age())
+        key = (way.engine, n_documents, machine, more, cpu_fallback.costs_age())
         worth = self._worth.get(key)
         if worth is None:
-            worth = threads_worth(self.warm_cost(way.engine, n_documents, machine))
-            if n_documents <= MOST_ASKED[HOST.kind]:
-                self._worth[key] = worth
+            if len(self._worth) >= MOST_KEPT:
+                self._worth.clear()
+            worth = self._worth[key] = threads_worth(partial(self._share, way.engine, n_documents, machine, more))
         return worth
+
+    def _share(self, name: str, n_documents: int, machine: tuple[str, bool], more: float, n_threads: int) -> float:
+        """Microseconds that each of so many threads is predicted to take, as they share out documents or trees."""
+        alone = self.warm_cost(name, n_documents, machine) or 0.0
+        of_thread = -(-n_documents // n_threads)
+        shares = [alone / n_threads] if n_threads <= ENGINES[name].tree_shares(self._forest, n_documents) else []
+        if n_threads == 1 or of_thread >= LEAST_SHARE:
+            shares.append(self.warm_cost(name, of_thread, machine) or 0.0)
+        return min(shares, default=alone) + of_thread * more
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""

@@ -21,12 +21,12 @@ _WITHOUT_EFFECT: Final = {
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
     **dict.fromkeys(("num_threads", "n_jobs", "nthread", "thread_count"), "n_threads"),
-    **dict.fromkeys(("ntree_limit", "ntree_start", "ntree_end"), "trees=slice(start, end)"),
+    **dict.fromkeys(("ntree_limit", "ntree_start", "ntree_end"), "iteration_range=(start, end)"),
     "prediction_type": "output",
 }
 
 
-def check_others(others: Mapping[str, Any]) -> None:
+def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
     """Pass over other libraries' keywords that change no score.
 
     Raises
@@ -41,7 +41,12 @@ def check_others(others: Mapping[str, Any]) -> None:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")
         if truth(value, name) not in _WITHOUT_EFFECT[name]:
-            raise UnsupportedModelError(f"{name}=True is not offered: gpuqs gives whole scores alone; leave it out")
+            raise UnsupportedModelError(f"{name}={bool(value)} is not offered; leave it out")
+        if name == "validate_features" and not value and forest.schema.library == "XGBoost":
+            raise UnsupportedModelError(
+                "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; pass "
+                "an array, such as X.to_numpy()"
+            )
 
 
 def output_and_trees(

@@ -26,7 +26,7 @@ from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
-from gpuqs.threads import threads_of_call
+from gpuqs.threads import CODING, LEAF, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Plan, Way
 
 
@@ -171,10 +171,10 @@ class Model:
               [D, n_trees]; XGBoost itself gives float32, and [D] for a single tree.
             - "per_tree": the value of the exit leaf in each tree.
         n_threads : int, optional
-            Threads to use, at most four for each processor. By default, a thread for each 80 microseconds that one
-            thread is predicted to take, but no more than processors that the process may use. How many these are
-            depends on its affinity, its control groups' quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, all
-            batches get so many threads; with -2 one fewer, and so on, as with joblib's ``n_jobs``.
+            Threads to use, at most four for each processor. By default as many as the batch's predicted time is worth,
+            but no more than processors that the process may use. How many these are depends on its affinity, its
+            control groups' quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, all batches get so many threads;
+            with -2 one fewer, and so on, as with joblib's ``n_jobs``.
         out : array, optional
             Where to write the answer: an array in C order on the same side as ``X`` (host or GPU), with the shape and
             the dtype given below.
@@ -225,7 +225,7 @@ class Model:
             - "value" and "raw": [D], or [D, n_outputs] where the model has several outputs. Values of XGBoost's
               multi:softmax are labels, [D]. The type is that in which the source library sums: float32 for XGBoost,
               float64 for most others.
-            - "class": [D], int64, float64 or texts, as the labels are.
+            - "class": [D], int64, float64, bool or texts, as the labels are.
             - "leaf": int32 [D, n_trees].
             - "per_tree": [D, n_trees], or [D, n_trees, n_outputs] where leaves hold vectors.
 
@@ -242,7 +242,7 @@ class Model:
             A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
             CUDA graph, and something would have to be copied or compiled first.
         """
-        check_others(others)
+        check_others(self.forest, others)
         output, trees = output_and_trees(
             self.forest,
             output,
@@ -291,7 +291,9 @@ class Model:
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
-        n_threads = threads_of_call(self._chooser.threads(way, documents.n, here), n_threads)
+        more = LEAF * self.forest.n_trees if output in ("leaf", "per_tree") else 0.0
+        worth = self._chooser.threads(way, documents.n, here, more) if runs_on is HOST else 1
+        n_threads = threads_of_call(worth, n_threads)
         fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:
@@ -457,7 +459,8 @@ class Model:
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         chunks = (documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step))
-        threads = threads_of_call(self._chooser.threads(Way(BITSLICE), documents.n, here), n_threads)
+        worth = threads_worth(lambda n_threads: documents.n * len(self.forest.tested) * CODING / n_threads)
+        threads = threads_of_call(worth, n_threads)
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
         return EncodedDocuments(self, here[0], coded)
 

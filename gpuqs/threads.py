@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from gpuqs import cpu_fallback
 
-#: Microseconds of one thread's work for each thread of a call: one that sleeps takes some 40 until it works, and small
-#: shares of a batch take more work in all than large ones.
-WORK_EACH: Final = 80.0
+#: Microseconds of work for each thread of a call: one that sleeps takes some 40 until it works.
+WORK_EACH: Final = 60.0
+#: So many times the work of one thread may that of several be, in all: small shares of a batch are scored less
+#: efficiently, and other threads of Python may want the processors, too. For long calls latency counts more.
+MOST_WORK: Final = 4 / 3
+MOST_WORK_OF_LONG: Final = 2.0
+#: Microseconds of one thread from which calls are long.
+LONG: Final = 1000.0
+#: Documents of a share, where these are shared out: engines take so many together.
+LEAST_SHARE: Final = 32
+#: Microseconds to write a document's leaf number in a tree, and to code a value of a document.
+LEAF: Final = 1e-3
+CODING: Final = 0.5e-3
+_MOST_WORTH: Final = 1 << 10
 
 
-def threads_worth(work: float | None) -> int:
-    """Threads that a call is worth which takes one thread ``work`` microseconds; None: it has no use for several."""
-    return 1 if work is None else max(1, int(work / WORK_EACH))
+def threads_worth(share: Callable[[int], float]) -> int:
+    """Threads that a call is worth, a power of two; ``share(n)``: microseconds that each of n threads would take."""
+    alone, worth = share(1), 1
+    most = alone * (MOST_WORK if alone < LONG else MOST_WORK_OF_LONG)
+    while worth < _MOST_WORTH:
+        each = share(2 * worth)
+        if each < WORK_EACH or 2 * worth * each > most:
+            break
+        worth *= 2
+    return worth
 
 
 def threads_of_call(worth: int, asked: int | None = None) -> int:

@@ -45,7 +45,7 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
             "rename its columns, or give an array without names to go by position"
         )
     if len(names) != forest.n_features:
-        raise InputError(f"{what} has {len(names)} columns; {trained_on(forest)}")
+        raise InputError(f"{what} has {len(names)} columns; {trained_on(forest, len(names))}")
     return None
 
 

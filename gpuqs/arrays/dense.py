@@ -85,7 +85,7 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
             hint = f"; pass X.reshape({'-1, 1' if one else '1, -1'}) to score {'its values' if one else 'one document'}"
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
     if X.shape[1] != forest.n_features:
-        raise InputError(f"X has {X.shape[1]} features; {trained_on(forest)}")
+        raise InputError(f"X has {X.shape[1]} features; {trained_on(forest, X.shape[1])}")
     if forest.schema.arrays_hold_values:
         return _by_value(X, forest)
     if X.dtype == object:

@@ -43,7 +43,7 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
         mend = ""
         if len(X.shape) == 2 and X.shape[1] < forest.n_features:  # as readers of svmlight files make it
             mend = f"; if the last ones are empty, X.resize(X.shape[0], {forest.n_features}) adds them"
-        raise InputError(f"X has {shape}; {trained_on(forest)}{mend}")
+        raise InputError(f"X has {shape}; {trained_on(forest, X.shape[-1])}{mend}")
     if hasattr(X, "get") and type(X).__module__.startswith("cupyx"):
         raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
     if forest.schema.arrays_hold_values:

@@ -80,6 +80,10 @@ class Engine(ABC):
         """Predicted microseconds more where other work has emptied the caches: a call reads its program once."""
         return 0.0
 
+    def tree_shares(self, forest: Forest, n_documents: int) -> int:
+        """Shares of the trees that threads may take where documents are too few to be shared out; 1: they may not."""
+        return 1
+
     @abstractmethod
     def prepare(
         self,

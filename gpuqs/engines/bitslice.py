@@ -21,6 +21,8 @@ from gpuqs.layout.ranks import RankTables
 
 #: Documents that are coded together, of calls with so many or fewer (`rank_block`).
 CODED_TOGETHER = (16, 32, 64, 128)
+#: Nodes of a superblock by default.
+MAX_NODES = 65_000
 #: Most leaves of trees whose values lie in tables.
 TABLE_LEAVES = 64
 
@@ -37,7 +39,7 @@ class Bitslice(CpuEngine):
         # Decoding some of them twice would cost more than what overflows.
         Parameter("one_superblock", "so few distinct tests make one superblock", 20_000, 0, MAX_PREDICATES),
         # Programs and leaf values of so many stay in the L3 cache while other documents run.
-        Parameter("max_nodes", "nodes of a superblock", 65_000, 1, 1 << 30),
+        Parameter("max_nodes", "nodes of a superblock", MAX_NODES, 1, 1 << 30),
         Parameter("word", "documents of a word, as far as the instruction set has such words", 512, 128, 512),
         Parameter("together", "words of documents that pass a superblock together, as far as they fit", 32, 1, 1024),
         Parameter("compiled", "1: tree programs become machine code, where they can; 0: not", 1, 0, 1),
@@ -90,6 +92,9 @@ class Bitslice(CpuEngine):
     def cold(self, forest: Forest, n_documents: int) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0
         return super().cold(forest, n_documents) + leaves * 1e-3 * self.cold_leaf
+
+    def tree_shares(self, forest: Forest, n_documents: int) -> int:
+        return max(forest.n_nodes // MAX_NODES, 1) if n_documents <= min(self.tree_costs) else 1
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]

@@ -81,8 +81,8 @@ def find_ensemble(model: Any) -> Ensemble:
         kinds = sorted({node.op_type for node in graph.node})
         raise UnsupportedModelError(
             f"the graph must have one tree ensemble and no functions; it has {len(found)} tree ensembles among its "
-            f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; take the model from the library "
-            "that trained it: gpuqs.from_model(estimator), or the file that the library saved"
+            f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; if gpuqs reads the "
+            "estimator that was converted (gpuqs.from_model) or its library's own file, take that"
         )
     node = found[0]
     if node.op_type not in _OPERATORS:
@@ -156,14 +156,15 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
     """The link that nodes after the ensemble make, and whether they give the index of the largest score."""
     classifier = node.op_type == "TreeEnsembleClassifier"
     labels, scores = (node.output[0], node.output[-1]) if classifier else (None, node.output[0])
-    ends = {name: None for name in node.output}
-    links, largest, ones = set(), False, _ones(graph)
     constants = {tensor.name for tensor in graph.initializer}
+    ends = {name: None for name in (*node.output, *constants)}
+    links, largest, of_trees, ones = set(), False, False, _ones(graph)
     for output in graph.output:
-        if output.name in constants:  # class labels, for example
-            continue
         after = list(_upstream(output.name, ends, makers, ones))
         end = _start(after, output.name, ones)
+        if end in constants:  # class labels, for example
+            continue
+        of_trees = True
         link = "identity"
         for maker in reversed(after):
             made = _after(maker, link, end == labels, ones)
@@ -171,15 +172,15 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
                 raise UnsupportedModelError(
                     f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not evaluated; take "
                     "the model from the library that trained it, or have the graph give what the trees give: "
-                    f"del model.graph.output[:]; model.graph.output.add(name={scores[:40]!r})"
+                    f"del model.graph.output[:]; model.graph.output.add(name={scores[:500]!r})"
                 )
             link = made
-        if end not in ends:
+        if end not in node.output:
             raise ModelFormatError(f"{output.name[:40]!r} is not made of what the trees give", field="graph.output")
         if end == scores and link != "class":
             links.add(link)
         largest |= end == scores and link == "class"
-    if len(links) > 1 or not len(graph.output):
+    if len(links) > 1 or not of_trees:
         raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores, but must give one: export it again")
     return links.pop() if links else "identity", largest
 

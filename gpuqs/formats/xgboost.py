@@ -276,9 +276,12 @@ def _column_categories(column: Any, whole_texts: bool) -> tuple[Any, ...] | None
     if not (whole_texts or text.isascii()):
         return ()
     try:
-        return tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist())) or None
+        texts = tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist()))
     except UnicodeDecodeError:
         return ()
+    if len(set(texts)) < len(texts) and not text.isascii():
+        return ()
+    return texts or None
 
 
 def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.NDArray[np.int64]:

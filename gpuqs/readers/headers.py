@@ -148,9 +148,11 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
     spelled = [cell if cell in names else cell.replace(" ", "_") for cell in cells]  # as LightGBM stores blanks
     texts = [cell for cell in cells if not is_number(cell)]
     if not texts:
-        if len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True)):
+        known = len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True))
+        counted = schema.names == tuple(map(str, range(len(schema.names))))  # as pandas calls columns without names
+        if known and (not counted or cells == list(schema.names)):
             return Guess(True, "the model's feature names")
-        if len(cells) > 1 and cells == [str(at) for at in range(len(cells))]:
+        if known or (len(cells) > 1 and cells == [str(at) for at in range(len(cells))]):
             raise InputError(
                 f"{path}: the first line, {start_of(cells)}, may be a document, or the columns' numbers, which pandas "
                 f"writes as a header; {_SAY_WHICH}"

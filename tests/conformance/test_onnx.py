@@ -415,11 +415,17 @@ def test_what_is_said_of_nodes_after_the_trees_helps() -> None:
 
 
 def test_outputs_that_are_constants() -> None:
-    model = model_of(operator(random_trees(9, 9, 3, True), ["a", "b", "c"]), ["L", "Y", "labels"])
-    model.graph.initializer.append(helper.make_tensor("labels", TensorProto.STRING, [3], [b"a", b"b", b"c"]))
-    read = gpuqs.from_model(model)
-    X = documents(read.forest, np.float32)
-    np.testing.assert_array_equal(read.predict(X), run(model, X)[1])
+    copied = helper.make_node("Identity", ["kept"], ["labels"])  # as skl2onnx gives class labels
+    for nodes, name in (([copied], "kept"), ([], "labels")):
+        trees = operator(random_trees(9, 9, 3, True), ["a", "b", "c"])
+        model = model_of([*nodes, trees], ["L", "Y", "labels"])
+        model.graph.initializer.append(helper.make_tensor(name, TensorProto.STRING, [3], [b"a", b"b", b"c"]))
+        read = gpuqs.from_model(model)
+        X = documents(read.forest, np.float32)
+        np.testing.assert_array_equal(read.predict(X), run(model, X)[1])
+        del model.graph.output[:2]
+        with pytest.raises(UnsupportedModelError, match="gives 0 kinds of scores"):
+            gpuqs.from_model(model)
 
 
 def test_bools() -> None:

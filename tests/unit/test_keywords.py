@@ -16,6 +16,7 @@ from gpuqs.forest import Forest
 from gpuqs.keywords import output_and_trees
 from gpuqs.model import Model
 from gpuqs.programs import Programs
+from gpuqs.schema import Schema
 from gpuqs.sklearn import wrap
 
 
@@ -105,13 +106,17 @@ def test_what_is_not_offered() -> None:
     with pytest.raises(UnsupportedModelError, match="pred_contrib=True is not offered"):
         MODEL.predict(X, pred_contrib=True)
     for name in ("pred_contribs", "pred_interactions", "pred_early_stop", "predict_disable_shape_check", "training"):
-        with pytest.raises(UnsupportedModelError, match=f"{name}=True is not offered: .*leave it out"):
+        with pytest.raises(UnsupportedModelError, match=f"{name}=True is not offered; leave it out"):
             MODEL.predict(X, **{name: True})
         with pytest.raises(ValueError, match=f"{name} must be True or False, not 'no'"):
             MODEL.predict(X, **{name: "no"})
         np.testing.assert_array_equal(MODEL.predict(X, **{name: False}), MODEL.predict(X))
     for value in (True, False):
         np.testing.assert_array_equal(MODEL.predict(X, validate_features=value), MODEL.predict(X))
+    by_name = Model(replace(MODEL.forest, schema=Schema(library="XGBoost")))
+    np.testing.assert_array_equal(by_name.predict(X, validate_features=True), MODEL.predict(X))
+    with pytest.raises(UnsupportedModelError, match=r"takes a table's columns by position.*pass an array"):
+        by_name.predict(X, validate_features=False)
 
 
 def test_keywords_that_no_library_has() -> None:

@@ -26,7 +26,7 @@ from gpuqs.devices import HOST
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.threads import WORK_EACH, threads_of_call
+from gpuqs.threads import WORK_EACH, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Way
 
 FORESTS: dict[str, dict[str, Any]] = {
@@ -269,16 +269,25 @@ def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_work_is_for_threads(threads_asked: list[int], general: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chooser, "LEAST_SHARE", 1)
     costs = {"walk": WORK_EACH / 10}
     monkeypatch.setattr(Chooser, "warm_cost", lambda _, name, n, machine: n * costs[name] if name in costs else None)
     monkeypatch.setattr(plain_calls, "MOST_SMALL", 30)
     model, X = Model(made()), np.random.default_rng(9).normal(size=(45, 8))
     expected = model.predict(X, engine="reference")
-    for n in (1, 19, 20, 45):
+    for n in (1, 18, 20, 45):
         for _ in range(2):
             assert model.predict(X[:n]).tobytes() == expected[:n].tobytes()
         assert model.predict(X[:n], n_threads=1).tobytes() == expected[:n].tobytes()
     assert threads_asked == [2, 2, 4, 4] and general == [45]  # by reference
+
+
+def test_small_shares_are_for_one_thread() -> None:
+    """Half of some documents takes an engine as long as all; so does half of long work, less than twice."""
+    steps = {1: 130.0, 2: 100.0}  # all, and half of 300 documents as words of 512 and 256
+    assert threads_worth(lambda n: steps.get(n, 100.0)) == 1
+    assert threads_worth(lambda n: 10 * steps.get(n, 100.0)) == 2
+    assert threads_worth(lambda n: 130.0 / n) == 2 and threads_worth(lambda n: 1e5 / n) == 1024
 
 
 def test_wide_rows_are_work() -> None:

@@ -705,6 +705,15 @@ def test_a_first_line_that_may_be_a_document_is_never_lost(tmp_path: Path, first
         np.testing.assert_array_equal(read(path, header=True).values, [[7, 7, 7]])
 
 
+@pytest.mark.parametrize("first", ["2,1,0", "1,0,1,2", "1,1,1"])
+def test_columns_that_are_called_by_their_numbers_are_not_told_from_a_document(tmp_path: Path, first: str) -> None:
+    path, model = write(tmp_path, f"{first}\n{first}\n"), forest(schema=Schema(("0", "1", "2")))
+    with pytest.raises(InputError, match=r"may be a document, or the columns' numbers.*--header or --no-header"):
+        read(path, model)
+    years = write(tmp_path, "2020,2019,2021\n1,2,3\n")
+    np.testing.assert_array_equal(read(years, forest(schema=Schema(("2019", "2020", "2021")))).values, [[2, 1, 3]])
+
+
 @pytest.mark.parametrize("first", ["-", "?", ".", "abc", "1.5abc", "a,a,b", "-,?,.", "a,1.5abc,c", "12:30,12:31,12:32"])
 def test_texts_that_no_model_knows_are_not_lost(tmp_path: Path, first: str) -> None:
     cells = first.split(",")

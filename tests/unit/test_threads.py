@@ -81,7 +81,7 @@ def test_threads_are_kept_and_no_more_started_than_calls_ask_for() -> None:
 def test_threads_of_plain_calls() -> None:
     script = (
         "import os, numpy as np; from test_threads import MODEL, X\n"
-        "many = np.tile(X, (10, 1)); before = len(os.listdir('/proc/self/task'))\n"
+        "many = np.tile(X, (60, 1)); before = len(os.listdir('/proc/self/task'))\n"
         "for words in ({'X': X}, {'X': many, 'n_threads': 1}, {'X': many, 'n_threads': 2}, {'X': many}):\n"
         "    MODEL.predict(**words); print(len(os.listdir('/proc/self/task')) - before)\n"
     )

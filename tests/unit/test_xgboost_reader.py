@@ -498,6 +498,7 @@ def test_categories_beyond_ascii_are_believed_where_xgboost_keeps_them_whole() -
         ([4, 0, 0], whole, [0, 5, 12], ("Köln", "Zürich")),
         ([3, 3, 9], whole, [0, 5, 12], None),
         ([3, 4, 0], cut, [0, 3, 8, 9], None),
+        ([3, 4, 0], "éabaéab".encode(), [0, 2, 3, 5, 7, 8], None),  # cut where letters end: two are called "a"
         ([3, 3, 9], b"abc", [0, 1, 3], ("a", "bc")),
     ):
         document["version"] = version
