@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from gpuqs import cpu_fallback
@@ -166,7 +167,7 @@ class Chooser:
         shares = [alone / n_threads] if n_threads <= ENGINES[name].tree_shares(self._forest, n_documents) else []
         if n_threads == 1 or of_thread >= LEAST_SHARE:
             shares.append(self.warm_cost(name, of_thread, machine) or 0.0)
-        return min(shares, default=alone) + of_thread * more
+        return min(shares, default=inf) + of_thread * more
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
         """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""

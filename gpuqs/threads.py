@@ -15,8 +15,8 @@ MOST_WORK: Final = 4 / 3
 MOST_WORK_OF_LONG: Final = 2.0
 #: Microseconds of one thread from which calls are long.
 LONG: Final = 1000.0
-#: Documents of a share, where these are shared out: engines take so many together.
-LEAST_SHARE: Final = 32
+#: Documents of a share, where these are shared out: engines take up to so many together.
+LEAST_SHARE: Final = 64
 #: Microseconds to write a document's leaf number in a tree, and to code a value of a document.
 LEAF: Final = 1e-3
 CODING: Final = 0.5e-3

@@ -23,6 +23,7 @@ from gpuqs import chooser, cpu_fallback, engines, plain_calls
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
+from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -280,6 +281,17 @@ def test_work_is_for_threads(threads_asked: list[int], general: list[int], monke
             assert model.predict(X[:n]).tobytes() == expected[:n].tobytes()
         assert model.predict(X[:n], n_threads=1).tobytes() == expected[:n].tobytes()
     assert threads_asked == [2, 2, 4, 4] and general == [45]  # by reference
+
+
+def test_few_documents_are_not_shared_out() -> None:
+    """However long they take: engines score some dozens together. Trees may be, of large forests."""
+    here = cpu_fallback.machine()
+    forest = random_forest(np.random.default_rng(1), n_trees=6_000, max_leaves=60)
+    choose = Model(forest)._chooser
+    for engine in ("walk", "rankwalk"):
+        assert [choose.threads(Way(engine), n, here) > 1 for n in (60, 120, 20_000)] == [False, False, True]
+    shares = max(forest.n_nodes // 65_000, 1)
+    assert [ENGINES["bitslice"].tree_shares(forest, n) for n in (100, 200)] == [shares, 1]
 
 
 def test_small_shares_are_for_one_thread() -> None:
