@@ -141,7 +141,7 @@ struct expectiles {
     }
 };
 
-// Of numbers of type Own, which Total adds up.
+// Of numbers of type Own, which Total adds up: most libraries have a double for that, whatever the type of the values.
 template <class Own, class Total, class Real>
 __device__ void softmax_in(const Raw<Real>& raw, Real* out) {
     const Own top = static_cast<Own>(raw[raw.largest()]);
@@ -171,7 +171,7 @@ struct rounded_softmax {
         for (int k = 0; k < raw.n; ++k) out[k] /= static_cast<float>(total);
     }
 };
-// onnxruntime's
+// onnxruntime's.
 struct narrow_softmax {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {

@@ -146,12 +146,14 @@ class Chooser:
         return CALL + (cost - CALL) * factor(name, machine)
 
     def threads(self, way: Way, n_documents: int, machine: tuple[str, bool], more: float = 0.0) -> int:
-        """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs.
+        """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs; 1 on a GPU.
 
         ``more``: microseconds a document beside scoring.
         """
         if way.n_threads is not None:
             return way.n_threads
+        if ENGINES[way.engine].device != HOST.kind:
+            return 1
         key = (way.engine, n_documents, machine, more, cpu_fallback.costs_age())
         worth = self._worth.get(key)
         if worth is None:
@@ -162,11 +164,11 @@ class Chooser:
 
     def _share(self, name: str, n_documents: int, machine: tuple[str, bool], more: float, n_threads: int) -> float:
         """Microseconds that each of so many threads is predicted to take, as they share out documents or trees."""
-        alone = self.warm_cost(name, n_documents, machine) or 0.0
-        of_thread = -(-n_documents // n_threads)
-        shares = [alone / n_threads] if n_threads <= ENGINES[name].tree_shares(self._forest, n_documents) else []
+        of_thread, shares = -(-n_documents // n_threads), []
         if n_threads == 1 or of_thread >= LEAST_SHARE:
             shares.append(self.warm_cost(name, of_thread, machine) or 0.0)
+        if 1 < n_threads <= ENGINES[name].tree_shares(self._forest, n_documents):
+            shares.append((self.warm_cost(name, n_documents, machine) or 0.0) / n_threads)
         return min(shares, default=inf) + of_thread * more
 
     def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
@@ -199,6 +201,6 @@ class Chooser:
             sizes = ", ".join(f"{size.n_documents:,}" for size in self.plan.sizes)
             note = self._why_unused(self.plan, device, machine) or f"it was tuned for {sizes} documents a call"
         way = self.way(n_documents, device, machine)
-        threads = threads_of_call(self.threads(way, n_documents, machine)) if device is HOST else 1
+        threads = threads_of_call(self.threads(way, n_documents, machine))
         planned = Candidate(way.engine, way.params, threads).label if way.planned else None
         return Explanation(way.engine, n_documents, where, choices, tuned, note, planned, threads)

@@ -12,12 +12,11 @@ from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.outputs import OUTPUTS, Output
 
-#: Other keywords of LightGBM's and XGBoost's ``predict``, and their values that change no score.
-_WITHOUT_EFFECT: Final = {
-    **dict.fromkeys(("pred_early_stop", "predict_disable_shape_check", "data_has_header"), (False,)),
-    **dict.fromkeys(("pred_contribs", "pred_interactions", "approx_contribs", "training", "strict_shape"), (False,)),
-    "validate_features": (False, True),  # tables go by name, or lack one, in any case
-}
+#: Other keywords of LightGBM's and XGBoost's ``predict`` that change no score where they are False.
+_NOT_OFFERED: Final = (
+    *("pred_early_stop", "predict_disable_shape_check", "data_has_header"),
+    *("pred_contribs", "pred_interactions", "approx_contribs", "training", "strict_shape"),
+)
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
     **dict.fromkeys(("num_threads", "n_jobs", "nthread", "thread_count"), "n_threads"),
@@ -37,16 +36,17 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
         It asks for what is not offered.
     """
     for name, value in others.items():
-        if name not in _WITHOUT_EFFECT:
+        if name == "validate_features":  # tables go by name, or are refused, in any case
+            if not truth(value, name) and forest.schema.library == "XGBoost":
+                raise UnsupportedModelError(
+                    "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
+                    "pass an array, such as X.to_numpy()"
+                )
+        elif name not in _NOT_OFFERED:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")
-        if truth(value, name) not in _WITHOUT_EFFECT[name]:
-            raise UnsupportedModelError(f"{name}={bool(value)} is not offered; leave it out")
-        if name == "validate_features" and not value and forest.schema.library == "XGBoost":
-            raise UnsupportedModelError(
-                "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; pass "
-                "an array, such as X.to_numpy()"
-            )
+        elif truth(value, name):
+            raise UnsupportedModelError(f"{name}=True is not offered; leave it out")
 
 
 def output_and_trees(

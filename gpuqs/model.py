@@ -292,8 +292,7 @@ class Model:
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest = self._programs.part(trees) if output == "per_tree" else self.forest
         more = LEAF * self.forest.n_trees if output in ("leaf", "per_tree") else 0.0
-        worth = self._chooser.threads(way, documents.n, here, more) if runs_on is HOST else 1
-        n_threads = threads_of_call(worth, n_threads)
+        n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
         fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:

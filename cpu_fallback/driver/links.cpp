@@ -115,8 +115,7 @@ struct expectiles {
     }
 };
 
-// The sum is a double, as the libraries have it, whatever the type of the values.
-// Of numbers of type Own, which Total adds up.
+// Of numbers of type Own, which Total adds up: most libraries have a double for that, whatever the type of the values.
 template <class Own, class Total, class Real> void softmax_in(const Raw<Real>& raw, Real* out) {
     const Own top = static_cast<Own>(raw[raw.largest()]);
     Total total = 0;

@@ -80,9 +80,10 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         raise InputError("X is a structured array; pass pandas.DataFrame(X), whose columns go by name")
     if X.ndim != 2:
         hint = ""
-        if X.ndim == 1:
-            one = forest.n_features == 1
-            hint = f"; pass X.reshape({'-1, 1' if one else '1, -1'}) to score {'its values' if one else 'one document'}"
+        if X.ndim == 1 and forest.n_features == 1:
+            hint = "; pass X.reshape(-1, 1) to score its values"
+        elif X.ndim == 1:
+            hint = "; pass X.reshape(1, -1) to score one document"
         raise InputError(f"X must be 2-dimensional [documents, {forest.n_features}], not {X.ndim}-dimensional{hint}")
     if X.shape[1] != forest.n_features:
         raise InputError(f"X has {X.shape[1]} features; {trained_on(forest, X.shape[1])}")

@@ -247,7 +247,7 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[
 
 def splits_of(tree: Any, number: int) -> list[Any]:
     """The splits of a symmetric tree; CatBoost writes null where it has none."""
-    if isinstance(tree, dict) and "splits" in tree and tree["splits"] is None:
+    if isinstance(tree, dict) and tree.get("splits", []) is None:
         return []
     found: list[Any] = get(tree, "splits", list, tree=number)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -118,7 +118,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
     known = {value.name: value.type.tensor_type for value in graph.input}
     for tensor in graph.initializer:
         known.pop(tensor.name, None)
-    before = list(_upstream(node.input[0], known, makers, set()))
+    before = list(_upstream(node.input[0], known, makers))
     casts = []
     for maker in reversed(before):
         if maker.op_type == "Cast" and maker.domain in ("", "ai.onnx"):
@@ -128,7 +128,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
                 f"node {maker.op_type[:40]!r} changes the documents before the trees see them, which is not "
                 "evaluated; export the trees alone, and do that to the documents yourself"
             )
-    name = _start(before, node.input[0], set())
+    name = _start(before, node.input[0])
     if name is None or len(known) != 1 or name not in known:
         raise UnsupportedModelError(
             f"the graph has {len(known)} inputs, but must have one that holds all features: export with "
@@ -217,7 +217,7 @@ def _ones(graph: Any) -> set[str]:
     return found
 
 
-def _inputs(node: Any, ones: set[str]) -> list[str]:
+def _inputs(node: Any, ones: Collection[str]) -> list[str]:
     """A node's inputs, but for a 1 by which it multiplies or divides."""
     return [
         name
@@ -226,7 +226,9 @@ def _inputs(node: Any, ones: set[str]) -> list[str]:
     ]
 
 
-def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any], ones: set[str]) -> Iterator[Any]:
+def _upstream(
+    name: str, ends: dict[str, Any], makers: dict[str, Any], ones: Collection[str] = ()
+) -> Iterator[Any]:
     """The nodes that make ``name``, from it up to one of ``ends``, each of one input."""
     for _ in range(len(makers) + 1):
         if name in ends:
@@ -242,7 +244,7 @@ def _upstream(name: str, ends: dict[str, Any], makers: dict[str, Any], ones: set
     raise ModelFormatError("nodes form a cycle", field="graph")
 
 
-def _start(chain: list[Any], name: str, ones: set[str]) -> str | None:
+def _start(chain: list[Any], name: str, ones: Collection[str] = ()) -> str | None:
     """The beginning of the chain of nodes that makes ``name``; None where its first node has not one input."""
     if not chain:
         return name

@@ -273,15 +273,13 @@ def _column_categories(column: Any, whole_texts: bool) -> tuple[Any, ...] | None
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
         raise ModelFormatError(f"must rise from 0 to {len(values)}", field="cats.enc.offsets")
     text = (values & 0xFF).astype(np.uint8).tobytes()
-    if not (whole_texts or text.isascii()):
+    parts = [text[a:b] for a, b in pairwise(offsets.tolist())]
+    if not (text.isascii() or (whole_texts and len(set(parts)) == len(parts))):
         return ()
     try:
-        texts = tuple(text[a:b].decode() for a, b in pairwise(offsets.tolist()))
+        return tuple(part.decode() for part in parts) or None
     except UnicodeDecodeError:
         return ()
-    if len(set(texts)) < len(texts) and not text.isascii():
-        return ()
-    return texts or None
 
 
 def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from gpuqs.errors import InputError
@@ -149,10 +149,9 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
     texts = [cell for cell in cells if not is_number(cell)]
     if not texts:
         known = len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True))
-        counted = schema.names == tuple(map(str, range(len(schema.names))))  # as pandas calls columns without names
-        if known and (not counted or cells == list(schema.names)):
+        if known and (tuple(cells) == schema.names or not _counted(schema.names)):
             return Guess(True, "the model's feature names")
-        if known or (len(cells) > 1 and cells == [str(at) for at in range(len(cells))]):
+        if known or (len(cells) > 1 and _counted(cells)):
             raise InputError(
                 f"{path}: the first line, {start_of(cells)}, may be a document, or the columns' numbers, which pandas "
                 f"writes as a header; {_SAY_WHICH}"
@@ -185,6 +184,11 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
         f"{path}: the first line has {texts[0]!r} where a document has a number, but also {len(cells) - len(texts)} "
         f"cells that cannot be names; correct the cell, or {_SAY_WHICH}"
     )
+
+
+def _counted(names: Sequence[str]) -> bool:
+    """Whether columns are called 0, 1, ..., as pandas calls those without names."""
+    return list(names) == [str(at) for at in range(len(names))]
 
 
 def _categories_among(texts: Collection[str], schema: Schema) -> set[str]:

@@ -201,7 +201,7 @@ def test_ranges_leave_the_bias_out_where_catboost_does(name: str) -> None:
 
 
 def test_trees_without_splits() -> None:
-    """CatBoost writes null for their splits; of old files with one bias for all, the first tree tells the outputs."""
+    """Which CatBoost writes null for; the recipe above is scored like all others."""
     n_leaves = np.diff(catboost_trained("some trees without splits").model.forest.leaf_offsets)
     assert (n_leaves == 1).any() and (n_leaves > 1).any()
 

@@ -246,10 +246,7 @@ def test_two_classes_by_one(positive: bool, column: int, post: str, base: list |
     classes, scores = run(model, X)
     assert len(np.unique(classes)) == 2
     np.testing.assert_array_equal(read.predict(X, "class"), classes)
-    if sigmoid:
-        np.testing.assert_array_equal(read.predict(X), scores[:, 1])
-    else:
-        np.testing.assert_array_equal(read.predict(X), scores[:, 1])
+    np.testing.assert_array_equal(read.predict(X), scores[:, 1])
 
 
 def test_class_at_the_bound() -> None:

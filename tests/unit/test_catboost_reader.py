@@ -185,6 +185,8 @@ def test_old_files() -> None:
     model["oblivious_trees"] = [{"splits": [on_float(0, 0.5, 0)], "leaf_values": [1, 2, 3, 4, 5, 6]}]
     model["scale_and_bias"] = [1, 0]
     assert read(model).leaf_value.tolist() == [[1, 2, 3], [4, 5, 6]]
+    model["oblivious_trees"].insert(0, {"splits": None, "leaf_values": [7, 8, 9]})
+    assert read(model).leaf_value.tolist() == [[7, 8, 9], [1, 2, 3], [4, 5, 6]]
 
 
 def test_summed_models_tell_their_loss_elsewhere() -> None:
