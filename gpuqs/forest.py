@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.cpu_fallback import making
+from gpuqs.ctrs import Ctrs
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, left_out, select_trees
 from gpuqs.forks import lazy
@@ -75,7 +76,7 @@ class Forest:
     Parameters
     ----------
     n_features : int
-        Number of features (columns) of a document.
+        Number of features (columns) of a document, those of `ctrs` included.
     node_offsets, leaf_offsets : int64 [T + 1]
     feature : int32 [N]
         Feature that the node tests.
@@ -138,6 +139,8 @@ class Forest:
         where libraries differ in the last bits (`gpuqs.links`): "XGBoost", "scikit-learn", or any other.
     objective : str
         The source library's name of the objective. A few have links computed in a way of their own, likewise.
+    ctrs : Ctrs, optional
+        The columns behind those that users give, and that the schema is about: CatBoost's statistics of categories.
     """
 
     n_features: int
@@ -172,6 +175,7 @@ class Forest:
     class_rule: str = "value"
     source: str = "gpuqs"
     objective: str = ""
+    ctrs: Ctrs | None = None
 
     def __post_init__(self) -> None:
         leaf_id = self.leaf_id
@@ -194,7 +198,7 @@ class Forest:
         """The source, the objective and the size, in one line."""
         return (
             f"{' '.join(filter(None, (self.source, self.objective)))}, {self.n_trees:,} trees of up to "
-            f"{self.n_leaves:,} leaves, {self.n_features:,} features, "
+            f"{self.n_leaves:,} leaves, {self.given.n_features:,} features, "
             f"{self.n_outputs:,} output{'s' if self.n_outputs > 1 else ''}"
         )
 
@@ -277,6 +281,18 @@ class Forest:
         place_of[self.tested] = np.arange(len(self.tested))
         return place_of
 
+    @property
+    def given(self) -> Forest:
+        """What documents are read for: the forest itself; where it has CTRs, one of given columns, without trees."""
+        return self if self.ctrs is None else self._given
+
+    @lazy
+    def _given(self) -> Forest:
+        assert self.ctrs is not None
+        no_trees: dict[str, Any] = select_trees(vars(self), 0, 0)
+        schema = replace(self.schema, hashed=True)
+        return replace(self, **no_trees, n_features=self.ctrs.n_given, schema=schema, ctrs=None)
+
     @lazy
     def narrowed(self) -> Forest:
         """The same trees for documents of the columns `tested` alone; the forest itself where these are all."""
@@ -333,7 +349,9 @@ class Forest:
                 f"Forest.leaf_value has shape {self.leaf_value.shape}, but must have [leaves, 1] or "
                 f"[leaves, n_outputs], here [leaves, {self.n_outputs}]"
             )
-        self.schema.check(self.n_features)
+        if self.ctrs is not None and self.ctrs.n_columns != self.n_features:
+            raise ModelFormatError(f"make {self.ctrs.n_columns} columns of {self.n_features}", field="ctrs")
+        self.schema.check(self.n_features if self.ctrs is None else self.ctrs.n_given)
         if self.classes and len(self.classes) != max(self.n_outputs, 2):
             raise ModelFormatError(
                 f"{len(self.classes)} class labels for {self.n_outputs} outputs", field="classes"

@@ -67,7 +67,7 @@ class Model:
     @property
     def n_features(self) -> int:
         """Number of features of a document."""
-        return self.forest.n_features
+        return self.forest.given.n_features
 
     @property
     def n_trees(self) -> int:

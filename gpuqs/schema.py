@@ -91,6 +91,8 @@ class Schema:
         Features whose categories the caller stated: numbers stand for them by value, whatever the library's rules.
     lost : tuple of int
         Features that were categories which the model file does not hold soundly: no text can be coded as theirs.
+    hashed : bool
+        Categories of documents become the hashes of their texts, whatever codes the model has for them (`gpuqs.ctrs`).
     """
 
     names: tuple[str, ...] = ()
@@ -100,6 +102,7 @@ class Schema:
     library: str = ""
     stated: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    hashed: bool = False
 
     def __post_init__(self) -> None:
         if not (self.absent == 0 or math.isnan(self.absent)):

@@ -27,7 +27,7 @@ def told(forest: Forest, categories: Mapping[str | int, Sequence[Any]] | Sequenc
         The schema does not take them; or the model's file does not tell their places, and its trees test a column
         otherwise than they could test its codes.
     """
-    schema = forest.schema.placed(categories, forest.n_features)
+    schema = forest.schema.placed(categories, forest.given.n_features)
     if forest.schema.in_order:
         for feature in schema.stated:
             how = _contradiction(forest, feature, schema.categories[feature] or ())

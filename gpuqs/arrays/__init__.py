@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuqs.arrays.arrow_tables import from_table, is_exported, is_table
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array
+from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array, with_ctrs
 from gpuqs.arrays.pandas_frames import from_frame
 from gpuqs.arrays.refusals import refuse_other_tables, refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
@@ -39,6 +39,10 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         Wrong number of dimensions or features, missing columns, a type that holds no numbers, categories that are
         not the model's.
     """
+    return with_ctrs(_given(X, forest.given), forest)
+
+
+def _given(X: Any, forest: Forest) -> Documents:
     if type(X) is np.ndarray:
         return from_array(X, forest)
     if isinstance(X, Documents):  # rows that gpuqs itself has made or read: checked, categories coded
@@ -58,4 +62,4 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     if hasattr(X, "tocsr"):
         return from_sparse(X, forest)
     refuse_other_tables(X)
-    return from_array(array_of(X), forest)
+    return from_array(array_of(X, forest), forest)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpuqs.arrays.coding import Coder, Column, Kind, coders_of
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, table_dtype
+from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.cpu_fallback import ArrowTable
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -48,6 +48,7 @@ class TableCoding:
         self._coders = coders_of(columns, forest)
         numbers = [kind for kind, coder in zip(types, self._coders, strict=True) if coder is None]
         self.dtype = table_dtype(map(_numpy_type, numbers), forest)
+        self._rounded = number_dtype(self.dtype, forest)
         #: Whether `ArrowTable` reads all columns.
         self.plain = len(numbers) == len(types) and all(str(kind) in _PLAIN for kind in numbers)
 
@@ -58,7 +59,7 @@ class TableCoding:
         with np.errstate(over="ignore"):
             for feature, (column, coder) in enumerate(zip(columns, self._coders, strict=True)):
                 if coder is None:
-                    fill_numbers(out[:, feature], column)
+                    fill_numbers(out[:, feature], column, self._rounded)
                 else:
                     out[:, feature] = arrow_codes(column, coder)
         return out
@@ -211,8 +212,13 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     return np.concatenate(coded)
 
 
-def fill_numbers(out: np.ndarray, column: Any) -> None:
-    """Fill ``out`` with a (chunked) Arrow array of numbers, rounded once; NaN where it is null."""
+def fill_numbers(out: np.ndarray, column: Any, rounded: np.dtype | None = None) -> None:
+    """Fill ``out`` with a (chunked) Arrow array of numbers, rounded once (to ``rounded``); NaN where it is null."""
+    if rounded is not None and rounded != out.dtype:
+        first = np.empty(len(out), rounded)
+        fill_numbers(first, column)
+        out[:] = first
+        return
     start = 0
     for part in _parts(column):
         rows = out[start : start + len(part)]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.ctrs import text_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -133,6 +134,8 @@ class Coder:
             if all(isinstance(value, (int, float)) for value in values):
                 return np.array([*map(float, values)])
             raise self._refusal()
+        if self.schema.hashed:
+            return np.array(text_hashes([*map(self._text, values)]), np.float64)
         if self._are_hashes:
             return np.array([self._code.get(name, np.nan) for name in hash_names(map(self._text, values))])
         if self.schema.rules.as_texts:
@@ -239,12 +242,16 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
         if (rules.numbers_refused and not stated) or (rules.as_texts and column.kind is Kind.FRACTION):
             # CSV is read as fractions, whatever it holds.
             what = "numbers" if rules.numbers_refused else column.kind.value
+            such_as = f" such as {known[:2]}" if known else ""
+            mend = (
+                "a category column as in training, or state that it holds categories, so that its numbers are coded by "
+                f"value: gpuqs.load(path, categories=[column]).save(...){or_codes}"
+            )
+            if rules.as_texts:
+                mend = "a column of whole numbers, or of texts, as in training"
             raise InputError(
-                f"column {column.name!r} holds {what}, which {schema.library} does not take for "
-                f"categories such as {known[:2]}; make it a category column as in training, or state that it "
-                "holds categories, so that its numbers are coded by value: "
-                "gpuqs.load(path, categories=[column]).save(...)"
-                f"{or_codes}"
+                f"column {column.name!r} holds {what}, which {schema.library} does not take for categories{such_as}; "
+                f"make it {mend}"
             )
     elif column.kind is Kind.OTHER:
         raise coder._refusal()

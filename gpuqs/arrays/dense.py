@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuqs.arrays.coding import Column, Kind, coders_of
+from gpuqs.arrays.coding import Column, Kind, coders_of, plain
 from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -32,12 +32,15 @@ class Documents(NamedTuple):
         Chunks hold the columns `Forest.tested` alone: they are for `Forest.narrowed`.
     copied : bool
         Whether chunks are copies, which take memory.
+    whole : bool
+        Chunks hold the columns of the forest's CTRs, too.
     """
 
     n: int
     chunk: Callable[[int, int], np.ndarray]
     narrow: bool = False
     copied: bool = True
+    whole: bool = False
 
 
 def coded_rows(rows: np.ndarray) -> Documents:
@@ -45,14 +48,23 @@ def coded_rows(rows: np.ndarray) -> Documents:
     return Documents(len(rows), lambda start, stop: rows[start:stop], copied=False)
 
 
-def array_of(X: Any) -> np.ndarray:
-    """What offers itself as an array, or a nested list."""
+def with_ctrs(documents: Documents, forest: Forest) -> Documents:
+    """Documents of the columns that users give, with the columns of the forest's CTRs."""
+    ctrs = forest.ctrs
+    if ctrs is None or documents.whole:
+        return documents
+    return Documents(documents.n, lambda start, stop: ctrs.documents(documents.chunk(start, stop)), whole=True)
+
+
+def array_of(X: Any, forest: Forest) -> np.ndarray:
+    """What offers itself as an array, or a nested list, whose values keep their types where some are categories."""
     if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
         X = X.detach()
     try:
         if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
             return np.from_dlpack(X)
-        array = np.asarray(X)
+        by_value = isinstance(X, (list, tuple)) and forest.schema.arrays_hold_values
+        array = np.asarray(X, object if by_value else None)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
     of_objects = isinstance(X, (list, tuple)) and array.dtype == object and array.ndim == 1
@@ -67,8 +79,9 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
     Parameters
     ----------
     X : array [D, n_features]
-        Of float32, float64, integers or bool, with any strides. Category columns hold codes, or the categories
-        themselves where the schema says so (`Schema.arrays_hold_values`).
+        Of float32, float64, integers, bool or Python's numbers, with any strides. Category columns hold codes, or the
+        categories themselves where the schema says so (`Schema.arrays_hold_values`): whole numbers, and texts in arrays
+        of objects.
     forest : Forest
 
     Raises
@@ -99,6 +112,10 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
 
 def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
     """Python's numbers, and None for missing values, as nested lists hold them: cast once, as the libraries do."""
+    return coded_rows(_numbers(X, forest))
+
+
+def _numbers(X: np.ndarray, forest: Forest) -> np.ndarray:
     for kind in set(map(type, X.flat)):
         if not issubclass(kind, (Real, Decimal, np.bool_, type(None))):
             raise InputError(
@@ -107,29 +124,50 @@ def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
             )
     try:
         with np.errstate(over="ignore"):
-            rows = X.astype(forest.integer_dtype)
+            return X.astype(forest.integer_dtype)
     except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
         raise InputError(f"X holds a number that no float holds: {error}") from None
-    return coded_rows(rows)
 
 
 def _by_value(X: np.ndarray, forest: Forest) -> Documents:
-    """An array whose whole numbers are categories by value."""
-    check_values(X.dtype, forest)
-    dtype, kind = score_dtype(X.dtype, forest), Kind.TRUTH if X.dtype.kind == "b" else Kind.WHOLE
+    """An array whose whole numbers, and texts, are categories by value."""
+    of_objects = X.dtype == object
+    if not of_objects:
+        check_values(X.dtype, forest)
+    first = np.dtype(forest.integer_dtype) if of_objects else score_dtype(X.dtype, forest)
+    dtype = np.dtype(np.float64) if forest.schema.hashed else first
     names = forest.schema.names or [str(feature) for feature in range(forest.n_features)]
-    coders = coders_of([Column(name, "dtype", X.dtype, kind) for name in names], forest)
+    kind = Kind.TRUTH if X.dtype.kind == "b" else Kind.WHOLE
+    kinds = [Kind.TEXT if of_objects and known is not None else kind for known in forest.schema.categories]
+    coders = coders_of([Column(name, "dtype", X.dtype, kind) for name, kind in zip(names, kinds, strict=True)], forest)
+    numbers = [feature for feature, coder in enumerate(coders) if coder is None]
+    distinct = _distinct_objects if of_objects else _distinct
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X[start:stop]
-        out = rows.astype(dtype)
+        out = np.empty(rows.shape, dtype)
+        out[:, numbers] = (_numbers(rows[:, numbers], forest) if of_objects else rows[:, numbers]).astype(first)
         for feature, coder in enumerate(coders):
             if coder is not None:
-                values, places = np.unique(rows[:, feature], return_inverse=True)
-                out[:, feature] = coder.codes(values.tolist(), places)
+                out[:, feature] = coder.codes(*distinct(rows[:, feature]))
         return out
 
     return Documents(len(X), chunk)
+
+
+def _distinct(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    found, places = np.unique(values, return_inverse=True)
+    return found.tolist(), places
+
+
+def _distinct_objects(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """As `_distinct`; 1, 1.0 and True are equal, and not alike."""
+    items = [(type(value), value) for value in plain(values)]
+    try:
+        place_of = {item: place for place, item in enumerate(dict.fromkeys(items))}
+    except TypeError as error:
+        raise InputError(f"X holds a value that cannot be a category: {error}") from None
+    return [value for _, value in place_of], np.array([place_of[item] for item in items], np.int64)
 
 
 def check_values(dtype: np.dtype, forest: Forest) -> None:
@@ -142,8 +180,8 @@ def check_values(dtype: np.dtype, forest: Forest) -> None:
     if dtype.kind not in "iub":
         raise InputError(
             f"X has dtype {dtype}, but the model has categories, which gpuqs takes for {forest.schema.library}'s "
-            "models from arrays of whole numbers alone; pass a frame or an Arrow table with the columns as in "
-            "training, or such an array"
+            "models from arrays of whole numbers or of objects alone; pass such an array, or a frame or an Arrow table "
+            "with the columns as in training"
         )
 
 
@@ -161,7 +199,14 @@ def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
 
 def table_dtype(dtypes: Iterable[np.dtype], forest: Forest) -> np.dtype:
     """The type in which tables with columns of these types are scored."""
+    if forest.schema.hashed:  # which float32 does not hold
+        return np.dtype(np.float64)
     if forest.input_dtype == "float32":  # to which the source library casts each column, rounding once
         return np.dtype(np.float32)
     # As LightGBM does: the type that holds every column and float32.
     return score_dtype(np.result_type(np.float32, *dtypes), forest)
+
+
+def number_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
+    """The type to which numbers of tables are rounded, that are scored in ``dtype``."""
+    return np.dtype(forest.input_dtype) if forest.schema.hashed else dtype

@@ -19,6 +19,7 @@ def memory_of(X: Any, forest: Forest) -> Iterator[np.ndarray]:
 
     Lists have none: they are copied at once. Columns that are no features of the forest's are left out.
     """
+    forest = forest.given
     if isinstance(X, (list, tuple)):
         return
     if hasattr(X, "iloc") and hasattr(X, "columns"):
@@ -32,7 +33,7 @@ def memory_of(X: Any, forest: Forest) -> Iterator[np.ndarray]:
     elif hasattr(X, "tocsr"):  # in CSR and CSC; others are copied at once
         yield from (np.asarray(getattr(X, name)) for name in ("indptr", "indices", "data") if hasattr(X, name))
     else:
-        yield array_of(X)
+        yield array_of(X, forest)
 
 
 def _of_column(column: Any) -> Iterator[np.ndarray]:

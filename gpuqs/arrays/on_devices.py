@@ -19,8 +19,9 @@ def from_device(X: Any, forest: Forest) -> Documents:
     InputError
         Wrong number of dimensions or features, or a type that holds no numbers.
     """
-    if X.ndim != 2 or X.shape[1] != forest.n_features:
-        raise InputError(f"X has shape {tuple(X.shape)}, not [documents, {forest.n_features}]")
+    n_features = forest.given.n_features
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise InputError(f"X has shape {tuple(X.shape)}, not [documents, {n_features}]")
     if forest.schema.arrays_hold_values:
         raise InputError("X is on a GPU, but the model's categories are coded on the host; pass documents there")
     if X.dtype.kind == "f" and X.dtype.itemsize == 2:

@@ -10,7 +10,7 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import arrow_codes, kind_of_arrow
 from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, plain
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, table_dtype
+from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -137,7 +137,7 @@ def _plan_of(X: Any, forest: Forest) -> _Plan:
     dtypes = [plain_dtype(getattr(dtype, "numpy_dtype", dtype)) for dtype in kinds]
     dtypes = [dtype if dtype.kind in "fiub" else np.dtype(np.float64) for dtype in dtypes]  # Arrow's decimals
     dtype = table_dtype(dtypes, forest)
-    first = dtype
+    first = number_dtype(dtype, forest)
     if forest.schema.rules.common_type and all(isinstance(kind, np.dtype) for kind in kinds):
         common = np.result_type(*dtypes) if dtypes else dtype
         first = common if common.kind == "f" else dtype

@@ -58,7 +58,7 @@ def describe(forest: Forest) -> list[tuple[str, str]]:
         ("trees", f"{forest.n_trees:,}{_also(forest)}"),
         ("leaves", f"{leaves.sum():,}; {_range(leaves)} a tree"),
         ("nodes", f"{forest.n_nodes:,}"),
-        ("features", f"{len(used):,} used of {forest.n_features:,}"),
+        ("features", f"{len(used):,} used of {forest.n_features:,}{_ctrs(forest)}"),
         ("depth", f"{depths.max()} levels of tests at most"),
         ("missing values", _missing(forest)),
         ("link", forest.link if forest.link_scale == 1.0 else f"{forest.link}, scale {forest.link_scale:g}"),
@@ -70,15 +70,24 @@ def describe(forest: Forest) -> list[tuple[str, str]]:
     return properties + _schema(forest)
 
 
+def _ctrs(forest: Forest) -> str:
+    """How many of the features are CTRs."""
+    if forest.ctrs is None:
+        return ""
+    return f", of which {forest.n_features - forest.ctrs.n_given:,} are statistics of categories (CTRs)"
+
+
 def _schema(forest: Forest) -> list[tuple[str, str]]:
     """What the columns of documents are."""
     schema, lines = forest.schema, []
     if schema.names:
-        names = ", ".join(schema.names[:_SHOWN_NAMES]) + (", ..." if forest.n_features > _SHOWN_NAMES else "")
+        names = ", ".join(schema.names[:_SHOWN_NAMES]) + (", ..." if len(schema.names) > _SHOWN_NAMES else "")
         lines.append(("feature names", names if schema.has_names else f"{names} (made up)"))
     placed = [(at, known) for at, known in enumerate(schema.categories) if known is not None]
     if placed:
         shown = [f"{schema.name_of(at)} {_listed(known)}" for at, known in placed[:_SHOWN_NAMES]]
+        if forest.ctrs is not None:
+            shown = [f"{schema.name_of(at)} (by hashes of texts)" for at, _ in placed[:_SHOWN_NAMES]]
         more = f"; and {len(placed) - _SHOWN_NAMES:,} columns more" if len(placed) > _SHOWN_NAMES else ""
         lines.append(("category columns", "; ".join(shown) + more))
     elif schema.in_order:

@@ -1,4 +1,4 @@
-"""CatBoost's JSON models (``save_model(path, format="json")``) and its live objects.
+"""CatBoost's models, binary (``save_model(path)``) and JSON (``format="json"``), and its live objects.
 
 CatBoost casts documents to float32 and goes right where ``x > border``. It sums float64 leaf
 values in tree order, for one document as for many, multiplies by the scale and adds the bias
@@ -30,7 +30,10 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
+from gpuqs.formats import catboost_binary
+from gpuqs.formats.catboost_ctrs import read_ctrs, refuse_lost_tables
 from gpuqs.formats.catboost_trees import (
+    CTR,
     FLOAT,
     ONE_HOT,
     Condenser,
@@ -46,14 +49,14 @@ from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.schema import Schema
 
-NAME: Final = "CatBoost JSON"
+NAME: Final = "CatBoost"
 
 #: The features that are read, by the columns of `gpuqs.formats.FEATURES`.
 FEATURES: Final = {
-    "files": "JSON (`save_model(format='json')`)",
+    "files": "`.cbm`, JSON (`save_model`)",
     "live objects": "`CatBoost*`",
     "missing values": "NaN (Min, Max, Forbidden)",
-    "categories": "one-hot; by value, of frames and arrays of whole numbers",
+    "categories": "one-hot and CTRs; by value, of frames and arrays of whole numbers or objects",
     "outputs": "one, vector leaves",
     "raw scores": "same bits where the model's scale is 1",
 }
@@ -87,6 +90,8 @@ _METHODS: Final = (
 
 #: Losses of several labels that a document may bear at once: their outputs are no classes.
 _MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")
+#: Losses of several targets.
+_MULTI_TARGET: Final = (*_MULTI_LABEL, "MultiRMSE", "MultiRMSEWithMissingValues")
 
 #: Far above any real model; a file may not make us name more columns.
 _MAX_FEATURES: Final = 1 << 20
@@ -95,7 +100,7 @@ _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is a CatBoost model (its binary form included)."""
-    if head.startswith(b"CBM1"):
+    if head.startswith(catboost_binary.MAGIC):
         return True
     keys = rb"ctr_data|features_info|model_info|oblivious_trees|scale_and_bias|trees"
     return re.match(rb"\s*\{\s*\"(%s)\"\s*:" % keys, head) is not None
@@ -118,12 +123,8 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         The model is sound but is in CatBoost's binary form, or tests what is not evaluated.
     """
     with naming(source):
-        if bytes(data[:4]) == b"CBM1":
-            raise UnsupportedModelError(
-                "CatBoost's binary format is not read; convert it to JSON:\n"
-                '    model = catboost.CatBoost().load_model("model.cbm")\n'
-                '    model.save_model("model.json", format="json")'
-            )
+        if bytes(data[:4]) == catboost_binary.MAGIC:
+            return _forest(catboost_binary.document(memoryview(data)), complete=True)
         return _forest(parse_json(data, Condenser()))
 
 
@@ -142,18 +143,12 @@ def from_object(obj: Any) -> Forest | None:
     if not obj.is_fitted():
         raise ModelFormatError("the model is not fitted; call fit first", source=source)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        try:
-            obj.save_model(str(path), format="json")
-        except Exception as error:  # models of texts and embeddings, which CatBoost writes as .cbm only
-            raise UnsupportedModelError(
-                f"{source}: CatBoost cannot write this model as JSON, and so it is not read: {str(error)[:300]}"
-            ) from error
+        path = Path(folder) / "model.cbm"
+        obj.save_model(str(path))
         forest = read(path.read_bytes(), source)
     return replace(
         forest,
         link=_live_link(obj, kinds, forest, source),
-        leaf_id=_live_leaf_ids(forest, np.asarray(obj.get_leaf_values(), np.float64)),
         best_iteration=obj.best_iteration_,
     )
 
@@ -174,28 +169,8 @@ def _live_link(obj: Any, kinds: set[tuple[str, str]], forest: Forest, source: st
     return "identity"
 
 
-def _live_leaf_ids(forest: Forest, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """The object's own leaf numbers, of two possible ones those in whose order it lists its ``values``.
-
-    What was loaded from JSON numbers a tree's leaves from left to right, as the file does. What was trained
-    numbers them parents first: a node's leaf comes before the leaves of the subtree at its side.
-    """
-    children = np.stack([forest.left, forest.right], axis=1).ravel()
-    at = np.flatnonzero(children < 0)
-    tree = forest.node_tree[at // 2]
-    leaf = forest.leaf_offsets[tree] + ~children[at].astype(np.int64)
-    trained = forest.leaf_id.copy()
-    trained[leaf] = np.arange(len(at)) - np.searchsorted(tree, tree)
-    start = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
-    for ids in (trained, forest.leaf_id):
-        listed = np.empty_like(forest.leaf_value)
-        listed[start + ids] = forest.leaf_value
-        if np.array_equal(listed.ravel(), values):
-            return ids
-    return forest.leaf_id
-
-
-def _forest(document: Any) -> Forest:
+def _forest(document: Any, complete: bool = False) -> Forest:
+    """The Forest of a document as CatBoost's JSON has it; ``complete``: with all tables of CTRs."""
     info = get(document, "model_info", dict, {})
     loss = _loss(info)
     if loss and loss not in _LINKS:
@@ -208,7 +183,16 @@ def _forest(document: Any) -> Forest:
             "the model has a probability threshold other than 0.5, which gpuqs does not support; call "
             "model.set_probability_threshold(0.5) first, and compare the probabilities with your threshold"
         )
-    tests, n_features, names = _features(get(document, "features_info", dict))
+    features = get(document, "features_info", dict)
+    tests, n_given, names = _features(features)
+    ctrs = None
+    if listed := get(features, "ctrs", list, []):
+        tables = get(document, "ctr_data", dict)
+        if not complete:
+            refuse_lost_tables(listed, _object(info, "params"), 2 if loss in _MULTI_TARGET else 1)
+        ctrs, tests.ctrs = read_ctrs(listed, tables, tests.floats, tests.columns, tests.hashes(), n_given)
+        for number, ctr in enumerate(listed):
+            tests.table += [(CTR, number, border(value, "borders")) for value in get(ctr, "borders", list)]
     symmetric = "trees" not in document
     if not symmetric and "oblivious_trees" in document:
         raise ModelFormatError("stands beside oblivious_trees: the file is damaged", field="trees")
@@ -221,7 +205,7 @@ def _forest(document: Any) -> Forest:
         raise ModelFormatError(f"{len(bias)} outputs, but {loss} has 2", field="scale_and_bias")
     arrays: dict[str, Any] = forest_arrays(parts, tests, len(bias))
     return Forest(
-        n_features=n_features,
+        n_features=n_given if ctrs is None else ctrs.n_columns,
         **arrays,
         input_dtype="float32",
         integer_dtype="float32",
@@ -230,11 +214,12 @@ def _forest(document: Any) -> Forest:
         base_score=bias,
         base_first=False,
         link=_LINKS.get(loss, "identity"),
-        schema=Schema(names, tests.categories(n_features), library="CatBoost"),
+        schema=Schema(names, tests.categories(n_given), library="CatBoost"),
         classes=() if loss in _MULTI_LABEL else _classes(info, len(bias)),
         class_rule="raw",
         source=_version(info),
         objective=loss,
+        ctrs=ctrs,
     )
 
 
@@ -309,11 +294,6 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             raise UnsupportedModelError(
                 f"{kind} features are not evaluated; turn them into numbers beforehand"
             )
-    if get(info, "ctrs", list, []):
-        raise UnsupportedModelError(
-            "splits on statistics of categories (OnlineCtr) are not evaluated; train with "
-            "one_hot_max_size no smaller than any feature's number of categories, or encode them as numbers beforehand"
-        )
     tests, name_of, has_names = Tests(), {}, False
     for kind in ("float_features", "categorical_features"):
         known: dict[int, Any] = tests.floats if kind == "float_features" else tests.columns

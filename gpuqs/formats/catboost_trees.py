@@ -19,23 +19,25 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
+from gpuqs.formats.catboost_ctrs import table
 from gpuqs.formats.fields import get, numbers, whole
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.text_hashes import are_hashes, name_of_hash
 
 FLOAT: Final = "FloatFeature"
 ONE_HOT: Final = "OneHotFeature"
+CTR: Final = "OnlineCtr"
 
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 _HASHES: Final = 1 << 32
 #: Most tests of a symmetric tree; CatBoost itself stops at 16.
-_MAX_DEPTH: Final = 30
+MAX_DEPTH: Final = 30
 #: Most 32-bit words of category sets (64 MiB): huge codes in every node of a small file are an attack.
 _MAX_CATEGORY_WORDS: Final = 1 << 24
 #: A text that CatBoost takes for the same category as the whole number.
 _WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 
-#: A test as the file names it: kind, feature_index among its kind, border or hash.
+#: A test as the file names it: kind, feature_index among its kind (of a CTR its place in the list), border or hash.
 Key = tuple[str, int, float]
 
 
@@ -51,7 +53,8 @@ class Split:
 class Condenser:
     """Makes the objects of a model's trees small: called with every object of the file when it is parsed.
 
-    Splits become `Split`, inner nodes tuples (split, left, right), leaves tuples (value,), and leaf values arrays.
+    Splits become `Split`, inner nodes tuples (split, left, right), leaves tuples (value,), leaf values arrays, and what
+    CTRs have counted `CtrTable`.
     What is not as it should be stays as it is.
     """
 
@@ -65,6 +68,9 @@ class Condenser:
             return obj["split"], obj["left"], obj["right"]
         if "weight" in obj and "value" in obj:
             return (obj["value"],)
+        if "hash_map" in obj:
+            with suppress(ModelFormatError):  # said again when it is looked for
+                return table(obj)
         if "leaf_values" in obj:
             obj.pop("leaf_weights", None)
             with suppress(ModelFormatError):  # said again when the tree's number is known
@@ -92,6 +98,8 @@ class Tests:
         feature_index of a categorical feature -> the hashes that tests compare it with.
     texts : dict
         Hash -> the texts of that category.
+    ctrs : list of int
+        The column of each CTR.
     table : list
         What each "split_index" of the file stands for.
     """
@@ -100,6 +108,7 @@ class Tests:
     columns: dict[int, int] = field(default_factory=dict)
     values: dict[int, list[int]] = field(default_factory=dict)
     texts: dict[int, list[str]] = field(default_factory=dict)
+    ctrs: list[int] = field(default_factory=list)
     table: list[Key] = field(default_factory=list)
     _number: dict[Key, int] = field(default_factory=dict)
     _feature: list[int] = field(default_factory=list)
@@ -124,11 +133,12 @@ class Tests:
         elif kind == ONE_HOT:
             index = whole(split, "cat_feature_index", 0, _INT32_MAX, tree=tree)
             key = (kind, index, whole(split, "value", -_HASHES, _HASHES - 1, tree=tree) % _HASHES)
+        elif kind == CTR:  # of which the split has no name but its index
+            at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)
+            number = self.table[at][1] if at < len(self.table) else -1
+            key = (kind, number, border(split.get("border"), "border", tree))
         else:
-            raise UnsupportedModelError(
-                f"tree {tree}: splits of type {kind[:100]!r} are not evaluated; "
-                "train on numeric features, and on categorical ones with one_hot_max_size"
-            )
+            raise UnsupportedModelError(f"tree {tree}: splits of type {kind[:100]!r} are not evaluated")
         if "split_index" in split:  # which CatBoost itself goes by
             at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)
             if at >= len(self.table) or self.table[at] != key:
@@ -141,13 +151,15 @@ class Tests:
 
     def _add(self, key: Key, tree: int) -> None:
         kind, index, value = key
-        if index not in (self.floats if kind == FLOAT else self.columns):
+        if kind != CTR and index not in (self.floats if kind == FLOAT else self.columns):
             name = "float_feature_index" if kind == FLOAT else "cat_feature_index"
             raise ModelFormatError(f"feature {index} is not in features_info", tree=tree, field=name)
         words = np.zeros(0, np.uint32)
         if kind == FLOAT:
             column, nan_right = self.floats[index]
             routing = 0 if nan_right else NAN_LEFT
+        elif kind == CTR:
+            column, routing = self.ctrs[index], NAN_LEFT
         else:
             column, routing = self.columns[index], CATEGORICAL | SET_RIGHT | NAN_LEFT | WHOLE_CODES
             codes = self._categories(index)[1].get(int(value))
@@ -158,7 +170,7 @@ class Tests:
                 words[code // 32] |= np.uint32(1 << code % 32)
         self._number[key] = len(self._feature)
         self._feature.append(column)
-        self._threshold.append(value if kind == FLOAT else 0.0)
+        self._threshold.append(0.0 if kind == ONE_HOT else value)
         self._routing.append(routing)
         self._words.append(words)
 
@@ -168,8 +180,8 @@ class Tests:
             order: list[Any] = []
             codes: dict[int, list[int]] = {}
             values = dict.fromkeys(self.values.get(index, []))
-            if not all(value in self.texts for value in values):
-                # Texts are in files that were saved together with their training data: else tables are hashed.
+            if self.ctrs or not all(value in self.texts for value in values):
+                # Texts are in files that were saved with their training data: else tables are hashed, and for CTRs.
                 names, numbers = map(name_of_hash, values), enumerate(values)
                 self._coded[index] = tuple(names), {value: [number] for number, value in numbers}
                 return self._coded[index]
@@ -183,6 +195,10 @@ class Tests:
                 raise UnsupportedModelError(f"categories as {order[0]!r} are not told from hashes; call them otherwise")
             self._coded[index] = tuple(order), codes
         return self._coded[index]
+
+    def hashes(self) -> dict[int, tuple[int, ...]]:
+        """The hashes of categories that are tested one by one, in code order, by columns."""
+        return {self.columns[index]: tuple(dict.fromkeys(values)) for index, values in self.values.items() if values}
 
     def categories(self, n_features: int) -> tuple[tuple[Any, ...] | None, ...]:
         """`Forest.categories`: what tests compare categorical features with; empty where there are none."""
@@ -219,12 +235,13 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree: test, left and right child of its nodes (leaves as ``~i``), values [L, K] of its leaves."""
+    """One tree: test, left and right child of its nodes (leaves as ``~i``), values [L, K] and numbers of its leaves."""
 
     test: npt.NDArray[np.int64]
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
+    leaf_id: npt.NDArray[np.int64]
 
 
 def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[Tree]:
@@ -232,8 +249,8 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[
     shapes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     for number, tree in _taken_out(trees):
         splits = splits_of(tree, number)
-        if len(splits) > _MAX_DEPTH:
-            raise ModelFormatError(f"tree is deeper than {_MAX_DEPTH}", tree=number, field="splits")
+        if len(splits) > MAX_DEPTH:
+            raise ModelFormatError(f"tree is deeper than {MAX_DEPTH}", tree=number, field="splits")
         value = numbers(get(tree, "leaf_values", list, tree=number), "leaf_values", np.float64, tree=number)
         if len(value) != n_outputs << len(splits):
             problem = f"{len(value)} values for {len(splits)} splits and {n_outputs} outputs"
@@ -242,7 +259,7 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[
         if len(splits) not in shapes:
             shapes[len(splits)] = _complete(len(splits))
         level, left, right = shapes[len(splits)]
-        yield Tree(test[level], left, right, value.reshape(-1, n_outputs))
+        yield Tree(test[level], left, right, value.reshape(-1, n_outputs), np.arange(1 << len(splits)))
 
 
 def splits_of(tree: Any, number: int) -> list[Any]:
@@ -279,6 +296,7 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
     test: list[int] = []
     child: tuple[list[int], list[int]] = ([], [])
     values: list[Any] = []
+    ids: list[int] = []
     stack = [(root, -1, 0)]  # what is still to be read, and the node and side that it hangs from
     while stack:
         item, parent, side = stack.pop()
@@ -294,8 +312,9 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
                     raise ModelFormatError("is not an object", tree=number, field=key)
                 stack.append((kid, place, s))
         else:
-            place = ~(len(values) // n_outputs)
+            place = ~len(ids)
             value = item[0] if isinstance(item, tuple) else get(item, "value", object, tree=number)
+            ids.append(item[1] if isinstance(item, tuple) and len(item) == 2 else len(ids))
             value = value if isinstance(value, list) else [value]
             if len(value) != n_outputs:
                 problem = f"leaf {~place}: {len(value)} values for {n_outputs} outputs"
@@ -305,18 +324,20 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
             child[side][parent] = place
     left, right = (np.array(c, np.int64) for c in child)
     value = numbers(values, "value", np.float64, tree=number).reshape(-1, n_outputs)
-    return Tree(np.array(test, np.int64), left, right, value)
+    return Tree(np.array(test, np.int64), left, right, value, np.array(ids, np.int64) - min(ids))
 
 
 def forest_arrays(trees: Iterable[Tree], tests: Tests, n_outputs: int) -> dict[str, np.ndarray]:
     """The arrays of a `Forest` over nodes and leaves."""
     test, left, right = (GrowingArray(np.int32) for _ in range(3))
     value, n_nodes, n_leaves = GrowingArray(np.float64), GrowingArray(np.int64), GrowingArray(np.int64)
+    leaf_id = GrowingArray(np.int32)
     for tree in trees:
         test.extend(tree.test)
         left.extend(tree.left)
         right.extend(tree.right)
         value.extend(tree.value)
+        leaf_id.extend(tree.leaf_id)
         n_nodes.extend([len(tree.test)])
         n_leaves.extend([len(tree.value)])
     return {
@@ -326,4 +347,5 @@ def forest_arrays(trees: Iterable[Tree], tests: Tests, n_outputs: int) -> dict[s
         "left": left.array(),
         "right": right.array(),
         "leaf_value": value.array().reshape(-1, n_outputs),
+        "leaf_id": leaf_id.array(),
     }

@@ -74,9 +74,11 @@ def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int |
 
 
 def whole(
-    obj: dict[str, Any], key: str, low: int, high: int, default: int | None = None, *, tree: int | None = None
+    obj: Any, key: str, low: int, high: int, default: int | None = None, *, tree: int | None = None
 ) -> int:
     """``obj[key]`` as a whole number in ``[low, high]``; a text of digits is one too."""
+    if not isinstance(obj, dict):
+        raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
     if isinstance(value, str):
         try:

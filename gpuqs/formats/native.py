@@ -12,7 +12,7 @@ A file is, all little-endian::
 
 The header is ``{"fields": {name: value}, "arrays": {name: {"dtype", "shape", "offset"}}}``; offsets count
 from the first multiple of 64 behind it. ``"plan"`` may be a third entry, which is handed on as it is: `kept_plan`.
-So are arrays whose names have a dot: `kept_arrays`.
+So are arrays whose names have a dot: `kept_arrays`. (Those of CTRs are the forest's: `gpuqs.formats.native_ctrs`.)
 Names that a reader does not know are passed over; what changes a model's scores raises the version. Arrays that say
 no more than their default does (`gpuqs.forest_arrays`) are left out, from version 3 on. Nothing in a file is ever
 executed.
@@ -41,6 +41,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.files import replacing
 from gpuqs.forest import Forest
 from gpuqs.forest_arrays import ARRAYS, as_by_default, lengths
+from gpuqs.formats import native_ctrs
 from gpuqs.formats.fields import get, parse_json
 from gpuqs.schema import RULES, Schema
 
@@ -58,7 +59,9 @@ FEATURES: Final = {
 
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
-VERSION: Final = 3
+VERSION: Final = 4
+#: What forests without CTRs are written in: earlier releases read these, too.
+_WITHOUT_CTRS: Final = 3
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: The bytes of the checksum.
@@ -146,15 +149,17 @@ def write(
     """
     left_out = as_by_default(vars(forest))
     arrays = {n: np.ascontiguousarray(getattr(forest, n), t) for n, t in _DTYPES.items() if n not in left_out}
-    arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in kept.items()}
+    beside = {**kept, **({} if forest.ctrs is None else native_ctrs.arrays_of(forest.ctrs))}
+    arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in beside.items()}
+    version = _WITHOUT_CTRS if forest.ctrs is None else VERSION
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
-    start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
+    start = _PREAMBLE.pack(MAGIC, version, len(header), size, 0, 0)
     crc = crc32(start[: _CRC.start])
     for part in (start[_CRC.stop :], *_parts(header, arrays)):
         crc = crc32(part, crc)
     with replacing(path) as file:
-        file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
+        file.write(_PREAMBLE.pack(MAGIC, version, len(header), size, crc, 0))
         file.writelines(_parts(header, arrays))
 
 
@@ -169,6 +174,8 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] 
     fields["categories_stated"], fields["categories_lost"] = list(schema.stated), list(schema.lost)
     fields["absent"] = "missing" if np.isnan(schema.absent) else "zero"
     fields["classes"] = _plain(forest.classes, "class label")
+    if forest.ctrs is not None:
+        fields["ctrs"] = native_ctrs.fields_of(forest.ctrs)
     table, offset = {}, 0
     for name, values in arrays.items():
         table[name] = {"dtype": values.dtype.newbyteorder("<").str, "shape": values.shape, "offset": offset}
@@ -308,12 +315,15 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
         name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
     }
     _check_lengths(arrays, values["n_features"], values["n_outputs"])
+    ctrs = native_ctrs.read(get(fields, "ctrs", dict), kept) if "ctrs" in fields else None
+    kept = {name: array for name, array in kept.items() if name not in (native_ctrs.KEYS, native_ctrs.VALUES)}
     forest = Forest(
         **arrays,
         **values,
         best_iteration=_field(fields, "best_iteration", int) if fields.get("best_iteration") is not None else None,
         schema=_schema(fields, values["source"], version),
         classes=_values(get(fields, "classes", list), "classes"),
+        ctrs=ctrs,
     )
     if header.get("plan") is not None:
         _PLANS[forest] = header["plan"]

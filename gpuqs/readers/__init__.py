@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -13,6 +14,7 @@ from gpuqs.readers.npy import NpyReader
 from gpuqs.readers.source import DocumentSource
 from gpuqs.readers.svmlight import SvmlightReader
 from gpuqs.readers.tables import ColumnError, CsvReader, ParquetReader
+from gpuqs.text_hashes import name_of_hash
 
 __all__ = ["FORMATS", "Chunk", "ColumnError", "DocumentReader", "OptionError", "find_format", "open_documents"]
 
@@ -120,7 +122,7 @@ def open_documents(
     ColumnError
         An InputError: there is no column called ``label``, or ``query``.
     """
-    source = DocumentSource(path)
+    source, forest = DocumentSource(path), _read_for(forest)
     if format is None:
         format = find_format(source)
         if format == "svmlight" and header is not None and b"\t" in source.start(_SNIFFED_BYTES):
@@ -138,3 +140,13 @@ def open_documents(
     if format == "parquet":
         return ParquetReader(source, forest, label=label, query=query, n_threads=n_threads)
     raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+
+
+def _read_for(forest: Forest) -> Forest:
+    """What documents are read for, with the categories that tables of CTRs tell: how to read text hangs on them."""
+    ctrs, given = forest.ctrs, forest.given
+    if ctrs is None:
+        return given
+    known = enumerate(given.schema.categories)
+    named = [None if names is None else tuple(map(name_of_hash, ctrs.met(column))) for column, names in known]
+    return replace(given, schema=replace(given.schema, categories=tuple(named)))

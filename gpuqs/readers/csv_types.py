@@ -10,7 +10,7 @@ from gpuqs.arrays.coding import NUMBERS, Kind
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.readers.headers import MISSING
-from gpuqs.schema import Rules
+from gpuqs.schema import Schema
 from gpuqs.text_hashes import holds
 
 #: How to say which columns hold categories, where the model does not.
@@ -103,7 +103,7 @@ class ColumnTypes:
                 self.types[at] = "string"
         elif schema.categories:
             columns = zip(schema.categories, self._kinds, strict=True)
-            self.types = [_type_of(*column, schema.rules) for column in columns]
+            self.types = [_type_of(*column, schema) for column in columns]
 
     def _texts(self) -> list[int]:
         return [at for at, kind in enumerate(self._kinds) if kind is not None and kind not in NUMBERS]
@@ -120,15 +120,15 @@ class ColumnTypes:
                 )
 
 
-def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, rules: Rules) -> str:
+def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, schema: Schema) -> str:
     """What to read a column as, whose categories these are, and which seems to hold that kind (None: nothing yet)."""
     if known is None:
         return "bool" if kind is Kind.TRUTH else "float64"
     if known and all(isinstance(value, bool) for value in known):
         return "bool"
-    if rules.as_texts and kind is Kind.TRUTH:
-        return _type_of_truths(frozenset(known))
-    texts = rules.as_texts or all(isinstance(value, str) for value in known)
+    if schema.rules.as_texts and kind is Kind.TRUTH:
+        return _type_of_truths(frozenset(known), not schema.hashed)
+    texts = schema.rules.as_texts or all(isinstance(value, str) for value in known)
     if not texts and any(isinstance(value, str) for value in known):
         raise InputError(
             f"the model has both texts and numbers among a column's categories, such as {known[:3]}, and CSV does not "
@@ -137,14 +137,15 @@ def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, rules: Rules) -> 
     return "string" if texts else "float64"
 
 
-def _type_of_truths(known: frozenset[Any]) -> str:
+def _type_of_truths(known: frozenset[Any], all_known: bool) -> str:
     """What to read cells as that all spell truth values, by categories that are compared as texts."""
     text = next((text for text in _TRUTHS if holds(known, text)), None)
     number = next((text for text in "10" if holds(known, text)), None)
-    if text is not None and number is not None:
+    both = text is not None and number is not None
+    if both or (text is None and number is None and not all_known):
+        has = f"the model has both {text!r} and {number!r}" if both else "the model does not tell what is"
         raise InputError(
-            f"the model has both {text!r} and {number!r} among a column's categories, and CSV does not tell whether a "
-            "column of True and False holds those texts, or truth values, which are compared as 1 and 0: write the "
-            "documents as Parquet"
+            f"{has} among a column's categories, and CSV does not tell whether a column of True and False holds those "
+            "texts, or truth values, which are compared as 1 and 0: write the documents as Parquet"
         )
     return "string" if number is None else "bool"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuqs.arrays import as_documents, coded_rows, columns_of
+from gpuqs.arrays import Documents, as_documents, coded_rows, columns_of
 from gpuqs.arrays.pandas_frames import labels_of
 from gpuqs.arrays.sparse import all_columns, checked_matrix
 from gpuqs.cpu_fallback import in_default_float_mode
@@ -67,7 +67,7 @@ def verify(
 
     Of LightGBM and XGBoost, values are compared, too: CatBoost's are not promised to the last bit.
     Where the model holds its categories, the rows are also compared as pandas frames, so that each side codes the
-    categories itself.
+    categories itself. Models with CTRs are compared on ``X`` alone, a pandas frame or an array of whole numbers.
 
     Parameters
     ----------
@@ -103,9 +103,11 @@ def verify(
     compare_made_rows(check, rows, seed, n_threads, progress)
     if X is not None:
         for part in _parts(X, check.model.forest):
-            check.add(part, "rows of X", n_threads)
+            if not isinstance(part, Documents) or check.model.forest.ctrs is None:
+                check.add(part, "rows of X", n_threads)
         if hasattr(X, "iloc") and category_lists(check.model.forest):
-            take = columns_of(*labels_of(X, check.model.forest), check.model.forest)
+            given = check.model.forest.given
+            take = columns_of(*labels_of(X, given), given)
             check.add_frame(X if take is None else X.iloc[:, take], "rows of X as a frame", n_threads)
     return check.certificate
 
@@ -128,6 +130,12 @@ def compare_made_rows(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Add made rows to a check; parameters as of `verify`."""
+    if check.model.forest.ctrs is not None:
+        check.certificate.notes.append(
+            "no rows are made for models with statistics of categories (CTRs), whose files hold no categories: give "
+            "documents to compare"
+        )
+        return
     total = default_rows(check.model.forest) if rows is None else rows
     maker = RowMaker(check.model.forest, infinite=check.source.takes_infinite, seed=seed)
     done = 0

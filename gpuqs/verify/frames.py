@@ -60,7 +60,7 @@ def given_frame(table: Any, forest: Forest, pandas: Any) -> Any:
     Texts that the trees test as categories become such; the library gets all else as the table has it.
     """
     frame, schema = table.to_pandas(ignore_metadata=True), forest.schema
-    known = schema.categories or (None,) * forest.n_features
+    known = schema.categories or (None,) * len(frame.columns)
     for at, name in enumerate(frame.columns):
         dtype = frame.dtypes[name]
         text = not isinstance(dtype, (pandas.CategoricalDtype, np.dtype)) or dtype.kind == "O"

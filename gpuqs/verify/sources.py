@@ -20,6 +20,7 @@ from gpuqs.errors import GpuqsError, InputError, ModelFormatError, UnsupportedMo
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.formats import content, readers
+from gpuqs.formats.catboost_binary import MAGIC as BINARY
 from gpuqs.formats.xgboost import CATEGORY_TYPES
 
 #: What stands for every value that is in no category of the model.
@@ -246,8 +247,9 @@ class XGBoost(Source):
 class CatBoost(Source):
     """A model that CatBoost loads and scores; parameters and attributes as of `Source`.
 
-    CatBoost takes categories themselves, so that rows of codes get the categories in their place. Where a model has a
-    scale, equal bits are not promised, and `bound` says how far scores may lie apart.
+    CatBoost takes categories themselves, so that rows of codes get the categories in their place. It reads some numbers
+    of its JSON, and some statistics of categories, otherwise than it wrote them. Where a model has a scale, equal bits
+    are not promised, and `bound` says how far scores may lie apart.
     """
 
     title = "CatBoost"
@@ -278,7 +280,7 @@ class CatBoost(Source):
         return 2 * (forest.n_trees + 1) * 2.0**-53 * float(largest)
 
     def _load(self, data: bytes) -> Any:
-        if self.forest.schema.has_hashes:
+        if self.forest.schema.has_hashes and self.forest.ctrs is None:
             raise UnsupportedModelError(
                 "the model holds its categories' hashes, not their texts, which rows are made of; save it "
                 "together with its training data: "
@@ -286,9 +288,9 @@ class CatBoost(Source):
             )
         self._base = self._module.CatBoost
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.json"
+            path = Path(folder) / "model"
             path.write_bytes(data)
-            return self._base().load_model(str(path), format="json")
+            return self._base().load_model(str(path), format="cbm" if data.startswith(BINARY) else "json")
 
     def untested_categories(self) -> list[int]:
         known = self.forest.schema.categories or (None,) * self.forest.n_features

@@ -463,8 +463,11 @@ def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
     model = catboost.CatBoostRegressor(iterations=3, one_hot_max_size=10, verbose=0, allow_writing_files=False)
     model.fit(frame, target, cat_features=CATEGORICAL)
     read = gpuqs.from_model(model)
-    for X in (np.zeros((3, 7)), [[0.0] * 7]):
-        with pytest.raises(InputError, match=r"from arrays of whole numbers alone; pass a frame"):
+    for X, message in (
+        (np.zeros((3, 7)), "from arrays of whole numbers or of objects alone; pass such an array"),
+        ([[0.0] * 7], "holds the category 0.0; CatBoost's categories are texts and whole numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
             read.predict(X)
     with pytest.raises(InputError, match=r"holds fractions, which CatBoost does not take for categories"):
         read.predict(frame.assign(text=frame["text"].map(lambda text: 1.5)))

@@ -130,6 +130,8 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 def documents(forest: Forest, rng: random.Random) -> np.ndarray:
     """Rows on the forest's thresholds and beside them, its categories' codes, and special values."""
     random_rows = np.random.default_rng(rng.randrange(1 << 32))
+    if forest.ctrs is not None:
+        return given_documents(forest, random_rows)
     n = max(1, min(N_DOCUMENTS, MOST_VALUES // max(forest.n_outputs, forest.n_features)))
     X = np.zeros((n, forest.n_features))
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-35, -1e-36, -0.5, 31.0, 32.0, 1e10, -1.0, 2.5]
@@ -145,6 +147,28 @@ def documents(forest: Forest, rng: random.Random) -> np.ndarray:
         X[:, column] = random_rows.choice(np.concatenate(values), n)
     with np.errstate(over="ignore"):
         return X.astype(rng.choice([np.float32, np.float64]))
+
+
+def given_documents(forest: Forest, rng: np.random.Generator) -> np.ndarray:
+    """Rows of a forest with CTRs as users give them: numbers on borders, hashes that training has met, and others."""
+    ctrs = forest.ctrs
+    assert ctrs is not None
+    X = rng.normal(size=(N_DOCUMENTS, ctrs.n_given))
+    inverse = pow(0x4906BA494954CB65, -2, 1 << 64)  # of what a single category's hash is multiplied by
+    hashes: dict[int, list[int]] = {column: list(codes) for column, codes in ctrs.codes.items()}
+    borders: dict[int, list[float]] = {}
+    for projection in ctrs.projections:
+        alone = len(projection.columns) == 1
+        for column in projection.categories:
+            met = [int(key) * inverse % (1 << 32) for key in projection.keys[:20].tolist()] if alone else [3]
+            hashes.setdefault(column, []).extend(met)
+        for column, border, _ in projection.above:
+            borders.setdefault(column, []).append(border)
+    for column, values in borders.items():
+        X[:, column] = rng.choice([*values, np.nan, np.inf, 0.0, *np.nextafter(values, np.inf).tolist()], N_DOCUMENTS)
+    for column, values in hashes.items():
+        X[:, column] = rng.choice([*values, 0.0, 7.0, 2.0**32 - 1, -1.0, 2.0**32, np.nan], N_DOCUMENTS)
+    return X
 
 
 #: The model that documents are read for.

@@ -281,6 +281,19 @@ def damage_native(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
     return data if rng.random() < 0.98 else damage_bytes(rng, data, others)
 
 
+def damage_words(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
+    """Numbers of two, four or eight bytes, as FlatBuffers hold them: sizes, distances, values; or any bytes."""
+    if len(data) < 16 or rng.random() < 0.2:
+        return damage_bytes(rng, data, others)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        size = rng.choice([2, 4, 4, 4, 8])
+        at = rng.randrange(len(data) // size) * size
+        old = int.from_bytes(data[at : at + size], "little")
+        new = rng.choice([old + 1, old - 1, old ^ 1 << rng.randrange(8 * size), rng.choice(WHOLE[:30])])
+        data = data[:at] + (new % (1 << 8 * size)).to_bytes(size, "little") + data[at + size :]
+    return data
+
+
 # -- ONNX --------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz.damage import Mutate, damage_json, damage_native, damage_onnx, damage_text, damage_ubjson
+from fuzz.damage import Mutate, damage_json, damage_native, damage_onnx, damage_text, damage_ubjson, damage_words
 
 _QUICKRANK = b"""<ranker><info><type>LAMBDAMART</type><trees>2</trees></info><ensemble>
 <tree id="1" weight="0.1"><split><feature>3</feature><threshold>1.5</threshold>
@@ -222,7 +222,7 @@ def _xgboost() -> list[Any]:
 
 
 @cache
-def _catboost() -> list[bytes]:
+def _catboost(form: str) -> list[bytes]:
     import catboost
 
     X, target = _rows()
@@ -238,14 +238,23 @@ def _catboost() -> list[bytes]:
         (plain, {"loss_function": "MultiClass"}),
         (plain, {"loss_function": "RMSE", "grow_policy": "Lossguide"}),
         (mixed, {"loss_function": "RMSE", "grow_policy": "Depthwise", "one_hot_max_size": 64}),
+        (mixed, {"loss_function": "Logloss", "one_hot_max_size": 10, "iterations": 6}),
+        (mixed, {"loss_function": "RMSE", "simple_ctr": ["Counter", "BinarizedTargetMeanValue"], "iterations": 6}),
+        (mixed, {"loss_function": "RMSE", "simple_ctr": ["Buckets"], "grow_policy": "Lossguide", "iterations": 4}),
     ):
         model = catboost.CatBoost({**common, **options}).fit(pool)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.json"
-            model.save_model(str(path), format="json", pool=pool)
-            document = json.loads(path.read_text())
-        document["model_info"]["params"] = {"loss_function": {"type": options["loss_function"]}}
-        seeds.append(json.dumps(document).encode())
+            path = Path(folder) / "model"
+            model.save_model(str(path), format=form, pool=pool if form == "json" else None)
+            data = path.read_bytes()
+        if form == "json":
+            document = json.loads(data)
+            kept = ["cat_feature_params"] if "ctrs" in document["features_info"] else []
+            params = document["model_info"]["params"]
+            loss = {"loss_function": {"type": options["loss_function"]}}
+            document["model_info"]["params"] = loss | {name: params[name] for name in kept}
+            data = json.dumps(document).encode()
+        seeds.append(data)
     return seeds
 
 
@@ -286,7 +295,7 @@ def _onnx() -> list[bytes]:
 def _native() -> list[bytes]:
     import gpuqs
 
-    models = [*_lightgbm(), *(bytes(b.save_raw("ubj")) for b in _xgboost()), *_catboost()]
+    models = [*_lightgbm(), *(bytes(b.save_raw("ubj")) for b in _xgboost()), *_catboost("cbm")]
     seeds = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gpuqs"
@@ -302,7 +311,8 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "LightGBM text": _lightgbm,
     "XGBoost JSON": lambda: [bytes(booster.save_raw("json")) for booster in _xgboost()],
     "XGBoost UBJSON": lambda: [bytes(booster.save_raw("ubj")) for booster in _xgboost()],
-    "CatBoost JSON": _catboost,
+    "CatBoost JSON": lambda: _catboost("json"),
+    "CatBoost binary": lambda: _catboost("cbm"),
     "QuickRank XML": lambda: [_QUICKRANK],
     "Jforests XML": lambda: [_JFORESTS],
     "Treelite JSON": _treelite,
@@ -317,6 +327,7 @@ _DAMAGES: dict[str, tuple[Any, ...]] = {
     "XGBoost JSON": (damage_json,),
     "XGBoost UBJSON": (damage_ubjson,),
     "CatBoost JSON": (damage_json,),
+    "CatBoost binary": (damage_words,),
     "QuickRank XML": (partial(damage_text, _QUICKRANK_TOKENS, b"\n", _XML),),
     "Jforests XML": (partial(damage_text, _JFORESTS_TOKENS, b"><", _XML),),
     "Treelite JSON": (damage_json,),

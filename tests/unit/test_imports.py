@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -18,7 +20,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuqs"
 LEVELS = [
     {"cpu_fallback", "errors", "cache_lines", "kept", "version"},
     {"forks", "streams", "text_hashes"},
-    {"files"},
+    {"files", "ctrs"},
     {"schema", "forest_arrays"},
     {"forest"},
     {"links"},
@@ -126,6 +128,21 @@ def test_no_circle() -> None:
 )
 def test_upward_imports_are_seen(module: str, source: str, seen: list[str]) -> None:
     assert upward(module, source) == seen
+
+
+def test_no_other_module_is_shadowed() -> None:
+    """What Python finds under other names than gpuqs is somebody else's: arrow and sparse are packages."""
+    code = """
+import importlib, pkgutil, sys
+import gpuqs.cpu_fallback as compiled
+for module in pkgutil.walk_packages(compiled.__path__):
+    importlib.import_module(f"gpuqs.cpu_fallback.{module.name}")
+    assert sys.modules[f"gpuqs.cpu_fallback.{module.name}"].__name__ == f"gpuqs.cpu_fallback.{module.name}"
+own = [name for name, module in sys.modules.items() if "gpuqs" in (getattr(module, "__file__", None) or "")]
+assert len(own) > 10 and all(name.partition(".")[0] == "gpuqs" for name in own), own
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd="/")
+
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def test_lists_whose_rows_differ_in_length(monkeypatch: pytest.MonkeyPatch) -> N
         MODEL.predict(ragged)
     of_objects = np.empty(2, object)  # as NumPy before 1.24 has it
     of_objects[:] = ragged
-    monkeypatch.setattr(np, "asarray", lambda X: of_objects)
+    monkeypatch.setattr(np, "asarray", lambda X, dtype=None: of_objects)
     with pytest.raises(InputError, match="cannot be read as an array of numbers: its rows differ in length"):
         MODEL.predict(ragged)
 

@@ -1,0 +1,47 @@
+// CatBoost's CTRs: statistics of categories, and of combinations of categories and tests, as columns of documents.
+#pragma once
+#include <cstdint>
+
+namespace gpuqs {
+
+enum CtrElementKind : int32_t {
+    CTR_CATEGORY,  // the hash of the column's category
+    CTR_ABOVE,     // whether the column's number is above a border
+    CTR_EQUALS,    // whether the column's category is the one with a hash
+};
+
+// A part of what CTRs count by. A key is the sum of all parts, each times its factor: CatBoost's chain of hashes, written out.
+struct CtrElement {
+    int32_t kind;  // CtrElementKind
+    int32_t column;
+    float border;
+    int32_t nan_above;  // whether NaN counts as above the border
+    uint32_t hash;
+    uint64_t factor;
+};
+
+// What CTRs count by, and their values [n_keys + 1][n_ctrs], the last row for what training has not met.
+struct CtrProjection {
+    const CtrElement* elements;
+    int64_t n_elements;
+    const uint64_t* keys;    // ascending; CTR_WINDOW more behind them
+    const uint32_t* starts;  // [2^bits + 1]: the first key whose upper bits are so many, or more
+    const float* values;
+    int64_t n_keys;
+    int32_t bits;            // of starts: 1 to 31
+    int32_t n_ctrs;
+    int32_t first;           // column of out that the first CTR fills
+};
+
+// Keys that are compared at once.
+constexpr int64_t CTR_WINDOW = 8;
+
+// CatBoost's hash of two is CTR_FACTOR * (a + CTR_FACTOR * b).
+constexpr uint64_t CTR_FACTOR = 0x4906ba494954cb65;
+
+// Fill the projections' columns of documents [start, start + n): those of given [column][n_given], whose categories are hashes, into out
+// [column][n_out], both with so many items from a column to the next.
+void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, int64_t start,
+               int64_t n, int64_t out_step, float* out);
+
+}  // namespace gpuqs

@@ -1,0 +1,138 @@
+"""CTRs: what CatBoost tests of categories that are too many to be tested one by one.
+
+A CTR is a number that training has counted for a category, or for a combination of categories and tests: how often it
+came, what share of its labels was positive. It is looked up for each document, and compared with borders as other
+numbers are. So a forest with CTRs has a column for each, behind the columns that users give. Documents are read as
+these (`Forest.given`), with the hashes of categories in the place of codes; `Ctrs.documents` makes the forest's own of
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.cpu_fallback.ctrs import CtrTable
+from gpuqs.errors import ModelFormatError
+from gpuqs.forks import lazy
+
+#: The key of a single category is its hash, times the square of what CatBoost joins hashes with: divided, the hash.
+_OF_ONE: Final = np.uint64(pow(0x4906BA494954CB65, -2, 1 << 64))
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A combination that CTRs count by: M of them that training has met, C CTRs.
+
+    Parameters
+    ----------
+    categories : tuple of int
+        Columns of categories, whose hashes are joined in this order into a document's key; then those of the tests.
+    above : tuple of (int, float, bool)
+        Tests of a number: column, the border that it must be above, whether NaN counts as above.
+    equals : tuple of (int, int)
+        Tests of a category: column, the hash that it must have.
+    keys : uint64 [M]
+        Those that training has met, ascending.
+    values : float32 [M + 1, C]
+        The CTRs of each key; last, those of all that training has not met.
+    """
+
+    categories: tuple[int, ...]
+    above: tuple[tuple[int, float, bool], ...]
+    equals: tuple[tuple[int, int], ...]
+    keys: npt.NDArray[np.uint64]
+    values: npt.NDArray[np.float32]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that it reads."""
+        return (*self.categories, *(test[0] for test in self.above), *(test[0] for test in self.equals))
+
+    def check(self, n_given: int) -> None:
+        """Refuse what cannot be computed.
+
+        Raises
+        ------
+        ModelFormatError
+        """
+        if not all(0 <= column < n_given for column in self.columns):
+            raise ModelFormatError(f"names a column that is not one of {n_given}", field="ctrs")
+        if not all(0 <= value < 1 << 32 for _, value in self.equals):
+            raise ModelFormatError("names a hash of more than 32 bits", field="ctrs")
+        if self.values.ndim != 2 or len(self.values) != len(self.keys) + 1:
+            raise ModelFormatError(f"{len(self.values)} values for {len(self.keys)} keys", field="ctrs")
+        if not (self.keys[1:] > self.keys[:-1]).all():
+            raise ModelFormatError("keys are not in strictly ascending order", field="ctrs")
+
+
+@dataclass(frozen=True, eq=False)
+class Ctrs:
+    """The CTRs of a forest, whose columns follow the given ones in the order of the projections.
+
+    Parameters
+    ----------
+    n_given : int
+        Columns that users give.
+    codes : dict of int to tuple of int
+        Columns of categories that trees test one by one: their hashes, in the order of the codes.
+    projections : tuple of Projection
+    """
+
+    n_given: int
+    codes: dict[int, tuple[int, ...]]
+    projections: tuple[Projection, ...]
+
+    def __post_init__(self) -> None:
+        for projection in self.projections:
+            projection.check(self.n_given)
+            projection.keys.setflags(write=False)
+            projection.values.setflags(write=False)
+        if not all(0 <= column < self.n_given for column in self.codes):
+            raise ModelFormatError(f"names a column that is not one of {self.n_given}", field="ctrs")
+
+    def __repr__(self) -> str:
+        return f"<gpuqs.Ctrs: {self.n_columns - self.n_given:,} of {len(self.projections):,} projections>"
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the forest's own documents."""
+        return self.n_given + sum(int(projection.values.shape[1]) for projection in self.projections)
+
+    def documents(self, given: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+        """A forest's own documents [D, n_columns] of given ones [D, n_given], whose categories are hashes."""
+        given = np.asfortranarray(given, np.float64)
+        out = np.empty((len(given), self.n_columns), np.float32, order="F")
+        with np.errstate(over="ignore"):
+            out[:, : self.n_given] = given
+        for column, (hashes, order) in self._order.items():
+            place = np.minimum(np.searchsorted(hashes, given[:, column]), len(hashes) - 1)
+            out[:, column] = np.where(hashes[place] == given[:, column], order[place], np.nan)
+        self._table.fill(given, out)
+        return out
+
+    def met(self, column: int) -> list[int]:
+        """Hashes of a column's categories that training has met, as far as tables of the column alone tell."""
+        met = {*self.codes.get(column, ())}
+        for projection in self.projections:
+            if projection.columns == projection.categories == (column,):
+                with np.errstate(over="ignore"):
+                    hashes = (projection.keys * _OF_ONE).astype(np.int64)
+                met.update((hashes & 0xFFFFFFFF).tolist())
+        return sorted(met)
+
+    @lazy
+    def _order(self) -> dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
+        """The hashes of each column of `codes`, ascending, and their codes."""
+        orders = {column: np.argsort(hashes) for column, hashes in self.codes.items() if hashes}
+        return {column: (np.array(self.codes[column], np.float64)[order], order) for column, order in orders.items()}
+
+    @lazy
+    def _table(self) -> CtrTable:
+        return CtrTable(self.projections, self.n_given)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ctrs, (self.n_given, self.codes, self.projections)

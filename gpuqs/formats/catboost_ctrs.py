@@ -1,0 +1,233 @@
+"""The CTRs of CatBoost's JSON: ``features_info.ctrs``, which trees test, and the counts of ``ctr_data``.
+
+A CTR's table has a key for each category, or combination, that training has met, and what was counted for it: how many
+labels of each class (Borders, Buckets), their sum and number (BinarizedTargetMeanValue, FloatTargetMeanValue), or how
+often it came (Counter, FeatureFreq). The CTR is ``((good + prior) / (all + denominator) + shift) * scale``, in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuqs.ctrs import Ctrs, Projection
+from gpuqs.errors import ModelFormatError, UnsupportedModelError
+from gpuqs.formats.fields import get, numbers, whole
+
+CLASSES: Final = ("Borders", "Buckets")
+MEANS: Final = ("BinarizedTargetMeanValue", "FloatTargetMeanValue")
+#: Those that count no labels.
+_COUNTERS: Final = ("Counter", "FeatureFreq")
+
+_INT32_MAX: Final = int(np.iinfo(np.int32).max)
+#: The key of a place of CatBoost's hash table that holds nothing.
+NO_KEY: Final = (1 << 64) - 1
+#: Most CTRs of a model, and most values of their tables (1 GiB): a small file may not ask for more.
+_MAX_CTRS: Final = 1 << 16
+_MAX_VALUES: Final = 1 << 28
+
+
+#: `Projection.categories`, ``above`` and ``equals``.
+_Elements = tuple[tuple[int, ...], tuple[tuple[int, float, bool], ...], tuple[tuple[int, int], ...]]
+
+
+class CtrTable(NamedTuple):
+    """What was counted: keys, ascending, uint64 [M]; counts float64 [M, n]; the denominator of counters."""
+
+    keys: npt.NDArray[np.uint64]
+    counts: npt.NDArray[np.float64]
+    denominator: int
+
+
+def table(obj: dict[str, Any]) -> CtrTable:
+    """A table of ``ctr_data``.
+
+    Raises
+    ------
+    ModelFormatError
+    """
+    name = "hash_map"
+    stride = whole(obj, "hash_stride", 2, 1 << 16)
+    listed = get(obj, name, list)
+    if len(listed) % stride:
+        raise ModelFormatError(f"{len(listed)} numbers, which are no rows of {stride}", field=name)
+    try:
+        keys = np.fromiter(map(int, listed[::stride]), np.uint64, len(listed) // stride)
+    except (TypeError, ValueError, OverflowError):
+        raise ModelFormatError("holds a key that is no whole number of 64 bits", field=name) from None
+    counts = [numbers(listed[at::stride], name, np.float64) for at in range(1, stride)]
+    there = keys != NO_KEY
+    denominator = whole(obj, "counter_denominator", 0, _INT32_MAX, 0)
+    return sorted_table(keys[there], np.stack(counts, axis=1)[there], denominator)
+
+
+def sorted_table(
+    keys: npt.NDArray[np.uint64], counts: npt.NDArray[np.float64], denominator: int
+) -> CtrTable:
+    """A table of keys in any order."""
+    order = np.argsort(keys)
+    return CtrTable(keys[order], counts[order], denominator)
+
+
+class _Ctr(NamedTuple):
+    """What a CTR makes of counts."""
+
+    type: str
+    target_border: int
+    prior: np.float32
+    denominator: np.float32
+    shift: np.float32
+    scale: np.float32
+    table: CtrTable
+
+    def values(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
+        """The CTR for each of some keys, and last for what training has not met; float32 [M + 1]."""
+        counts, n = self.table.counts, self.table.counts.shape[1]
+        if self.type in CLASSES:
+            start = self.target_border + (self.type == "Borders")
+            stop = n if self.type == "Borders" else start + 1
+            if start >= n:
+                raise ModelFormatError(f"tells class {start} from {n}", field="target_border_idx")
+            good, total = counts[:, start:stop].sum(axis=1), counts.sum(axis=1)
+        elif n != 1 + (self.type in MEANS):
+            raise ModelFormatError(f"{n} numbers a key in the table of a {self.type}", field="hash_stride")
+        else:
+            good = counts[:, 0]
+            total = counts[:, 1] if self.type in MEANS else np.full(len(counts), float(self.table.denominator))
+        at = np.searchsorted(self.table.keys, keys)
+        there = np.zeros(len(keys), bool)
+        inside = at < len(self.table.keys)
+        there[inside] = self.table.keys[at[inside]] == keys[inside]
+        none = float(self.table.denominator) if self.type in _COUNTERS else 0.0
+        all_good, all_total = np.zeros(len(keys) + 1, np.float32), np.full(len(keys) + 1, none, np.float32)
+        all_good[:-1][there], all_total[:-1][there] = good[at[there]], total[at[there]]
+        with np.errstate(all="ignore"):  # as CatBoost, in float32
+            return ((all_good + self.prior) / (all_total + self.denominator) + self.shift) * self.scale
+
+
+def read_ctrs(
+    listed: list[Any],
+    tables: dict[str, Any],
+    floats: dict[int, tuple[int, bool]],
+    columns: dict[int, int],
+    codes: dict[int, tuple[int, ...]],
+    n_given: int,
+) -> tuple[Ctrs, list[int]]:
+    """The CTRs of a model, and the column of each of those ``listed``.
+
+    Parameters
+    ----------
+    listed : list
+        ``features_info.ctrs``.
+    tables : dict
+        ``ctr_data``.
+    floats, columns : dict
+        Columns of numeric features (and whether NaN counts as above a border), and of categorical ones, by
+        feature_index.
+    codes : dict
+        As of `Ctrs`.
+    n_given : int
+        Columns that users give.
+    """
+    if len(listed) > _MAX_CTRS:
+        raise ModelFormatError(f"{len(listed):,} CTRs", field="ctrs")
+    of_projection: dict[_Elements, list[tuple[int, _Ctr]]] = {}
+    for number, item in enumerate(listed):
+        elements = _elements(get(item, "elements", list), floats, columns)
+        of_projection.setdefault(elements, []).append((number, _ctr(item, tables)))
+    projections, column_of, column, n_values = [], [0] * len(listed), n_given, 0
+    for elements, ctrs in of_projection.items():
+        keys = ctrs[0][1].table.keys
+        for _, ctr in ctrs:
+            if not np.array_equal(keys, ctr.table.keys):
+                keys = np.union1d(keys, ctr.table.keys)
+        n_values += (len(keys) + 1) * len(ctrs)
+        if n_values > _MAX_VALUES:
+            raise ModelFormatError(f"tables take more than {_MAX_VALUES >> 18} MiB", field="ctr_data")
+        values = np.stack([ctr.values(keys) for _, ctr in ctrs], axis=1)
+        projections.append(Projection(*elements, keys, np.ascontiguousarray(values)))
+        for number, _ in ctrs:
+            column_of[number] = column
+            column += 1
+    return Ctrs(n_given, codes, tuple(projections)), column_of
+
+
+def refuse_lost_tables(listed: list[Any], params: dict[str, Any], n_targets: int) -> None:
+    """Refuse a model that has several tables of one name, of which CatBoost's JSON keeps but one.
+
+    It names them by what they count by and by their type, but not by the target, nor by how labels became classes.
+
+    Parameters
+    ----------
+    listed : list
+        ``features_info.ctrs``.
+    params : dict
+        The training's parameters; without any, nobody knows (CatBoost's ``sum_models`` writes such models).
+    n_targets : int
+        1, or 2 for any more.
+
+    Raises
+    ------
+    UnsupportedModelError
+    """
+    of_labels = {kind for ctr in listed if (kind := get(ctr, "ctr_type", str)) not in _COUNTERS}
+    if not of_labels:
+        return
+    options = params.get("cat_feature_params")
+    if n_targets == 1 and isinstance(options, dict):
+        lists = [get(options, name, list, []) for name in ("simple_ctrs", "combinations_ctrs")]
+        lists += get(options, "per_feature_ctrs", dict, {}).values()
+        if all(len(_partings(ctrs, kind)) <= 1 for ctrs in lists for kind in of_labels):
+            return
+    why = "several targets" if n_targets > 1 else "the same type with several TargetBorderCount"
+    if n_targets == 1 and not isinstance(options, dict):
+        why = "a model that does not say how it was trained, as sum_models makes them"
+    raise UnsupportedModelError(
+        f"statistics of categories (CTRs) of {why} are not evaluated: CatBoost's JSON may lack some of their tables; "
+        'save the model in its binary form, which has them all: model.save_model("model.cbm")'
+    )
+
+
+def _partings(ctrs: Any, kind: str) -> set[str]:
+    """The ways in which CTRs of a type part labels in classes."""
+    if not isinstance(ctrs, list):
+        raise ModelFormatError("is not an array", field="per_feature_ctrs")
+    return {str(get(ctr, "target_binarization", dict, {})) for ctr in ctrs if get(ctr, "ctr_type", str) == kind}
+
+
+def _ctr(item: dict[str, Any], tables: dict[str, Any]) -> _Ctr:
+    kind, identifier = get(item, "ctr_type", str), get(item, "identifier", str)
+    if kind not in (*CLASSES, *MEANS, *_COUNTERS):
+        raise UnsupportedModelError(f"statistics of categories of type {kind[:100]!r} are not evaluated")
+    found = tables.get(identifier)
+    if isinstance(found, dict):  # says what is wrong with it
+        found = table(found)
+    if not isinstance(found, CtrTable):
+        raise ModelFormatError(f"has no table of {identifier[:100]!r}: the file is damaged", field="ctr_data")
+    given = (item.get(name, 0) for name in ("prior_numerator", "prior_denomerator", "shift", "scale"))
+    prior, denominator, shift, scale = numbers(list(given), "ctrs", np.float32)
+    return _Ctr(kind, whole(item, "target_border_idx", 0, _INT32_MAX, 0), prior, denominator, shift, scale, found)
+
+
+def _elements(elements: list[Any], floats: dict[int, tuple[int, bool]], columns: dict[int, int]) -> _Elements:
+    """What a CTR counts by: columns of categories, tests of numbers, tests of categories."""
+    categories, above, equals = [], [], []
+    for element in elements:
+        kind = get(element, "combination_element", str)
+        is_number = kind == "float_feature"
+        index = whole(element, "float_feature_index" if is_number else "cat_feature_index", 0, _INT32_MAX)
+        if index not in (floats if is_number else columns):
+            raise ModelFormatError(f"feature {index} is not in features_info", field="elements")
+        if is_number:
+            column, nan_right = floats[index]
+            (border,) = numbers([element.get("border")], "border", np.float32)
+            above.append((column, float(border), nan_right))
+        elif kind == "cat_feature_value":
+            categories.append(columns[index])
+        elif kind == "cat_feature_exact_value":
+            equals.append((columns[index], whole(element, "value", -_INT32_MAX - 1, 2 * _INT32_MAX + 1) % (1 << 32)))
+        else:
+            raise UnsupportedModelError(f"statistics of categories by {kind[:100]!r} are not evaluated")
+    return tuple(categories), tuple(above), tuple(equals)
