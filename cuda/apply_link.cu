@@ -76,6 +76,12 @@ struct exp : each<exp> {
     }
 };
 using double_exp = exp;  // which goes through doubles
+struct table_exp : each<table_exp> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return static_cast<Real>(table_exp_of(static_cast<double>(x), false));
+    }
+};
 struct exp2 : each<exp2> {
     template <class Real>
     static __device__ Real of(Real x, Real scale) {
@@ -112,7 +118,7 @@ struct mean_variance {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
         for (int k = 0; k < raw.n; ++k) out[k] = raw[k];
-        if (raw.n > 1) out[1] = exp_of(2 * out[1]);
+        if (raw.n > 1) out[1] = static_cast<Real>(table_exp_of(static_cast<double>(2 * out[1]), false));
     }
 };
 
@@ -176,6 +182,20 @@ struct narrow_softmax {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
         softmax_in<float, float>(raw, out);
+    }
+};
+
+// CatBoost's.
+struct table_softmax {
+    template <class Real>
+    static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
+        const Real top = raw[raw.largest()];
+        double total = 0;
+        for (int k = 0; k < raw.n; ++k) {
+            out[k] = static_cast<Real>(table_exp_of(static_cast<double>(raw[k] - top), k < raw.n / 4 * 4));
+            total += out[k];
+        }
+        for (int k = 0; k < raw.n; ++k) out[k] = static_cast<Real>(out[k] / total);
     }
 };
 

@@ -49,6 +49,22 @@ __device__ __forceinline__ double exp2_of(double x) {
     return scaled_exp((x - n) * LN2, 0, n);
 }
 
+// CatBoost's exponential: 2^(n / 2048) times a polynomial of the third degree, which is further from the true value.
+// It takes what is too small for the smallest normal number for 0, but where it looks four up at once.
+__device__ __forceinline__ double table_exp_of(double x, bool one_of_four) {
+    constexpr double least = -708.39641853226408;
+    if (!(x < 709.78271289338397)) return x > 0 ? infinity() : x;
+    if (x <= least) {
+        if (!one_of_four) return 0;
+        x = least;
+    }
+    constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number
+    const double n = x * (2048 / LN2) + round - round;
+    const double t = n * (LN2 / 2048) - x;
+    const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
+    return sum * exp2_of(n / 2048);
+}
+
 // log(1 + x) for x >= 0, or NaN: 1 + x = 2^n m, log(m) by the series of the inverse hyperbolic tangent.
 __device__ __forceinline__ double log1p_of(double x) {
     if (!(x < infinity())) return x;

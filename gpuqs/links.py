@@ -22,6 +22,7 @@ KERNELS: Final = (
     *LINKS,
     *("clamped_sigmoid", "double_exp"),
     *("mirrored_sigmoid", "narrow_softmax", "softmax_beside_zero", "rounded_softmax"),
+    *("table_exp", "table_softmax"),
 )
 
 #: onnxruntime's, by the operator's post_transform and the link. Nodes after the trees compute theirs otherwise.
@@ -39,6 +40,8 @@ def kernel_of(forest: Forest) -> str:
         return _OF_ONNX.get((forest.objective.rpartition(" ")[2], forest.link), forest.link)
     if forest.source.startswith("Treelite") and forest.link == "softmax":
         return "rounded_softmax"
+    if forest.source.startswith("CatBoost") and forest.link in ("exp", "softmax"):
+        return f"table_{forest.link}"
     if not forest.source.startswith("XGBoost"):
         return forest.link
     if forest.objective == "survival:aft":

@@ -1,13 +1,55 @@
 #include "driver/links.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "driver/threads.hpp"
 
 namespace gpuqs {
 namespace {
+
+// CatBoost's exponential: a table of powers of two, and a polynomial of the third degree. It looks four up at once, and takes what
+// is too small for the smallest normal number there, where it takes others for 0.
+class TableExp {
+public:
+    static double of(double x) { return x <= kLeast ? 0 : at(x); }
+    static double of_four(double x) { return at(std::max(x, kLeast)); }
+
+private:
+    static constexpr int kBits = 11, kPowers = 1 << kBits;
+    static constexpr double kLeast = -708.39641853226408, kMost = 709.78271289338397, kLn2 = 0x1.62e42fefa39efp-1;
+
+    static double at(double x) {
+        if (!(x < kMost)) return x > 0 ? std::numeric_limits<double>::infinity() : x;
+        constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
+        const double moved = x * (kPowers / kLn2) + round;
+        uint64_t bits;
+        std::memcpy(&bits, &moved, sizeof bits);
+        const double t = (moved - round) * (kLn2 / kPowers) - x;
+        const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
+        bits = ((bits + (uint64_t{1023} << kBits)) >> kBits) << 52 | mantissas()[bits & (kPowers - 1)];
+        double power;
+        std::memcpy(&power, &bits, sizeof power);
+        return sum * power;
+    }
+
+    // Of 2^(i / kPowers).
+    static const std::array<uint64_t, kPowers>& mantissas() {
+        static const std::array<uint64_t, kPowers> made = [] {
+            std::array<uint64_t, kPowers> of{};
+            for (int i = 0; i < kPowers; i++) {
+                const double power = std::pow(2.0, static_cast<double>(i) / kPowers);
+                std::memcpy(&of[i], &power, sizeof power);
+                of[i] &= (uint64_t{1} << 52) - 1;
+            }
+            return of;
+        }();
+        return made;
+    }
+};
 
 constexpr int64_t kValuesOfPiece = 4096;  // a thread takes so many at a time: some ten microseconds
 
@@ -66,6 +108,9 @@ struct exp : each<exp> {
 struct double_exp : each<double_exp> {
     template <class Real> static Real of(Real x, Real) { return static_cast<Real>(std::exp(static_cast<double>(x))); }
 };
+struct table_exp : each<table_exp> {
+    template <class Real> static Real of(Real x, Real) { return static_cast<Real>(TableExp::of(x)); }
+};
 struct exp2 : each<exp2> {
     template <class Real> static Real of(Real x, Real scale) { return std::exp2(scale * x); }
 };
@@ -85,10 +130,10 @@ struct hinge : each<hinge> {
     template <class Real> static Real of(Real x, Real) { return x > 0 ? Real(1) : Real(0); }
 };
 
-struct mean_variance {
+struct mean_variance {  // CatBoost's
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         for (int k = 0; k < raw.n; k++) out[k] = raw[k];
-        if (raw.n > 1) out[1] = std::exp(2 * out[1]);
+        if (raw.n > 1) out[1] = static_cast<Real>(TableExp::of(2 * out[1]));
     }
 };
 
@@ -134,6 +179,18 @@ struct rounded_softmax {
         for (int k = 0; k < raw.n; k++) out[k] /= static_cast<float>(total);
     }
 };
+struct table_softmax {  // CatBoost's
+    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
+        const Real top = raw[raw.largest()];
+        double total = 0;
+        for (int k = 0; k < raw.n; k++) {
+            const bool one_of_four = k < raw.n / 4 * 4;
+            const double x = raw[k] - top;
+            total += out[k] = static_cast<Real>(one_of_four ? TableExp::of_four(x) : TableExp::of(x));
+        }
+        for (int k = 0; k < raw.n; k++) out[k] = static_cast<Real>(out[k] / total);
+    }
+};
 struct narrow_softmax {  // onnxruntime's
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { softmax_in<float, float>(raw, out); }
 };
@@ -171,25 +228,13 @@ struct Link {
 
 #define LINK(name) {#name, run<name, float>, run<name, double>}
 constexpr Link kLinks[] = {
-    LINK(identity),
-    LINK(sigmoid),
-    {"ova_sigmoid", run<sigmoid, float>, run<sigmoid, double>},
-    LINK(clamped_sigmoid),
-    LINK(mirrored_sigmoid),
-    LINK(softmax_beside_zero),
-    LINK(softmax),
-    LINK(rounded_softmax),
-    LINK(narrow_softmax),
-    LINK(argmax),
-    LINK(exp),
-    LINK(double_exp),
-    LINK(exp2),
-    LINK(log1p_exp),
-    LINK(sqrt_signed),
-    LINK(hinge),
-    LINK(mean_variance),
-    LINK(isolation),
-    LINK(ascending),
+    LINK(identity),        LINK(sigmoid),          {"ova_sigmoid", run<sigmoid, float>, run<sigmoid, double>},
+    LINK(clamped_sigmoid), LINK(mirrored_sigmoid), LINK(softmax_beside_zero),
+    LINK(softmax),         LINK(rounded_softmax),  LINK(narrow_softmax),
+    LINK(table_softmax),   LINK(argmax),           LINK(exp),
+    LINK(double_exp),      LINK(table_exp),        LINK(exp2),
+    LINK(log1p_exp),       LINK(sqrt_signed),      LINK(hinge),
+    LINK(mean_variance),   LINK(isolation),        LINK(ascending),
     LINK(expectiles),
 };
 #undef LINK

@@ -144,7 +144,12 @@ def from_object(obj: Any) -> Forest | None:
         raise ModelFormatError("the model is not fitted; call fit first", source=source)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.cbm"
-        obj.save_model(str(path))
+        try:
+            obj.save_model(str(path))
+        except Exception as error:  # sums of models with CTRs may lack tables
+            raise UnsupportedModelError(
+                f"{source}: CatBoost cannot save this model, and so it is not read: {str(error)[:300]}"
+            ) from error
         forest = read(path.read_bytes(), source)
     return replace(
         forest,

@@ -65,7 +65,7 @@ def verify(
 ) -> Certificate:
     """Compare gpuqs with the library that a model came from, in exit leaves and raw scores.
 
-    Of LightGBM and XGBoost, values are compared, too: CatBoost's are not promised to the last bit.
+    Values are compared, too, where the library's bits are promised.
     Where the model holds its categories, the rows are also compared as pandas frames, so that each side codes the
     categories itself. Models with CTRs are compared on ``X`` alone, a pandas frame or an array of whole numbers.
 

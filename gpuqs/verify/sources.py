@@ -9,6 +9,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -25,6 +26,14 @@ from gpuqs.formats.xgboost import CATEGORY_TYPES
 
 #: What stands for every value that is in no category of the model.
 _UNSEEN: Final = "a category that this model has not seen"
+
+#: What CatBoost calls the values that a link makes.
+_CATBOOST_VALUES: Final = {
+    "identity": "RawFormulaVal",
+    **dict.fromkeys(("sigmoid", "softmax", "ova_sigmoid"), "Probability"),
+    "exp": "Exponent",
+    "mean_variance": "RMSEWithUncertainty",
+}
 
 #: Units in the last place by which CatBoost misreads numbers of its own JSON.
 _READ_OFF: Final = 2
@@ -267,6 +276,14 @@ class CatBoost(Source):
             ntree_end=iterations or 0,
             thread_count=self.n_threads,
         )
+
+    def values(self, X: Any) -> np.ndarray | None:
+        """What CatBoost makes of the model's loss, of two classes the second's probability."""
+        if self.bound() or (kind := _CATBOOST_VALUES.get(self.forest.link)) is None:
+            return None
+        one = partial(self._base.predict, self._booster, prediction_type=kind, thread_count=self.n_threads)
+        values = self._ask(one, self._rows(X))
+        return values[:, 1] if kind == "Probability" and self.forest.n_outputs == 1 else values
 
     def bound(self) -> float:
         """The bound on rounding where the model has a scale, as `gpuqs.formats.catboost` says."""

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulati
 #: Links that take no exponential: every bit is the CPU's.
 EXACT = ("identity", "argmax", "hinge", "sqrt_signed", "ascending")
 #: Links that add up exponentials of all outputs.
-ADDED_UP = ("softmax", "narrow_softmax", "rounded_softmax", "expectiles")
+ADDED_UP = ("softmax", "narrow_softmax", "rounded_softmax", "table_softmax", "expectiles")
 #: onnxruntime's and Treelite's, of float32 numbers; the first takes differences from 1.
 OF_FLOATS = ("mirrored_sigmoid", "softmax_beside_zero", "narrow_softmax", "rounded_softmax")
 #: Units in the last place that the others may lie apart from the C library's.
