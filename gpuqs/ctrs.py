@@ -10,17 +10,15 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.cpu_fallback.ctrs import CtrTable
+from gpuqs.ctr_groups import grouped, hashes_of
 from gpuqs.errors import ModelFormatError
 from gpuqs.forks import lazy
-
-#: The key of a single category is its hash, times the square of what CatBoost joins hashes with: divided, the hash.
-_OF_ONE: Final = np.uint64(pow(0x4906BA494954CB65, -2, 1 << 64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +106,10 @@ class Ctrs:
         out = np.empty((len(given), self.n_columns), np.float32, order="F")
         with np.errstate(over="ignore"):
             out[:, : self.n_given] = given
+        self._table.fill(given, out)
         for column, (hashes, order) in self._order.items():
             place = np.minimum(np.searchsorted(hashes, given[:, column]), len(hashes) - 1)
             out[:, column] = np.where(hashes[place] == given[:, column], order[place], np.nan)
-        self._table.fill(given, out)
         return out
 
     def met(self, column: int) -> list[int]:
@@ -119,9 +117,7 @@ class Ctrs:
         met = {*self.codes.get(column, ())}
         for projection in self.projections:
             if projection.columns == projection.categories == (column,):
-                with np.errstate(over="ignore"):
-                    hashes = (projection.keys * _OF_ONE).astype(np.int64)
-                met.update((hashes & 0xFFFFFFFF).tolist())
+                met.update(*(hashes.tolist() for _, hashes, _ in hashes_of(projection)))
         return sorted(met)
 
     @lazy
@@ -132,7 +128,7 @@ class Ctrs:
 
     @lazy
     def _table(self) -> CtrTable:
-        return CtrTable(self.projections, self.n_given)
+        return CtrTable(self.projections, grouped(self.projections), self.n_given)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Ctrs, (self.n_given, self.codes, self.projections)

@@ -35,8 +35,22 @@ cdef extern from "readers/ctr_columns.hpp" namespace "gpuqs" nogil:
         int32_t n_ctrs
         int32_t first
 
+    cdef cppclass CtrOfGroup:
+        const CtrElement* tests
+        int64_t n_tests
+        int32_t at
+        int32_t n_ctrs
+        int32_t first
+
+    cdef cppclass CtrGroup:
+        CtrProjection category
+        const CtrOfGroup* members
+        int64_t n_members
+        const float* values
+        int64_t size
+
     void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections,
-                   int64_t start, int64_t n, int64_t out_step, float* out)
+                   const CtrGroup* groups, int64_t n_groups, int64_t start, int64_t n, int64_t out_step, float* out)
 
 
 def text_hashes(texts):
@@ -59,52 +73,50 @@ cdef class CtrTable:
     ----------
     projections : sequence of gpuqs.ctrs.Projection
         Checked, and immutable.
+    groups : sequence of gpuqs.ctr_groups.Group
+        Of some of them.
     n_given : int
         Columns of the documents, categories as hashes; the CTRs' columns follow them.
     """
 
     cdef vector[vector[CtrElement]] _elements
-    cdef vector[CtrProjection] _projections
+    cdef vector[CtrProjection] _alone
+    cdef vector[vector[CtrOfGroup]] _members
+    cdef vector[CtrGroup] _groups
     cdef list _arrays
     cdef readonly int64_t n_given, n_columns
 
-    def __cinit__(self, projections, int64_t n_given):
+    def __cinit__(self, projections, groups, int64_t n_given):
         cdef CtrProjection made
-        cdef const uint64_t[::1] keys
-        cdef const uint32_t[::1] starts
-        cdef const float[:, ::1] values
         cdef Py_ssize_t at
         self.n_given, self.n_columns, self._arrays = n_given, n_given, []
-        self._elements.resize(len(projections))
+        in_groups = {number for group in groups for number, _ in group.members}
+        first = []
+        self._elements.resize(len(projections) + len(groups))
         for at, projection in enumerate(projections):
-            self._add_elements(self._elements[at], projection)
-            n_keys = len(projection.keys)
-            bits = min(max(1, n_keys.bit_length() - 2), 31)  # two to four keys in a window's place
-            # The first key of each group of keys whose upper bits are the same.
-            ends = np.searchsorted(projection.keys, np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits))
-            made_arrays = (
-                np.concatenate([projection.keys, np.full(CTR_WINDOW, -1).astype(np.uint64)]),
-                np.concatenate([[0], ends, [n_keys]]).astype(np.uint32),
-                projection.values,
-            )
-            self._arrays.append(made_arrays)
-            keys, starts, values = made_arrays
-            made.elements, made.n_elements = self._elements[at].data(), self._elements[at].size()
-            made.keys, made.starts, made.values, made.n_keys = &keys[0], &starts[0], &values[0, 0], n_keys
-            made.bits, made.n_ctrs, made.first = bits, values.shape[1], self.n_columns
-            self.n_columns += values.shape[1]
-            self._projections.push_back(made)
+            self._add_elements(self._elements[at], projection.categories, projection.above, projection.equals)
+            first.append(self.n_columns)
+            self.n_columns += projection.values.shape[1]
+            if at not in in_groups:
+                self._look_up(&made, self._elements[at], projection.keys)
+                self._hold(&made, projection.values)
+                made.first = first[at]
+                self._alone.push_back(made)
+        self._members.resize(len(groups))
+        for at, group in enumerate(groups):
+            self._add_elements(self._elements[len(projections) + at], (group.column,), (), ())
+            self._add_group(at, group, projections, first)
 
-    cdef _add_elements(self, vector[CtrElement]& elements, projection):
+    cdef _add_elements(self, vector[CtrElement]& elements, categories, above, equals):
         cdef CtrElement element
-        for column in projection.categories:
+        for column in categories:
             element.kind, element.column = CTR_CATEGORY, column
             element.border, element.nan_above, element.hash = 0, 0, 0
             elements.push_back(element)
-        for column, border, nan_above in projection.above:
+        for column, border, nan_above in above:
             element.kind, element.column, element.border, element.nan_above = CTR_ABOVE, column, border, nan_above
             elements.push_back(element)
-        for column, value in projection.equals:
+        for column, value in equals:
             element.kind, element.column, element.hash = CTR_EQUALS, column, value
             elements.push_back(element)
         cdef uint64_t factor = CTR_FACTOR
@@ -113,12 +125,51 @@ cdef class CtrTable:
             factor *= CTR_FACTOR
             elements[e].factor = factor
 
+    cdef _look_up(self, CtrProjection* made, vector[CtrElement]& elements, all_keys):
+        """Fill in what finds the places of keys."""
+        cdef const uint64_t[::1] keys
+        cdef const uint32_t[::1] starts
+        bits = min(max(1, len(all_keys).bit_length() - 2), 31)  # two to four keys in a window's place
+        # The first key of each group of keys whose upper bits are the same.
+        ends = np.searchsorted(all_keys, np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits))
+        padded = np.concatenate([all_keys, np.full(CTR_WINDOW, -1).astype(np.uint64)])
+        begin = np.concatenate([[0], ends, [len(all_keys)]]).astype(np.uint32)
+        self._arrays += [padded, begin]
+        keys, starts = padded, begin
+        made.elements, made.n_elements = elements.data(), elements.size()
+        made.keys, made.starts, made.n_keys, made.bits = &keys[0], &starts[0], len(all_keys), bits
+
+    cdef _hold(self, CtrProjection* made, all_values):
+        cdef const float[:, ::1] values = all_values
+        self._arrays.append(all_values)
+        made.values, made.n_ctrs = &values[0, 0], values.shape[1]
+
+    cdef _add_group(self, Py_ssize_t at, group, projections, first):
+        cdef CtrGroup made
+        cdef CtrOfGroup member
+        cdef vector[CtrElement]* elements
+        cdef const float[:, ::1] values = group.values
+        if not group.members:
+            return
+        self._look_up(&made.category, self._elements[len(projections) + at], group.keys)
+        made.category.values, made.category.n_ctrs, made.category.first = &values[0, 0], 1, 0
+        for number, place in group.members:
+            elements = &self._elements[number]
+            member.tests, member.n_tests = elements.data() + 1, elements.size() - 1
+            member.at, member.n_ctrs, member.first = place, projections[number].values.shape[1], first[number]
+            self._members[at].push_back(member)
+        self._arrays.append(group.values)
+        made.members, made.n_members = self._members[at].data(), self._members[at].size()
+        made.values, made.size = &values[0, 0], values.shape[1]
+        self._groups.push_back(made)
+
     def fill(self, const double[::1, :] given, float[::1, :] out):
-        """Fill the CTRs' columns of ``out`` [D, n_columns] for documents ``given`` [D, n_given]."""
+        """Fill the CTRs' columns of ``out`` [D, n_columns] for documents ``given`` [D, n_given], whose numbers it holds."""
         cdef int64_t n = given.shape[0]
         if given.shape[1] != self.n_given or out.shape[0] != n or out.shape[1] != self.n_columns:
             raise ValueError("documents do not fit the columns")
-        if n == 0 or self._projections.empty():
+        if n == 0 or self.n_columns == self.n_given:
             return
         with nogil:
-            fill_ctrs(&given[0, 0], n, self._projections.data(), self._projections.size(), 0, n, n, &out[0, 0])
+            fill_ctrs(&given[0, 0], n, self._alone.data(), self._alone.size(), self._groups.data(), self._groups.size(),
+                      0, n, n, &out[0, 0])

@@ -48,10 +48,54 @@ void find_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t*
     }
 }
 
+// Documents whose rows of a group are read together: they stay in the caches while its projections are gone through.
+constexpr int64_t GROUP_BLOCK = 64;
+
+// Add `step` to the places of documents for which a test holds.
+void add_step(const CtrElement& test, const double* given, const float* number, int64_t n, int32_t step, int32_t* place) {
+    if (test.kind == CTR_EQUALS) {
+        const double hash = test.hash;
+        for (int64_t d = 0; d < n; d++) place[d] += given[d] == hash ? step : 0;
+    } else if (test.nan_above) {
+        for (int64_t d = 0; d < n; d++) place[d] += number[d] <= test.border ? 0 : step;
+    } else {
+        for (int64_t d = 0; d < n; d++) place[d] += number[d] > test.border ? step : 0;
+    }
+}
+
+void fill_group(const CtrGroup& group, const double* given, int64_t given_step, int64_t start, int64_t n, int64_t out_step,
+                float* out) {
+    uint64_t key[GROUP_BLOCK];
+    uint32_t row[GROUP_BLOCK];
+    const float* of_document[GROUP_BLOCK];
+    int32_t place[GROUP_BLOCK];
+    const int32_t column = group.category.elements->column;
+    for (const int64_t stop = start + n; start < stop; start += GROUP_BLOCK) {
+        const int64_t m = std::min(GROUP_BLOCK, stop - start);
+        std::fill_n(key, m, 0);
+        add_element(*group.category.elements, given + column * given_step + start, m, key);
+        find_rows(group.category, key, m, row);
+        for (int64_t d = 0; d < m; d++) of_document[d] = group.values + row[d] * group.size;
+        for (int64_t i = 0; i < group.n_members; i++) {
+            const CtrOfGroup& p = group.members[i];
+            std::fill_n(place, m, p.at);
+            for (int64_t t = 0; t < p.n_tests; t++) {
+                const CtrElement& test = p.tests[t];
+                add_step(test, given + test.column * given_step + start, out + test.column * out_step + start, m, p.n_ctrs << t, place);
+            }
+            for (int32_t c = 0; c < p.n_ctrs; c++) {
+                float* const to = out + (p.first + c) * out_step + start;
+                for (int64_t d = 0; d < m; d++) to[d] = of_document[d][place[d] + c];
+            }
+        }
+    }
+}
+
 }  // namespace
 
-void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, int64_t start,
-               int64_t n, int64_t out_step, float* out) {
+void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups,
+               int64_t n_groups, int64_t start, int64_t n, int64_t out_step, float* out) {
+    for (int64_t i = 0; i < n_groups; i++) fill_group(groups[i], given, given_step, start, n, out_step, out);
     uint64_t key[BLOCK];
     uint32_t row[BLOCK];
     for (const int64_t stop = start + n; start < stop; start += BLOCK) {

@@ -33,6 +33,24 @@ struct CtrProjection {
     int32_t first;           // column of out that the first CTR fills
 };
 
+// A projection of one category and some tests, in a CtrGroup: by its tests, numbers from `at` on in the category's row.
+struct CtrOfGroup {
+    const CtrElement* tests;
+    int64_t n_tests;      // the i-th, where it holds, is step 2^i n_ctrs
+    int32_t at;
+    int32_t n_ctrs;
+    int32_t first;        // column of out that the first CTR fills
+};
+
+// Projections that count by the same column's categories: one look-up finds the row that has all their CTRs, values [n_keys + 1][size].
+struct CtrGroup {
+    CtrProjection category;
+    const CtrOfGroup* members;
+    int64_t n_members;
+    const float* values;
+    int64_t size;
+};
+
 // Keys that are compared at once.
 constexpr int64_t CTR_WINDOW = 8;
 
@@ -40,8 +58,8 @@ constexpr int64_t CTR_WINDOW = 8;
 constexpr uint64_t CTR_FACTOR = 0x4906ba494954cb65;
 
 // Fill the projections' columns of documents [start, start + n): those of given [column][n_given], whose categories are hashes, into out
-// [column][n_out], both with so many items from a column to the next.
-void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, int64_t start,
-               int64_t n, int64_t out_step, float* out);
+// [column][n_out], both with so many items from a column to the next. out holds the given numbers already, as float32.
+void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups,
+               int64_t n_groups, int64_t start, int64_t n, int64_t out_step, float* out);
 
 }  // namespace gpuqs

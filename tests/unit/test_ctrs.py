@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from native_files import put_together, taken_apart
 
 import gpuqs
+from gpuqs import ctr_groups
 from gpuqs.ctrs import Ctrs, Projection
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import NAN_LEFT, Forest
@@ -126,6 +127,38 @@ def test_what_tables_tell_of_categories() -> None:
 
 KEYS = np.array([3, 9], np.uint64)
 VALUES = np.zeros((3, 1), np.float32)
+@pytest.mark.parametrize(("most", "in_all"), [(0, 1 << 20), (400, 1 << 20), (1 << 20, 600)])
+def test_groups_take_bounded_memory(monkeypatch: pytest.MonkeyPatch, most: int, in_all: int) -> None:
+    """What they do not take is looked up by itself."""
+    monkeypatch.setattr(ctr_groups, "MOST_BYTES", most)
+    monkeypatch.setattr(ctr_groups, "MOST_IN_ALL", in_all)
+    sizes = []
+    for seed in range(30):
+        ctrs, rows = made(np.random.default_rng(seed), 6, 20, 3)
+        np.testing.assert_array_equal(ctrs.documents(rows), by_definition(ctrs, rows))
+        tables = [group.values.nbytes for group in ctr_groups.grouped(ctrs.projections)]
+        assert max(tables, default=0) <= most and sum(tables) <= in_all
+        sizes += tables
+    assert (max(sizes) > 0) == (most > 0)
+
+
+def test_many_tests() -> None:
+    """Of more than a group takes; and all outcomes of as many as it does."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.choice([5.0, 4e9, 2.0**31], 400), rng.normal(size=(400, 3))])
+    none = np.zeros((1, 1), np.float32)
+    projections = []
+    for n_tests in (ctr_groups.MOST_TESTS, ctr_groups.MOST_TESTS + 1):
+        above = tuple((1 + test % 3, float(np.float32(0.2 * test - 0.4)), test % 2 == 0) for test in range(n_tests))
+        shape = Projection((0,), above, (), np.zeros(0, np.uint64), none)
+        keys = np.array(sorted({key_of(shape, row) for row in rows[:200]}), np.uint64)
+        values = rng.normal(size=(len(keys) + 1, 2)).astype(np.float32)
+        projections.append(Projection((0,), above, (), keys, values))
+    ctrs = Ctrs(4, {}, tuple(projections))
+    assert [number for group in ctr_groups.grouped(projections) for number, _ in group.members] == [0]
+    np.testing.assert_array_equal(ctrs.documents(rows), by_definition(ctrs, rows))
+
+
 BAD: dict[str, tuple[Projection, str]] = {
     "column": (Projection((4,), (), (), KEYS, VALUES), "names a column that is not one of 4"),
     "column of a border": (Projection((), ((-1, 0.0, False),), (), KEYS, VALUES), "names a column"),

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuqs"
 #: The rooms, lowest first; what stands in one line knows nothing of its neighbours.
 LEVELS = [
     {"cpu_fallback", "errors", "cache_lines", "kept", "version"},
-    {"forks", "streams", "text_hashes"},
+    {"forks", "streams", "text_hashes", "ctr_groups"},
     {"files", "ctrs"},
     {"schema", "forest_arrays"},
     {"forest"},
