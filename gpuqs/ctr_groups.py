@@ -1,8 +1,8 @@
 """Projections that count by one column's categories, put together so that one look-up serves them all.
 
 The key of such a projection is a sum: the category's hash times a factor, and a factor for each test that holds. So
-the hash is told from a key by trying what tests may have held: hashes have 32 bits, of 64 that a key has. A group's table
-has a row for each hash that some key tells, and in it, for each projection, the CTRs of every outcome of its tests.
+the hash is told from a key by trying what tests may have held: hashes have 32 bits, of 64 that a key has. A group's
+table has a row for each hash that some key tells, with the CTRs of each projection for every outcome of its tests.
 """
 
 from __future__ import annotations

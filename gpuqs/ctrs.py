@@ -95,7 +95,7 @@ class Ctrs:
     def __repr__(self) -> str:
         return f"<gpuqs.Ctrs: {self.n_columns - self.n_given:,} of {len(self.projections):,} projections>"
 
-    @property
+    @lazy
     def n_columns(self) -> int:
         """Columns of the forest's own documents."""
         return self.n_given + sum(int(projection.values.shape[1]) for projection in self.projections)
