@@ -307,3 +307,16 @@ def _of_one_type(values: Sequence[Any]) -> str:
 def plain(values: Any) -> list[Any]:
     """Values as Python's own objects."""
     return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def distinct_objects(values: np.ndarray) -> tuple[list[Any], npt.NDArray[np.int64]]:
+    """The distinct ones of some objects, and each one's place among them; 1, 1.0 and True are equal, and not alike.
+
+    Raises
+    ------
+    TypeError
+        One cannot be told from others, such as a list.
+    """
+    items = [(type(value), value) for value in plain(values)]
+    place_of = {item: place for place, item in enumerate(dict.fromkeys(items))}
+    return [value for _, value in place_of], np.array([place_of[item] for item in items], np.int64)

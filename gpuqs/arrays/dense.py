@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuqs.arrays.coding import Column, Kind, coders_of, plain
+from gpuqs.arrays.coding import Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -141,7 +141,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
     kinds = [Kind.TEXT if of_objects and known is not None else kind for known in forest.schema.categories]
     coders = coders_of([Column(name, "dtype", X.dtype, kind) for name, kind in zip(names, kinds, strict=True)], forest)
     numbers = [feature for feature, coder in enumerate(coders) if coder is None]
-    distinct = _distinct_objects if of_objects else _distinct
+    distinct = distinct_objects if of_objects else _distinct
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X[start:stop]
@@ -149,7 +149,11 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         out[:, numbers] = (_numbers(rows[:, numbers], forest) if of_objects else rows[:, numbers]).astype(first)
         for feature, coder in enumerate(coders):
             if coder is not None:
-                out[:, feature] = coder.codes(*distinct(rows[:, feature]))
+                try:
+                    values, places = distinct(rows[:, feature])
+                except TypeError as error:
+                    raise InputError(f"X holds a value that cannot be a category: {error}") from None
+                out[:, feature] = coder.codes(values, places)
         return out
 
     return Documents(len(X), chunk)
@@ -158,16 +162,6 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
 def _distinct(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
     found, places = np.unique(values, return_inverse=True)
     return found.tolist(), places
-
-
-def _distinct_objects(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
-    """As `_distinct`; 1, 1.0 and True are equal, and not alike."""
-    items = [(type(value), value) for value in plain(values)]
-    try:
-        place_of = {item: place for place, item in enumerate(dict.fromkeys(items))}
-    except TypeError as error:
-        raise InputError(f"X holds a value that cannot be a category: {error}") from None
-    return [value for _, value in place_of], np.array([place_of[item] for item in items], np.int64)
 
 
 def check_values(dtype: np.dtype, forest: Forest) -> None:

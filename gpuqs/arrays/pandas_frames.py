@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuqs.arrays.arrow_tables import arrow_codes, kind_of_arrow
-from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, plain
+from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, distinct_objects, plain
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
@@ -17,6 +18,10 @@ from gpuqs.forest import Forest
 
 #: The kind of values of each of NumPy's kinds of types; columns of objects are texts, if anything.
 _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH, "O": Kind.TEXT, "U": Kind.TEXT}
+
+
+#: Rows whose texts are taken out of all of a frame's columns together: pandas takes longer for a column than for them.
+_FEW = 256
 
 
 class _Levels:
@@ -49,6 +54,8 @@ class _Plan(NamedTuple):
         All features are Sparse columns of numbers, of a model without categories.
     coders : dict of int to (Coder, _Levels)
         Of the features that are coded.
+    objects : list of int
+        Those of them whose columns hold objects, or become some: of few rows, they are taken out together.
     numbers : list of int
         The others.
     first, dtype : numpy.dtype
@@ -59,6 +66,7 @@ class _Plan(NamedTuple):
     turned: bool
     sparse: bool
     coders: dict[int, tuple[Coder, _Levels]]
+    objects: list[int]
     numbers: list[int]
     first: np.dtype
     dtype: np.dtype
@@ -73,7 +81,17 @@ class _Plan(NamedTuple):
                 return from_sparse_frame(frame, forest)
             return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
         places = list(range(X.shape[1])) if take is None else take
-        coded = {feature: _codes(X.iloc[:, places[feature]], *coder) for feature, coder in self.coders.items()}
+        few = self.objects if n <= _FEW else []
+        coded = {
+            feature: _codes(X.iloc[:, places[feature]], *coder)
+            for feature, coder in self.coders.items()
+            if feature not in few
+        }
+        if few:
+            together = X.iloc[:, [places[feature] for feature in few]]
+            values, missing = together.to_numpy(object), together.isna().to_numpy()
+            for at, f in enumerate(few):
+                coded[f] = partial(_codes_of_few, self.coders[f][0], values[:, at], missing[:, at])
         numbers = X.iloc[:, [places[feature] for feature in self.numbers]]
 
         def chunk(start: int, stop: int) -> np.ndarray:
@@ -143,7 +161,8 @@ def _plan_of(X: Any, forest: Forest) -> _Plan:
         first = common if common.kind == "f" else dtype
     coded = {feature: (coder, _Levels(coder)) for feature, coder in enumerate(coders) if coder is not None}
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
-    return _Plan(take, turned, sparse, coded, numbers, first, dtype)
+    objects = [f for f in coded if not (_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype"))]
+    return _Plan(take, turned, sparse, coded, objects, numbers, first, dtype)
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
@@ -195,3 +214,16 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
         return coder.codes(plain(values), places)
 
     return codes
+
+
+def _codes_of_few(
+    coder: Coder, values: np.ndarray, missing: np.ndarray, start: int, stop: int
+) -> np.ndarray:
+    """Rows [start, stop) of a column's objects as category codes."""
+    there = ~missing[start:stop]
+    places = np.full(stop - start, -1)
+    try:
+        found, places[there] = distinct_objects(values[start:stop][there])
+    except TypeError as error:
+        raise InputError(f"column {coder.column.name!r} holds a value that cannot be a category: {error}") from None
+    return coder.codes(found, places)
