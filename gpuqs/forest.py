@@ -119,6 +119,12 @@ class Forest:
         Node n's category set is ``category_words[category_offsets[n]:category_offsets[n + 1]]``.
     category_words : uint32 [...], optional
         Bitsets: code c is in the set iff bit ``c % 32`` of word ``c // 32`` is set.
+    linear_offsets : int64 [L + 1], optional
+        Leaf l's linear model is the terms ``linear_offsets[l]:linear_offsets[l + 1]``; without any, its value is all.
+    linear_feature : int32 [...], optional
+        Feature of each term: its value times the coefficient is added. -1 is the model's constant, its first term.
+        Where a document lacks one of the values (NaN), the leaf has its `leaf_value`.
+    linear_coefficient : float64 [...], optional
     iteration_starts : int64 [I + 1], optional
         First tree of each boosting iteration, and T. By default each took one tree for every output (one for
         all where leaves are vectors); where `tree_output` does not go so, all trees are one iteration.
@@ -167,6 +173,9 @@ class Forest:
     leaf_id: npt.NDArray[np.int32] = field(default_factory=left_out)
     category_offsets: npt.NDArray[np.int64] = field(default_factory=left_out)
     category_words: npt.NDArray[np.uint32] = field(default_factory=left_out)
+    linear_offsets: npt.NDArray[np.int64] = field(default_factory=left_out)
+    linear_feature: npt.NDArray[np.int32] = field(default_factory=left_out)
+    linear_coefficient: npt.NDArray[np.float64] = field(default_factory=left_out)
     iteration_starts: npt.NDArray[np.int64] = field(default_factory=left_out)
     best_iteration: int | None = None
     iterations_left_out: int = 0
@@ -232,6 +241,17 @@ class Forest:
     def has_categories(self) -> bool:
         return bool((self.routing & CATEGORICAL).any())
 
+    @property
+    def has_linear_leaves(self) -> bool:
+        """Whether some leaf has a linear model."""
+        return len(self.linear_feature) > 0
+
+    @lazy
+    def leaves_by_position(self) -> bool:
+        """Whether the source library's number of each leaf is its position in the tree."""
+        starts = np.repeat(self.leaf_offsets[:-1], np.diff(self.leaf_offsets))
+        return np.array_equal(self.leaf_id, np.arange(len(starts)) - starts)
+
     @lazy
     def node_tree(self) -> npt.NDArray[np.int64]:
         """Tree of each node, int64 [N]."""
@@ -260,8 +280,10 @@ class Forest:
 
     @lazy
     def tested(self) -> npt.NDArray[np.int64]:
-        """Features that some node tests, ascending; feature 0 where none does."""
+        """Features that some node tests, or a linear model takes, ascending; feature 0 where none does."""
         tested = self.feature[self.distinct_features[0]].astype(np.int64)
+        if self.has_linear_leaves:
+            tested = np.union1d(tested, self.linear_feature[self.linear_feature >= 0]).astype(np.int64)
         return tested if len(tested) else np.zeros(min(1, self.n_features), np.int64)
 
     @lazy
@@ -304,6 +326,7 @@ class Forest:
             self,
             n_features=len(self.tested),
             feature=self.place_of[self.feature],
+            linear_feature=np.where(self.linear_feature < 0, np.int32(-1), self.place_of[self.linear_feature]),
             schema=replace(self.schema, names=names, categories=categories, stated=(), lost=()),
         )
 
@@ -383,6 +406,8 @@ class Forest:
             self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
         if self.routing.max(initial=0) > ALL_ROUTING:
             self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
+        if self.has_linear_leaves:
+            self._check_linear_leaves()
         self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
         with np.errstate(over="ignore", invalid="ignore"):
             leaves = self.weighted_leaves()
@@ -397,6 +422,21 @@ class Forest:
         if not np.isfinite(self.base_score).all():
             raise ModelFormatError("base score is not finite", field="base_score")
         return faults
+
+    def _check_linear_leaves(self) -> None:
+        """Each linear model begins with its constant, and takes features that there are."""
+        feature, starts = self.linear_feature, self.linear_offsets[:-1][np.diff(self.linear_offsets) > 0]
+        is_constant = np.zeros(len(feature), bool)
+        is_constant[starts] = True
+        if ((feature == -1) != is_constant).any() or (feature < -1).any() or (feature >= self.n_features).any():
+            problem = f"a model does not begin with its constant, or takes a feature not in [0, {self.n_features})"
+            raise ModelFormatError(problem, field="linear_feature")
+        if not np.isfinite(self.linear_coefficient).all():
+            raise ModelFormatError("coefficient is not finite", field="linear_coefficient")
+        plain = self.leaf_value.shape[1] == 1 and self.sum_dtype == "float64" and (self.tree_weight == 1).all()
+        if not plain:
+            problem = "linear models stand beside vector leaves, float32 sums or weights"
+            raise ModelFormatError(problem, field="linear_feature")
 
     def _check_topology(self, faults: dict[str, int]) -> None:
         """Every node and leaf has exactly one parent, and every chain of parents ends at a root."""

@@ -20,7 +20,7 @@ class ForestArray(NamedTuple):
     Parameters
     ----------
     dtype : str
-    axis : {"tree", "node", "leaf", "output", "category word", "iteration"}
+    axis : {"tree", "node", "leaf", "output", "category word", "linear term", "iteration"}
         It has an item for each of these.
     offsets_into : str, optional
         The array holds offsets into that axis: item i has ``array[i]:array[i + 1]`` of it. Such an array is one
@@ -69,6 +69,9 @@ ARRAYS: Final = {
     "leaf_id": ForestArray("int32", "leaf", default=_leaf_positions),
     "category_offsets": ForestArray("int64", "node", offsets_into="category word", default=0),
     "category_words": ForestArray("uint32", "category word", default=0),
+    "linear_offsets": ForestArray("int64", "leaf", offsets_into="linear term", default=0),
+    "linear_feature": ForestArray("int32", "linear term", default=0),
+    "linear_coefficient": ForestArray("float64", "linear term", default=0),
     "iteration_starts": ForestArray("int64", "iteration", offsets_into="tree", default=_tree_for_each_output),
 }
 
@@ -92,6 +95,7 @@ def _axes(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
         "leaf": len(arrays["leaf_value"]),
         "output": n_outputs,
         "category word": len(arrays.get("category_words", ())),
+        "linear term": len(arrays.get("linear_feature", ())),
     }
 
 
@@ -143,6 +147,8 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
 def as_by_default(arrays: Mapping[str, np.ndarray]) -> set[str]:
     """Which of the larger arrays would be made as they are if they were left out."""
     found = {"category_offsets", "category_words"} if len(arrays["category_words"]) == 0 else set()
+    if len(arrays["linear_feature"]) == 0:
+        found |= {"linear_offsets", "linear_feature", "linear_coefficient"}
     return found | ({"leaf_id"} if np.array_equal(arrays["leaf_id"], _leaf_positions(arrays)) else set())
 
 

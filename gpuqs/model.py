@@ -16,7 +16,7 @@ from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES
-from gpuqs.errors import InputError
+from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
@@ -185,7 +185,8 @@ class Model:
             have the same bits every time, and differ from the library's by at most n_trees ulps of the sum of the leaf
             values' magnitudes.
             "fast": leaf values are rounded once to a 24-bit fixed-point grid and summed as integers. The bits are the
-            same whatever the engine, the instruction set, the number of threads and the split into batches.
+            same whatever the engine, the instruction set, the number of threads and the split into batches. Not for
+            linear trees.
         trees : slice, optional
             Score with these trees alone, such as ``slice(0, 100)``, for staged prediction. The base score is added
             whatever the range; only CatBoost's models leave their bias out of ranges that do not start at 0, as it
@@ -290,15 +291,17 @@ class Model:
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
-        forest = self._programs.part(trees) if output == "per_tree" else self.forest
-        more = LEAF * self.forest.n_trees if output in ("leaf", "per_tree") else 0.0
+        forest, linear = self.forest, self.forest.has_linear_leaves
+        if output == "per_tree" or linear:
+            forest = self._programs.part(trees, documents.narrow)
+        more = LEAF * self.forest.n_trees if linear or output in ("leaf", "per_tree") else 0.0
         n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
         fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:
             rows = rows_for_gpu(documents, self.forest)
         elif runs_on is HOST and not encoded:
-            rows = rows_for_cpu(documents, self.forest, output, n_threads)
+            rows = rows_for_cpu(documents, self.forest, "per_tree" if linear else output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
         for start, stop in pieces(documents.n, rows):
@@ -449,10 +452,12 @@ class Model:
         InputError
             ``X`` does not fit the model, as for `predict`; or the model lies on a GPU.
         UnsupportedModelError
-            The model does not run on `bitslice`.
+            The model does not run on `bitslice`, or has linear leaves.
         """
         if self.device is not HOST:
             raise InputError("encoded documents are scored on the CPU; use model.to('cpu').encode(X)")
+        if self.forest.has_linear_leaves:
+            raise UnsupportedModelError("encoded documents lack the values that the leaves' linear models take")
         documents = as_documents(X, self.forest)
         here = cpu_fallback.machine()
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)

@@ -24,6 +24,8 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
         raise ValueError(f"precision must be 'exact' or 'fast', not {precision!r}")
     if output == "per_tree" and precision == "fast":
         raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
+    if forest.has_linear_leaves and precision == "fast":
+        raise ValueError("leaves with linear models have no values to be rounded once; use precision='exact'")
     if output == "class" and not (forest.classes or tells_classes(forest)):
         raise ValueError(
             f"output='class' is for classifiers; this model's objective is {forest.objective or 'not known'!r}"
@@ -66,9 +68,19 @@ def class_numbers(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
 
 def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> None:
     """Fill ``out`` (as `answer_form` says of "per_tree") from the source library's leaf numbers [D, T]."""
-    values = forest.weighted_leaves()
+    values, positions = forest.weighted_leaves(), positions_of_leaves(forest, leaves)
+    for tree in range(forest.n_trees):
+        of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
+        out[:, tree] = values[of_tree][positions[:, tree]].reshape(out[:, tree].shape)
+
+
+def positions_of_leaves(forest: Forest, leaves: np.ndarray) -> np.ndarray:
+    """Positions in their trees, int32 [D, T], of leaves of these numbers of the source library's; may be ``leaves``."""
+    if forest.leaves_by_position:
+        return leaves
+    positions = np.empty_like(leaves)
     for tree in range(forest.n_trees):
         of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
         by_id = np.argsort(forest.leaf_id[of_tree])
-        place = np.searchsorted(forest.leaf_id[of_tree][by_id], leaves[:, tree])
-        out[:, tree] = values[of_tree][by_id[place]].reshape(out[:, tree].shape)
+        positions[:, tree] = by_id[np.searchsorted(forest.leaf_id[of_tree][by_id], leaves[:, tree])]
+    return positions

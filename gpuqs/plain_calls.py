@@ -61,10 +61,11 @@ def plain_calls(
 ) -> cpu_fallback.PlainCalls | None:
     """What answers a forest's plain calls on the host.
 
-    None: nothing does, for arrays are not scored as they are, or values have not the shape of sums. Nothing in it knows
-    the model, which could not be freed then. ``narrow``: documents hold the columns `Forest.tested` alone.
+    None: nothing does, for arrays are not scored as they are, values have not the shape of sums, or leaves have linear
+    models. Nothing in it knows the model, which could not be freed then. ``narrow``: documents hold the columns
+    `Forest.tested` alone.
     """
-    if forest.schema.arrays_hold_values or forest.link == "argmax":
+    if forest.schema.arrays_hold_values or forest.link == "argmax" or forest.has_linear_leaves:
         return None
     of_documents = forest.narrowed if narrow else forest
     of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)

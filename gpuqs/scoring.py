@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from gpuqs.cpu_fallback.linear import add_linear
 from gpuqs.devices import Device
 from gpuqs.engines import Engine, Program
 from gpuqs.forest import Forest
+from gpuqs.outputs import positions_of_leaves
 
 
 class Scoring(NamedTuple):
@@ -15,7 +19,7 @@ class Scoring(NamedTuple):
     Parameters
     ----------
     forest : Forest
-        The model's; of output "per_tree" that of the trees that are scored.
+        The model's; of output "per_tree", and of linear leaves, that of the trees that are scored, for such documents.
     engine : Engine
     program : Program
     device : Device
@@ -39,6 +43,8 @@ class Scoring(NamedTuple):
         engine, program, output = self.engine, self.program, self.output
         if output == "leaf":
             engine.leaves(program, documents, out, self.n_threads)
+        elif output == "per_tree" and self.forest.has_linear_leaves:
+            add_linear(self.forest, documents, self._positions(documents), out=out, n_threads=self.n_threads)
         elif output == "per_tree":
             engine.per_tree(program, self.forest, documents, out, self.n_threads)
         elif output == "class":
@@ -57,10 +63,19 @@ class Scoring(NamedTuple):
         engine, program, values = self.engine, self.program, self.program.values
         same = values.sum_dtype == scores.dtype
         sums = scores if same else self.device.empty(scores.shape, values.sum_dtype)
-        if margin is None:
-            engine.score(program, documents, sums, self.n_threads)
-            engine.finish(program, sums, scores)
-        else:
+        linear = self.forest.has_linear_leaves
+        if margin is not None:
             sums[...] = margin if values.starts_at_base else 0
-            engine.score(program, documents, sums, self.n_threads, started=True)
-            engine.finish(program, sums, scores, None if values.starts_at_base else margin)
+        elif linear:
+            sums[...] = values.start
+        if linear:
+            add_linear(self.forest, documents, self._positions(documents), sums, n_threads=self.n_threads)
+        else:
+            engine.score(program, documents, sums, self.n_threads, started=margin is not None)
+        engine.finish(program, sums, scores, None if values.starts_at_base else margin)
+
+    def _positions(self, documents: Any) -> np.ndarray:
+        """Positions of the exit leaves in their trees, int32 [D, T]."""
+        leaves = np.empty((len(documents), self.forest.n_trees), np.int32)
+        self.engine.leaves(self.program, documents, leaves, self.n_threads)
+        return positions_of_leaves(self.forest, leaves)

@@ -60,8 +60,8 @@ FEATURES: Final = {
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
 VERSION: Final = 4
-#: What forests without CTRs are written in: earlier releases read these, too.
-_WITHOUT_CTRS: Final = 3
+#: What forests without CTRs and linear leaves are written in: earlier releases read these, too.
+_OF_MOST: Final = 3
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: The bytes of the checksum.
@@ -73,7 +73,8 @@ _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, ar
 #: Files of earlier releases lack these: a Forest fills them in.
 _NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
 #: Arrays that files may lack. All others stand for their lengths, or say something of the scores.
-_MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words")
+_LINEAR: Final = ("linear_offsets", "linear_feature", "linear_coefficient")
+_MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words", *_LINEAR)
 _KINDS: Final = {int: "a whole number of 32 bits", str: "a text", bool: "true or false", float: "a finite number"}
 #: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
@@ -151,7 +152,7 @@ def write(
     arrays = {n: np.ascontiguousarray(getattr(forest, n), t) for n, t in _DTYPES.items() if n not in left_out}
     beside = {**kept, **({} if forest.ctrs is None else native_ctrs.arrays_of(forest.ctrs))}
     arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in beside.items()}
-    version = _WITHOUT_CTRS if forest.ctrs is None else VERSION
+    version = VERSION if forest.ctrs is not None or forest.has_linear_leaves else _OF_MOST
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
     start = _PREAMBLE.pack(MAGIC, version, len(header), size, 0, 0)

@@ -104,6 +104,8 @@ def check_scores(model: gpuqs.Model, again: gpuqs.Model, rng: random.Random, eve
             for engine in engines:
                 check_same(want, model.predict(X, output, engine=engine, n_threads=1), f"{output} by {engine}")
             check_same(want, again.predict(X, output, n_threads=1), f"{output} after saving")
+        if model.forest.has_linear_leaves:  # neither encoded nor rounded
+            return
         if every_engine and "bitslice" in able:
             check_same(model.predict(X, "raw", engine="reference"), model.predict(model.encode(X), "raw"), "coded")
         want = model.predict(X, "raw", engine="reference", n_threads=1, precision="fast")

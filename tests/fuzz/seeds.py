@@ -182,10 +182,14 @@ def _lightgbm() -> list[bytes]:
         (X, {"objective": "binary", "zero_as_missing": True}, [1, 4]),
         (X, {"objective": "multiclass", "num_class": 3}, [1]),
         (frame, {"objective": "binary"}, "auto"),
+        (X, {"objective": "regression", "linear_tree": True}, []),
         (X, {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}, []),
     ):
         dataset = lightgbm.Dataset(
-            data, target if "num_class" in options else target > 0, categorical_feature=categorical
+            data,
+            target if "num_class" in options else target > 0,
+            categorical_feature=categorical,
+            params={"linear_tree": "linear_tree" in options},
         )
         text = lightgbm.train({**common, **options}, dataset, 3).model_to_string()
         # Without its parameters and the sizes of its trees, so that trees may be damaged one by one.

@@ -525,15 +525,6 @@ def test_random_damage_never_gets_past_as_anything_but_an_error_or_a_forest() ->
     assert {Forest, ModelFormatError} <= outcomes
 
 
-def test_linear_trees_are_refused_by_name() -> None:
-    x = np.random.default_rng(0).normal(size=(200, 3))
-    booster = lgb.train({**SMALL, "objective": "regression", "linear_tree": True}, lgb.Dataset(x, x[:, 0]), 2)
-    with pytest.raises(
-        UnsupportedModelError, match=r"lightgbm.Booster: tree \d has linear models.*linear_tree=false"
-    ):
-        read_model(booster)
-
-
 def test_unknown_objectives_are_refused_by_name() -> None:
     text = edited(model_text(), objective="astrology house:7")
     with pytest.raises(UnsupportedModelError, match=r"model\.txt: objective 'astrology' is not known"):

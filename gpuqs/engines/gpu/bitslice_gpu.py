@@ -38,6 +38,8 @@ class BitsliceGpu(GpuEngine):
         return 4 * LAUNCH + in_turn + n_documents * each * 1e-3
 
     def supports(self, forest: Forest) -> str | None:
+        if forest.has_linear_leaves:
+            return "its leaves have linear models, which are evaluated on the CPU"
         if (reason := why_not(forest, MAX_LEAVES)) is not None:
             return reason
         if forest.n_outputs > MAX_GRID:

@@ -38,6 +38,8 @@ class QsGpu(GpuEngine):
         return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
 
     def supports(self, forest: Forest) -> str | None:
+        if forest.has_linear_leaves:
+            return "its leaves have linear models, which are evaluated on the CPU"
         bits = {"mask32": 32, "mask64": 64}.get(self._settings.form or "words", MAX_WORDS * 32)
         if forest.n_leaves > bits:
             return f"a tree has {forest.n_leaves:,} leaves, more than {bits:,}"

@@ -35,6 +35,8 @@ class WalkGpu(GpuEngine):
         return LAUNCH + in_turn + n_documents * forest.n_trees * (8.3 + 3.3 * levels) * 1e-6
 
     def supports(self, forest: Forest) -> str | None:
+        if forest.has_linear_leaves:
+            return "its leaves have linear models, which are evaluated on the CPU"
         if max(len(forest.leaf_value), forest.category_words.size) >= MAX_LEAVES:
             return "it has more leaves or words of category sets than 30 bits count"
         return None
