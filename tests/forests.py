@@ -32,12 +32,14 @@ def random_forest(
     n_outputs: int = 1,
     vector_leaves: bool = False,
     categorical: float = 0.0,
+    linear: float = 0.0,
     **fields: object,
 ) -> Forest:
     """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete").
 
     "oblivious": complete trees that test the same at every node of a level.
-    A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes.
+    A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes; a share ``linear`` of
+    the leaves have linear models.
     """
     node_offsets, leaf_offsets = [0], [0]
     left: list[int] = []
@@ -72,6 +74,8 @@ def random_forest(
         )
         feature, threshold, routing = feature[of_level], threshold[of_level], routing[of_level]
         fields |= _of_nodes(fields, of_level) if categorical else {}
+    if linear:
+        fields |= linear_models(rng, n_leaves, n_features, linear)
     return Forest(
         n_features=n_features,
         node_offsets=np.array(node_offsets, np.int64),
@@ -123,6 +127,15 @@ def _of_nodes(sets: dict[str, np.ndarray], nodes: np.ndarray) -> dict[str, np.nd
         "category_offsets": np.cumsum([0, *map(len, words)]),
         "category_words": np.concatenate([*words, np.zeros(0, np.uint32)]),
     }
+
+
+def linear_models(rng: np.random.Generator, n_leaves: int, n_features: int, share: float) -> dict[str, np.ndarray]:
+    """The fields of linear models of a share of the leaves, of a constant and up to four terms."""
+    sizes = np.where(rng.random(n_leaves) < share, rng.integers(1, 6, n_leaves), 0)
+    offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    feature = rng.integers(0, n_features, offsets[-1]).astype(np.int32)
+    feature[offsets[:-1][sizes > 0]] = -1
+    return {"linear_offsets": offsets, "linear_feature": feature, "linear_coefficient": rng.normal(size=offsets[-1])}
 
 
 def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int], list[int]]:

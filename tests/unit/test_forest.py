@@ -184,8 +184,32 @@ def test_a_long_cycle_is_refused_in_time() -> None:
         replace(chain(3), node_offsets=np.array([0, n]), leaf_offsets=np.array([0, n + 1]),
                 feature=np.zeros(n, np.int32), threshold=np.zeros(n), left=~nodes, right=right,
                 routing=np.zeros(n, np.uint8), leaf_value=np.zeros((n + 1, 1)), leaf_id=np.zeros(0, np.int32),
-                category_offsets=np.zeros(0, np.int64))  # fmt: skip
+                category_offsets=np.zeros(0, np.int64), linear_offsets=np.zeros(0, np.int64))  # fmt: skip
     assert time.process_time() - began < 30, "cycles must not cost time in the square of their length"
+
+
+LINEAR_BAD: dict[str, tuple[dict[str, object], str]] = {
+    "no constant": ({"linear_feature": np.array([0, 1], np.int32)}, "begin with its constant"),
+    "two constants": ({"linear_feature": np.array([-1, -1], np.int32)}, "begin with its constant"),
+    "no such feature": ({"linear_feature": np.array([-1, 8], np.int32)}, r"feature not in \[0, 8\)"),
+    "below": ({"linear_feature": np.array([-1, -2], np.int32)}, "feature not in"),
+    "infinite": ({"linear_coefficient": np.array([1.0, np.inf])}, "coefficient is not finite"),
+    "float32": ({"sum_dtype": "float32"}, "beside vector leaves, float32 sums or weights"),
+    "weights": ({"tree_weight": np.array([0.5, 1.0])}, "beside vector leaves, float32 sums or weights"),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR_BAD)
+def test_linear_models_are_checked(name: str) -> None:
+    fields, message = LINEAR_BAD[name]
+    forest = random_forest(np.random.default_rng(0), n_trees=2)
+    offsets = np.full(len(forest.leaf_value) + 1, 2)
+    offsets[0] = 0
+    linear = {"linear_feature": np.array([-1, 3], np.int32), "linear_coefficient": np.ones(2)}
+    sound = replace(forest, linear_offsets=offsets, **linear)
+    assert sound.has_linear_leaves and 3 in sound.tested and not forest.has_linear_leaves
+    with pytest.raises(ModelFormatError, match=message):
+        replace(sound, **fields)
 
 
 def test_arrays_cannot_be_written() -> None:

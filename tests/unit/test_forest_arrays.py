@@ -19,7 +19,8 @@ from gpuqs.forest_arrays import ARRAYS, lengths, select_trees
 HINTS = get_type_hints(Forest)
 FIELDS = {field.name: field for field in fields(Forest)}
 #: The letters of a Forest's docstring.
-LETTERS = {"tree": "T", "node": "N", "leaf": "L", "output": "K", "category word": "...", "iteration": "I"}
+LETTERS = {"tree": "T", "node": "N", "leaf": "L", "output": "K", "iteration": "I"}
+LETTERS |= dict.fromkeys(("category word", "linear term"), "...")
 
 
 def test_fields_of_arrays_are_those_of_the_table() -> None:
@@ -59,7 +60,7 @@ def test_an_array_stands_below_those_that_it_needs() -> None:
 
 @pytest.mark.parametrize("name", [name for name, of in ARRAYS.items() if of.axis != "iteration"])
 def test_an_item_more_is_refused(name: str) -> None:
-    forest = random_forest(np.random.default_rng(0), n_trees=4, n_outputs=2, categorical=0.5)
+    forest = random_forest(np.random.default_rng(0), n_trees=4, n_outputs=2, categorical=0.5, linear=0.5)
     arrays = {field: getattr(forest, field) for field in FIELDS}
     assert lengths(arrays, forest.n_outputs)[name] == len(arrays[name])
     arrays[name] = np.concatenate([arrays[name], arrays[name][-1:]])
@@ -69,7 +70,7 @@ def test_an_item_more_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_another_type_is_refused(name: str) -> None:
-    forest = random_forest(np.random.default_rng(0), categorical=0.5)
+    forest = random_forest(np.random.default_rng(0), categorical=0.5, linear=0.5)
     arrays = {field: getattr(forest, field) for field in FIELDS}
     arrays[name] = arrays[name].astype(np.complex128)
     with pytest.raises(TypeError, match=rf"Forest\.{name} must be {ARRAYS[name].dtype}, not complex128"):
@@ -84,7 +85,7 @@ def test_another_number_of_dimensions_is_refused() -> None:
 
 
 def test_all_trees_selected_are_the_forest() -> None:
-    forest = random_forest(np.random.default_rng(1), n_trees=5, n_outputs=2, categorical=0.5)
+    forest = random_forest(np.random.default_rng(1), n_trees=5, n_outputs=2, categorical=0.5, linear=0.5)
     part = select_trees(vars(forest), 0, forest.n_trees)
     assert part.keys() == ARRAYS.keys() - {"base_score"}
     for name, array in part.items():

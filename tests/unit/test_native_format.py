@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import on_cpu
-from forests import random_forest
+from forests import linear_models, random_forest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_files import put_together, taken_apart
@@ -121,7 +121,9 @@ def test_everything_comes_back(
 
 
 def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
-    header, _ = taken_apart(written(small(), tmp_path))
+    forest = small()
+    linear = linear_models(np.random.default_rng(1), len(forest.leaf_value), 4, 0.5)
+    header, _ = taken_apart(written(replace(forest, **linear), tmp_path))
     schema = {"feature_names", "categories", "absent", "categories_in_order", "library"}
     schema |= {"categories_stated", "categories_lost"}
     optional = {"schema", "ctrs"}  # CTRs: tests/unit/test_ctrs.py
