@@ -38,8 +38,8 @@ def random_forest(
     """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete").
 
     "oblivious": complete trees that test the same at every node of a level.
-    A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes; a share ``linear`` of
-    the leaves have linear models.
+    A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes; a share ``linear``
+    of the leaves have linear models.
     """
     node_offsets, leaf_offsets = [0], [0]
     left: list[int] = []

@@ -14,9 +14,10 @@ from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
 from gpuqs.arrays import coded_rows
+from gpuqs.ctrs import Ctrs, Projection
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.reference import Reference
-from gpuqs.errors import InputError
+from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.links import to_values
 from gpuqs.model import Model
@@ -74,6 +75,33 @@ def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision
         assert np.abs(raw - want.astype(np.float64)).max() <= bound
     # test_gpu_links.py states the bounds.
     np.testing.assert_allclose(value, to_values(forest, raw), rtol=10 * np.finfo(raw.dtype).eps)
+
+
+def test_ctrs_of_documents_on_the_host(device: EmulatedDevice) -> None:
+    """They are looked up on the host, and the device has the columns; a device's documents have no texts to hash."""
+    ctrs = Ctrs(
+        2,
+        {0: (7, 9)},
+        (Projection((0,), ((1, 0.5, False),), (), np.array([5], np.uint64), np.array([[2.0], [-1.0]], np.float32)),),
+    )
+    forest, _ = make(n_features=3, input_dtype="float32")
+    categories = Schema(categories=(("CatBoost hash 00000007", "CatBoost hash 00000009"), None), library="CatBoost")
+    forest = replace(forest, ctrs=ctrs, schema=categories)
+    rows = coded_rows(np.array([[7.0, 0.4], [9.0, np.nan], [8.0, 3.0], [1e9, -2.0]]))
+    model = Model(forest).to(device)
+    assert model.n_features == 2
+    for output in ("raw", "leaf"):
+        got = model.predict(rows, output, precision="fast" if output == "raw" else "exact")
+        want = Model(forest).predict(rows, output, precision="fast" if output == "raw" else "exact")
+        np.testing.assert_array_equal(got, want)
+    with pytest.raises(InputError, match="categories are coded on the host"):
+        model.predict(device.from_host(np.zeros((3, 2), np.float32)))
+
+
+def test_linear_leaves_are_the_cpus(device: EmulatedDevice) -> None:
+    forest, documents = make(linear=0.5)
+    with pytest.raises(UnsupportedModelError, match="linear models, which are evaluated on the CPU"):
+        Model(forest).to(device).predict(documents)
 
 
 @pytest.mark.parametrize("on_device", [True, False])
