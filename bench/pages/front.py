@@ -21,6 +21,7 @@ BENCHES = {
     "forests": ("default_forests.py", "the libraries' default forests, on rows of 28 to 700 features"),
     "growth": ("growth.py", "time against trees, leaves, batch and features"),
     "sparse": ("sparse.py", "sparse input"),
+    "special": ("special.py", "CatBoost's statistics of categories, and LightGBM's linear trees"),
     "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
     "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
@@ -221,6 +222,17 @@ def sparse(report: Report, processor: str) -> list[str]:
     ]
 
 
+def special(report: Report, processor: str) -> list[str]:
+    lines = ["### Statistics of categories, and linear trees", ""]
+    for result in report["results"]:
+        rows = [
+            [case["case"], f"{figure(case['theirs'])} : {figure(case['ours'])}", times(case["theirs"] / case["ours"])]
+            for case in result["cases"]
+        ]
+        lines += [f"{result['what']}. One thread.", "", *table(["", "library : gpuqs", "times as fast"], rows), ""]
+    return lines[:-1]
+
+
 def loading(report: Report, processor: str) -> list[str]:
     rows = [
         [name, f"{row['file_bytes'] / 1e6:.1f}", f"{row['seconds']:.2f}", f"{row['peak_over_file']:.1f}"]
@@ -282,6 +294,7 @@ SECTIONS: dict[str, Callable[[Report, str], list[str]]] = {
     "forests": forests,
     "growth": growth,
     "sparse": sparse,
+    "special": special,
     "loading": loading,
     "systems": systems,
 }

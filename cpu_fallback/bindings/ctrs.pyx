@@ -4,7 +4,7 @@
 import numpy as np
 
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
 
 
@@ -63,6 +63,49 @@ def text_hashes(texts):
         if text is not None:
             start = PyUnicode_AsUTF8AndSize(text, &length)
             out[at] = <uint32_t>city_hash_64(start, length)
+    return hashes
+
+
+def object_hashes(values):
+    """The hashes of an array of texts and whole numbers, uint32 [n]; None where something else is among them."""
+    cdef Py_ssize_t at, length
+    cdef const char* start
+    cdef list items = values.tolist()
+    hashes = np.empty(len(items), np.uint32)
+    cdef uint32_t[::1] out = hashes
+    for at, value in enumerate(items):
+        if type(value) is int:
+            value = str(value)
+        elif type(value) is not str:
+            return None
+        start = PyUnicode_AsUTF8AndSize(value, &length)
+        out[at] = <uint32_t>city_hash_64(start, length)
+    return hashes
+
+
+ctypedef fused place:
+    int32_t
+    int64_t
+
+
+def buffer_hashes(const place[::1] offsets, const uint8_t[::1] text):
+    """The hashes of texts that lie one after another, uint32 [n]; ``offsets`` [n + 1]: where each begins, and the end.
+
+    Raises
+    ------
+    ValueError
+        The offsets are no such.
+    """
+    cdef int64_t at, n = offsets.shape[0] - 1, end = text.shape[0]
+    hashes = np.empty(max(n, 0), np.uint32)
+    cdef uint32_t[::1] out = hashes
+    cdef const uint8_t* first = &text[0] if end else NULL
+    for at in range(n):
+        if not 0 <= offsets[at] <= offsets[at + 1] <= end:
+            raise ValueError("offsets do not rise within the text")
+    with nogil:
+        for at in range(n):
+            out[at] = <uint32_t>city_hash_64(<const char*>first + offsets[at], offsets[at + 1] - offsets[at])
     return hashes
 
 

@@ -13,6 +13,7 @@ from gpuqs.arrays.coding import Coder, Column, Kind, coders_of
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.cpu_fallback import ArrowTable
+from gpuqs.cpu_fallback.ctrs import buffer_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -20,6 +21,10 @@ _EXPORTED = (("Table", "pyarrow"), ("RecordBatch", "pyarrow"), ("DataFrame", "po
 
 #: Arrow's types of numbers that `ArrowTable` reads.
 _PLAIN = ("double", "float", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+
+
+#: Types of texts that lie one after another, and of the offsets that part them.
+_OFFSETS = {"string": np.int32, "large_string": np.int64}
 
 
 class TableCoding:
@@ -204,12 +209,23 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     """A (chunked) Arrow array as category codes."""
     coded = [np.zeros(0)]
     for part in _parts(column):
+        if coder.schema.hashed and not part.null_count and str(part.type) in _OFFSETS:
+            coded.append(_hashes(part))
+            continue
         encoded = part if kind_of_arrow(part.type) is Kind.CATEGORY else part.dictionary_encode()
         places = np.full(len(part), -1, np.int64)
         there = _there(encoded.indices)
         places[there] = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)[there]
         coded.append(coder.codes(encoded.dictionary.to_pylist(), places))
     return np.concatenate(coded)
+
+
+def _hashes(texts: Any) -> np.ndarray:
+    """The hashes of an Arrow array of texts, as they lie in memory; none is null."""
+    _, offsets, data = texts.buffers()
+    places = np.frombuffer(offsets, _OFFSETS[str(texts.type)])[texts.offset : texts.offset + len(texts) + 1]
+    text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return np.asarray(buffer_hashes(places, text), np.float64)
 
 
 def fill_numbers(out: np.ndarray, column: Any, rounded: np.dtype | None = None) -> None:

@@ -5,7 +5,8 @@ A plan is made from the columns' types alone, by the model's `Schema`; values ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.ctrs import text_hashes
+from gpuqs.cpu_fallback.ctrs import object_hashes, text_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -117,6 +118,14 @@ class Coder:
         """Codes of ``values[places]``, as `CodeTable.at` gives them."""
         return self.table(values).at(places)
 
+    def hashes(self, values: np.ndarray) -> npt.NDArray[np.float64] | None:
+        """Codes of objects, where these are hashes of texts and whole numbers, and the objects are such."""
+        found = None
+        if self.schema.hashed:
+            with suppress(UnicodeEncodeError):  # said again, with the column, when they are looked at one by one
+                found = object_hashes(values)
+        return None if found is None else np.array(found, np.float64)
+
     def table(self, values: Sequence[Any]) -> CodeTable:
         """The codes of a column's own categories.
 
@@ -135,9 +144,9 @@ class Coder:
                 return np.array([*map(float, values)])
             raise self._refusal()
         if self.schema.hashed:
-            return np.array(text_hashes([*map(self._text, values)]), np.float64)
+            return np.array(self._hashed(text_hashes, values), np.float64)
         if self._are_hashes:
-            return np.array([self._code.get(name, np.nan) for name in hash_names(map(self._text, values))])
+            return np.array([self._code.get(name, np.nan) for name in self._hashed(hash_names, values)])
         if self.schema.rules.as_texts:
             return np.array([self._code_of_text.get(self._text(value), np.nan) for value in values])
         if len(values) == len(self.known) and list(values) == list(self.known):
@@ -156,6 +165,12 @@ class Coder:
             return np.array([code.get(value, np.nan) for value in values])
         except TypeError:
             raise self._refusal() from None
+
+    def _hashed(self, hashes_of: Callable[[list[str | None]], Any], values: Sequence[Any]) -> Any:
+        try:
+            return hashes_of([*map(self._text, values)])
+        except UnicodeEncodeError as error:
+            raise InputError(f"column {self.column.name!r} holds a text that is not Unicode: {error}") from None
 
     @lazy
     def _are_hashes(self) -> bool:

@@ -148,7 +148,11 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         out = np.empty(rows.shape, dtype)
         out[:, numbers] = (_numbers(rows[:, numbers], forest) if of_objects else rows[:, numbers]).astype(first)
         for feature, coder in enumerate(coders):
-            if coder is not None:
+            if coder is None:
+                continue
+            if of_objects and (hashes := coder.hashes(rows[:, feature])) is not None:
+                out[:, feature] = hashes
+            else:
                 try:
                     values, places = distinct(rows[:, feature])
                 except TypeError as error:

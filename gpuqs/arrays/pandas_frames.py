@@ -206,7 +206,13 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
     if _is_category(column.dtype):
         return lambda start, stop: levels.table(column.array.categories).at(column.array.codes[start:stop])
 
+    if coder.schema.hashed and getattr(column.dtype, "storage", None) == "pyarrow":
+        texts = column.array.__arrow_array__()
+        return lambda start, stop: arrow_codes(texts.slice(start, stop - start), coder)
+
     def codes(start: int, stop: int) -> np.ndarray:
+        if column.dtype == object and (hashes := coder.hashes(column.iloc[start:stop].to_numpy())) is not None:
+            return hashes
         try:
             places, values = column.iloc[start:stop].factorize()
         except TypeError as error:
@@ -220,6 +226,8 @@ def _codes_of_few(
     coder: Coder, values: np.ndarray, missing: np.ndarray, start: int, stop: int
 ) -> np.ndarray:
     """Rows [start, stop) of a column's objects as category codes."""
+    if (hashes := coder.hashes(values[start:stop])) is not None:
+        return hashes
     there = ~missing[start:stop]
     places = np.full(stop - start, -1)
     try:

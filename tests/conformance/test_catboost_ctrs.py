@@ -251,6 +251,7 @@ def test_what_is_refused() -> None:
     for X, message in (
         (other.assign(code=1.5), "'code' holds fractions, which CatBoost does not take for categories; make it"),
         (other.assign(city=None), "column 'city' has missing categories, which CatBoost refuses"),
+        ([["\ud800", 1.0, 2, True, 0.0, "a"]], "column 'city' holds a text that is not Unicode"),
         (other.drop(columns="size"), "lacks 1 of the model's 6 features: 'size'"),
         (np.zeros((2, 6)), "dtype float64, but the model has categories"),
         (np.zeros((2, 7), int), "X has 7 features; the model was trained on 6"),

@@ -61,7 +61,8 @@ class Load(Scenario):
     def __init__(self, path: Path) -> None:
         self.path = path
         model = gpuqs.load(path)
-        self.X = coded_rows(probing_documents(np.random.default_rng(3), model.forest, 40))
+        rows = probing_documents(np.random.default_rng(3), model.forest, 40)
+        self.X = coded_rows(rows[:, : model.n_features])  # those of CTRs are made of the others
         self.expected = model.predict(self.X, "raw")
 
     def act(self) -> None:

@@ -1,0 +1,112 @@
+"""Trees that are more than thresholds: CatBoost's statistics of categories (CTRs), and LightGBM's linear trees.
+
+    python bench/special.py                    # figures go to bench/results/
+    python bench/special.py --quick            # a smoke run, nothing written
+
+Contenders take turns, one thread; scores are checked before anything is timed: bit for bit. Rows hold numbers and
+texts, as CatBoost's users have them: in frames, and, a few at a time, in lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import catboost
+import lightgbm
+import numpy as np
+import pandas
+from interleave import by_turns, keep, processor
+
+import gpuqs
+
+#: Categories of each column of texts.
+CARDINALITIES = (10, 50, 100, 1_000, 30_000)
+
+
+def rows_with_texts(n: int) -> tuple[pandas.DataFrame, np.ndarray, list[str]]:
+    """Rows, whether each is positive, and the names of the columns of texts."""
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(0, cardinality, n) for cardinality in CARDINALITIES]
+    texts = {f"c{column}": of.astype(str) for column, of in enumerate(codes)}
+    numbers = {f"f{column}": rng.normal(size=n).astype(np.float32) for column in range(10)}
+    score = (codes[2] % 5) * 0.3 + numbers["f0"] + numbers["f1"] * (codes[3] % 3) + rng.normal(size=n)
+    return pandas.DataFrame(texts | numbers), score > 0.8, list(texts)
+
+
+def categories(n_trees: int, n_rows: int, rounds: int) -> dict[str, Any]:
+    """A CatBoostClassifier of its defaults, on frames, pools and lists."""
+    frame, target, names = rows_with_texts(10 * n_rows)
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 2, "random_seed": 1}
+    booster = catboost.CatBoostClassifier(iterations=n_trees, **quiet).fit(frame, target, cat_features=names)
+    model = gpuqs.from_model(booster)
+    rows = frame[:n_rows]
+    typed = rows.astype(dict.fromkeys(names, "category"))
+    pool = catboost.Pool(rows, cat_features=names)
+    few = {n: rows[:n].astype(object).to_numpy().tolist() for n in (1, 100)}
+
+    def theirs(X: Any) -> Callable[[], Any]:
+        return lambda: booster.predict(X, prediction_type="RawFormulaVal", thread_count=1)
+
+    def ours(X: Any) -> Callable[[], Any]:
+        return lambda: model.predict(X, "raw", n_threads=1)
+
+    cases = {
+        f"a frame of {n_rows:,} rows with texts": (theirs(rows), ours(rows), n_rows),
+        "a `Pool` of them : a frame of pandas' categories": (theirs(pool), ours(typed), n_rows),
+        "a list of 100 rows": (theirs(few[100]), ours(few[100]), 100),
+        "a list of one row": (theirs(few[1]), ours(few[1]), 1),
+    }
+    ctrs = model.forest.ctrs
+    what = (
+        f"CatBoost {catboost.__version__}, {n_trees:,} trees of its defaults: {len(names)} columns of up to "
+        f"{max(CARDINALITIES):,} texts, {len(frame.columns) - len(names)} numbers, "
+        f"{0 if ctrs is None else ctrs.n_columns - ctrs.n_given:,} CTRs"
+    )
+    return {"what": what, "cases": measured(cases, rounds)}
+
+
+def linear(n_trees: int, n_leaves: int, n_rows: int, rounds: int) -> dict[str, Any]:
+    """LightGBM's trees with linear models in their leaves."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2 * n_rows, 28))
+    target = X[:, 0] * 2 + X[:, 1] ** 2 + rng.normal(size=len(X)) * 0.1
+    params = {"linear_tree": True, "num_leaves": n_leaves, "verbosity": -1, "num_threads": 2}
+    booster = lightgbm.train(params, lightgbm.Dataset(X, target), n_trees)
+    model, rows = gpuqs.from_model(booster), X[:n_rows].astype(np.float32)
+    calls = lambda: booster.predict(rows, num_threads=1), lambda: model.predict(rows, n_threads=1)
+    what = f"LightGBM {lightgbm.__version__}, linear trees, {n_trees:,} x {n_leaves}, 28 features"
+    return {"what": what, "cases": measured({f"{n_rows:,} float32 rows": (*calls, n_rows)}, rounds)}
+
+
+def measured(
+    cases: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]], rounds: int
+) -> list[dict[str, Any]]:
+    """Microseconds a document of the library and of gpuqs."""
+    found = []
+    for name, (theirs, ours, n) in cases.items():
+        if not np.array_equal(np.ravel(theirs()), np.ravel(ours())):
+            raise SystemExit(f"{name}: gpuqs differs")
+        timings = by_turns({"theirs": theirs, "ours": ours}, rounds if n > 100 else 30 * rounds)
+        each = {who: timing.median / n * 1e6 for who, timing in timings.items()}
+        print(f"{name}: {each['theirs']:.2f} : {each['ours']:.2f} us a row, {each['theirs'] / each['ours']:.1f} times")
+        found.append({"case": name, **each})
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few trees and rows, nothing written")
+    parser.add_argument("--rounds", type=int, default=9)
+    args = parser.parse_args()
+    n_rows = 500 if args.quick else 10_000
+    results = [categories(20 if args.quick else 500, n_rows, args.rounds)]
+    for n_trees, n_leaves in ((5, 8),) if args.quick else ((100, 31), (1_000, 64)):
+        results.append(linear(n_trees, n_leaves, n_rows, args.rounds))
+    if not args.quick:
+        keep("special", {"processor": processor(), "results": results})
+
+
+if __name__ == "__main__":
+    main()
