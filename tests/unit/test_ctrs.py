@@ -14,6 +14,7 @@ from native_files import put_together, taken_apart
 
 import gpuqs
 from gpuqs import ctr_groups
+from gpuqs.cpu_fallback import ctrs as ctr_hashes
 from gpuqs.ctrs import Ctrs, Projection
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import NAN_LEFT, Forest
@@ -209,6 +210,34 @@ def test_a_forest_has_the_columns_of_its_ctrs() -> None:
 
 def _fields(forest: Forest) -> dict[str, Any]:
     return {name: value for name, value in vars(forest).items() if name in Forest.__dataclass_fields__}
+
+
+TEXTS = ["", "a", "Düsseldorf", "x" * 100, "7", "-12", "\U0001f600"]
+
+
+def test_hashes_of_objects() -> None:
+    plain = ctr_hashes.text_hashes(TEXTS)
+    mixed = np.array([*TEXTS[:4], 7, -12, TEXTS[6]], object)
+    np.testing.assert_array_equal(ctr_hashes.object_hashes(mixed), plain)
+    np.testing.assert_array_equal(ctr_hashes.object_hashes(np.array([*mixed, 0], object)[:-1]), plain)
+    big = np.array([10**30, -(2**70)], object)
+    np.testing.assert_array_equal(ctr_hashes.object_hashes(big), ctr_hashes.text_hashes([str(n) for n in big]))
+    for other in (None, 1.5, np.nan, True, np.int64(7), b"a", ["a"]):  # are looked at one by one
+        assert ctr_hashes.object_hashes(np.array(["a", other], object)) is None
+    assert len(ctr_hashes.object_hashes(np.zeros(0, object))) == 0
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_hashes_of_buffers(kind: type) -> None:
+    encoded = [text.encode() for text in TEXTS]
+    data = np.frombuffer(b"ab" + b"".join(encoded), np.uint8)
+    offsets = np.cumsum([2, *map(len, encoded)]).astype(kind)
+    np.testing.assert_array_equal(ctr_hashes.buffer_hashes(offsets, data), ctr_hashes.text_hashes(TEXTS))
+    assert len(ctr_hashes.buffer_hashes(offsets[:1], data)) == len(ctr_hashes.buffer_hashes(offsets[:0], data)) == 0
+    assert ctr_hashes.buffer_hashes(np.zeros(2, kind), data[:0]).tolist() == ctr_hashes.text_hashes([""]).tolist()
+    for bad in ([0, 2, 1], [-1, 2], [0, len(data) + 1]):
+        with pytest.raises(ValueError, match="offsets do not rise within the text"):
+            ctr_hashes.buffer_hashes(np.array(bad, kind), data)
 
 
 @pytest.mark.parametrize("ready", [False, True])
