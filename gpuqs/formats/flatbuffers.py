@@ -1,7 +1,8 @@
 """Tables of FlatBuffers in untrusted bytes: each access is checked, and what lies outside is a `ModelFormatError`.
 
 A table begins with the distance back to its vtable, which holds the place of each field in the table; texts, vectors
-and tables in it are distances ahead, and a vector begins with its length.
+and tables in it are distances ahead, and a vector begins with its length. Parts may be shared: a small file could have
+one read a million times, so what is read of a buffer is bounded by its size.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ _UINT16: Final = struct.Struct("<H")
 _INT32: Final = struct.Struct("<i")
 _UINT32: Final = struct.Struct("<I")
 
+#: As many bytes of vectors and texts are read for each byte of a buffer.
+_MOST_SHARED: Final = 16
+
 
 class Table:
     """A table in a buffer; its fields are numbered as its schema lists them.
@@ -28,10 +32,13 @@ class Table:
         The buffer.
     at : int, optional
         Where the table is; by default it is the root.
+    left : list of int, optional
+        How many bytes of the buffer may still be read: one number, which all of its tables share.
     """
 
-    def __init__(self, data: memoryview, at: int | None = None) -> None:
+    def __init__(self, data: memoryview, at: int | None = None, left: list[int] | None = None) -> None:
         self._data = data
+        self._left = [_MOST_SHARED * (len(data) + 1024)] if left is None else left
         self._at = self._read(_UINT32, 0) if at is None else at
         self._vtable = self._at - self._read(_INT32, self._at)
         self._vtable_size = self._read(_UINT16, self._vtable)
@@ -51,7 +58,7 @@ class Table:
     def table(self, field: int) -> Table | None:
         """A table; None where it is absent."""
         at = self._field(field)
-        return None if at is None else Table(self._data, at + self._read(_UINT32, at))
+        return None if at is None else Table(self._data, at + self._read(_UINT32, at), self._left)
 
     def numbers(self, field: int, dtype: npt.DTypeLike) -> np.ndarray:
         """A vector of numbers, or of structs; empty where it is absent."""
@@ -59,11 +66,12 @@ class Table:
         dtype = np.dtype(dtype)
         if start + n * dtype.itemsize > len(self._data):
             raise self._outside()
+        self._count(n * dtype.itemsize)
         return np.frombuffer(self._data, dtype, n, start)
 
     def tables(self, field: int) -> list[Table]:
         """A vector of tables; empty where it is absent."""
-        return [Table(self._data, at) for at in self._places(field)]
+        return [Table(self._data, at, self._left) for at in self._places(field)]
 
     def texts(self, field: int) -> list[str]:
         """A vector of texts; empty where it is absent."""
@@ -86,7 +94,13 @@ class Table:
         n = self._read(_UINT32, at)
         if at + 4 + n > len(self._data):
             raise self._outside()
+        self._count(n)
         return str(self._data[at + 4 : at + 4 + n], "utf-8", "replace")
+
+    def _count(self, n_bytes: int) -> None:
+        self._left[0] -= n_bytes
+        if self._left[0] < 0:
+            raise ModelFormatError("is damaged: parts of it stand for too many others")
 
     def _field(self, field: int) -> int | None:
         at = 4 + 2 * field
