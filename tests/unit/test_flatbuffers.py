@@ -13,7 +13,7 @@ from gpuqs.formats.flatbuffers import Table
 
 
 def root() -> bytes:
-    """A table: field 0 is a number, 1 absent, 2 a text, 3 a vector of doubles, 4 of two tables, 5 the first of these."""
+    """A table: field 0 is a number, 1 absent, 2 a text, 3 a vector of doubles, 4 of two tables, 5 its first."""
     vtable = struct.pack("<8H", 16, 24, 4, 0, 8, 12, 16, 20)
     text = "grün".encode()
     # Places: 4 vtable, 20 the table, 44 text, 56 vector, 76 vector of tables, 88 vtable of these, 96 and 104 these.
