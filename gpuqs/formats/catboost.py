@@ -10,10 +10,10 @@ of two.
 "value" of a file is what the loss's link makes of the sums: a CatBoostClassifier's probabilities, a
 CatBoostRegressor's means. Of a live object it is what the object's own methods give: see `from_object`.
 
-A categorical feature is compared by the hash of its text. The categories of a model are numbered
-here; a whole number and its text (7 and "7") are one category, as they are there, and whole numbers of arrays are
-categories, too. Live models and files that were saved without their training data hold hashes only: documents' texts
-are then hashed as CatBoost does.
+A categorical feature is compared by the hash of its text, or by statistics of that hash (`gpuqs.formats.catboost_ctrs`).
+The categories that are compared are numbered here; a whole number and its text (7 and "7") are one category, as they are
+there, and whole numbers of arrays are categories, too. All but JSON that was saved together with its training data hold
+hashes only: documents' texts are then hashed as CatBoost does.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes | memoryview, source: str) -> Forest:
-    """Read CatBoost's JSON.
+    """Read a file of CatBoost's, binary or JSON.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     ModelFormatError
         The model is damaged or hostile.
     UnsupportedModelError
-        The model is sound but is in CatBoost's binary form, or tests what is not evaluated.
+        The model is sound but tests what is not evaluated, or is JSON that may lack tables of CTRs.
     """
     with naming(source):
         if bytes(data[:4]) == catboost_binary.MAGIC:
