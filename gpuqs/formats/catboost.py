@@ -10,7 +10,7 @@ of two.
 "value" of a file is what the loss's link makes of the sums: a CatBoostClassifier's probabilities, a
 CatBoostRegressor's means. Of a live object it is what the object's own methods give: see `from_object`.
 
-A categorical feature is compared by the hash of its text, or by statistics of that hash (`gpuqs.formats.catboost_ctrs`).
+A categorical feature is compared by the hash of its text, or by statistics of that (`gpuqs.formats.catboost_ctrs`).
 The categories that are compared are numbered here; a whole number and its text (7 and "7") are one category, as they are
 there, and whole numbers of arrays are categories, too. All but JSON that was saved together with its training data hold
 hashes only: documents' texts are then hashed as CatBoost does.
