@@ -148,7 +148,8 @@ class Coder:
         if self._are_hashes:
             return np.array([self._code.get(name, np.nan) for name in self._hashed(hash_names, values)])
         if self.schema.rules.as_texts:
-            return np.array([self._code_of_text.get(self._text(value), np.nan) for value in values])
+            codes = [self._code_of_hash.get(code, np.nan) for code in self._hashed(text_hashes, values).tolist()]
+            return np.where([value is None for value in values], np.nan, codes)
         if len(values) == len(self.known) and list(values) == list(self.known):
             return np.arange(len(self.known), dtype=np.float64)
         if {_of_one_type(values), self._type} == {"truth values", "numbers"}:
@@ -185,8 +186,10 @@ class Coder:
         return {value: float(number) for number, value in enumerate(self.known or ())}
 
     @lazy
-    def _code_of_text(self) -> dict[str | None, float]:
-        return {value: number for value, number in self._code.items() if isinstance(value, str)}
+    def _code_of_hash(self) -> dict[int, float]:
+        """As libraries that compare texts do by their hashes, and so take some for each other."""
+        texts = [value for value in self._code if isinstance(value, str)]
+        return {code: self._code[text] for code, text in zip(text_hashes(texts).tolist(), texts, strict=True)}
 
     def _text(self, value: Any) -> str | None:
         if value is None or isinstance(value, str):

@@ -67,10 +67,17 @@ def array_of(X: Any, forest: Forest) -> np.ndarray:
         array = np.asarray(X, object if by_value else None)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
+    if isinstance(X, (list, tuple)) and array.ndim == 1 and len(array) == forest.n_features > 1 and not _nested(X):
+        asked = f"X must be 2-dimensional [documents, {forest.n_features}], not 1-dimensional"
+        raise InputError(f"{asked}; pass [X] to score one document")
     of_objects = isinstance(X, (list, tuple)) and array.dtype == object and array.ndim == 1
-    if of_objects and any(isinstance(row, (list, tuple, np.ndarray)) for row in X):  # NumPy refuses that from 1.24 on
+    if of_objects and _nested(X):  # NumPy refuses that from 1.24 on
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: its rows differ in length")
     return array
+
+
+def _nested(X: Any) -> bool:
+    return any(isinstance(row, (list, tuple, np.ndarray)) for row in X)
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:

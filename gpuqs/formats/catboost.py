@@ -11,9 +11,9 @@ of two.
 CatBoostRegressor's means. Of a live object it is what the object's own methods give: see `from_object`.
 
 A categorical feature is compared by the hash of its text, or by statistics of that (`gpuqs.formats.catboost_ctrs`).
-The categories that are compared are numbered here; a whole number and its text (7 and "7") are one category, as they are
-there, and whole numbers of arrays are categories, too. All but JSON that was saved together with its training data hold
-hashes only: documents' texts are then hashed as CatBoost does.
+The categories that are compared are numbered here; a whole number and its text (7 and "7") are one category, as they
+are there, and whole numbers of arrays are categories, too. All but JSON that was saved together with its training data
+hold hashes only: documents' texts are then hashed as CatBoost does.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ _METHODS: Final = (
 
 #: Losses of several labels that a document may bear at once: their outputs are no classes.
 _MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")
-#: Losses of several targets.
-_MULTI_TARGET: Final = (*_MULTI_LABEL, "MultiRMSE", "MultiRMSEWithMissingValues")
+#: Losses of several columns of labels.
+_MULTI_TARGET: Final = (*_MULTI_LABEL, "MultiRMSE", "MultiRMSEWithMissingValues", "SurvivalAft")
 
 #: Far above any real model; a file may not make us name more columns.
 _MAX_FEATURES: Final = 1 << 20
@@ -332,7 +332,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
     n_features = max(name_of, default=-1) + 1
     if not has_names and all(name in ("", str(column)) for column, name in name_of.items()):  # CatBoost's own
         return tests, n_features, ()
-    return tests, n_features, tuple(name_of.get(column) or str(column) for column in range(n_features))
+    return tests, n_features, tuple(name_of.get(column, str(column)) for column in range(n_features))
 
 
 def _feature(value: Any, field: str) -> dict[str, Any]:

@@ -168,8 +168,9 @@ def _tables(data: memoryview) -> Iterator[tuple[str, CtrTable]]:
         buckets = table.numbers(1, "<u1")
         buckets = buckets[: buckets.size // _BUCKET.itemsize * _BUCKET.itemsize].view(_BUCKET)
         buckets = buckets[buckets["key"] != NO_KEY]
-        if len(buckets) and buckets["row"].max() >= len(counts):
-            raise ModelFormatError(f"a key leads beyond {len(counts)} rows of counts", field="IndexHashRaw")
+        if len(buckets) > len(counts) or (len(buckets) and buckets["row"].max() >= len(counts)):
+            problem = f"{len(buckets)} keys for {len(counts)} rows of counts, or one that leads beyond these"
+            raise ModelFormatError(problem, field="IndexHashRaw")
         denominator = table.number(3, "i", 0)
         yield identifier, sorted_table(buckets["key"].copy(), counts[buckets["row"]], denominator)
 
@@ -231,6 +232,10 @@ def _trees(trees: Table, splits: list[Split]) -> dict[str, Any]:
     leaves = trees.numbers(11, "<u4").astype(np.int64)
     if not len(steps) == len(leaves) == len(tests):
         raise ModelFormatError(f"{len(steps)} and {len(leaves)} for {len(tests)} splits", field="NonSymmetricStepNodes")
+    n_leaves = 2 * len(steps) - int((steps["left"] > 0).sum() + (steps["right"] > 0).sum())
+    n_leaves -= int(((steps["left"] == 0) & (steps["right"] == 0)).sum())
+    if n_leaves * _n_outputs(trees) > len(values):  # which leaves would share
+        raise ModelFormatError(f"{len(values)} values for {n_leaves} leaves", field="LeafValues")
     found = []
     for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
         of_tree = slice(start, start + size)

@@ -24,9 +24,10 @@ _COUNTERS: Final = ("Counter", "FeatureFreq")
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: The key of a place of CatBoost's hash table that holds nothing.
 NO_KEY: Final = (1 << 64) - 1
-#: Most CTRs of a model, and most values of their tables (1 GiB): a small file may not ask for more.
+#: Most CTRs of a model, and most of their values: so many, and so many more for each count that the file has.
 _MAX_CTRS: Final = 1 << 16
-_MAX_VALUES: Final = 1 << 28
+_FREE_VALUES: Final = 1 << 20
+_MOST_OF_COUNT: Final = 32
 
 
 #: `Projection.categories`, ``above`` and ``equals``.
@@ -96,10 +97,13 @@ class _Ctr(NamedTuple):
         else:
             good = counts[:, 0]
             total = counts[:, 1] if self.type in MEANS else np.full(len(counts), float(self.table.denominator))
-        at = np.searchsorted(self.table.keys, keys)
-        there = np.zeros(len(keys), bool)
-        inside = at < len(self.table.keys)
-        there[inside] = self.table.keys[at[inside]] == keys[inside]
+        if keys is self.table.keys:
+            at, there = np.arange(len(keys)), np.ones(len(keys), bool)
+        else:
+            at = np.searchsorted(self.table.keys, keys)
+            there = np.zeros(len(keys), bool)
+            inside = at < len(self.table.keys)
+            there[inside] = self.table.keys[at[inside]] == keys[inside]
         none = float(self.table.denominator) if self.type in _COUNTERS else 0.0
         all_good, all_total = np.zeros(len(keys) + 1, np.float32), np.full(len(keys) + 1, none, np.float32)
         all_good[:-1][there], all_total[:-1][there] = good[at[there]], total[at[there]]
@@ -137,15 +141,17 @@ def read_ctrs(
     for number, item in enumerate(listed):
         elements = _elements(get(item, "elements", list), floats, columns)
         of_projection.setdefault(elements, []).append((number, _ctr(item, tables)))
-    projections, column_of, column, n_values = [], [0] * len(listed), n_given, 0
+    projections, column_of, column = [], [0] * len(listed), n_given
+    n_values, n_counted = 0, 0
     for elements, ctrs in of_projection.items():
-        keys = ctrs[0][1].table.keys
-        for _, ctr in ctrs:
-            if not np.array_equal(keys, ctr.table.keys):
-                keys = np.union1d(keys, ctr.table.keys)
+        distinct = list({id(ctr.table): ctr.table for _, ctr in ctrs}.values())
+        n_counted += sum(table.counts.size for table in distinct)
+        keys = distinct[0].keys
+        if not all(np.array_equal(table.keys, keys) for table in distinct[1:]):
+            keys = np.unique(np.concatenate([table.keys for table in distinct]))
         n_values += (len(keys) + 1) * len(ctrs)
-        if n_values > _MAX_VALUES:
-            raise ModelFormatError(f"tables take more than {_MAX_VALUES >> 18} MiB", field="ctr_data")
+        if n_values > _FREE_VALUES + _MOST_OF_COUNT * n_counted:
+            raise ModelFormatError(f"{n_values:,} statistics of {n_counted:,} counts", field="ctr_data")
         values = np.stack([ctr.values(keys) for _, ctr in ctrs], axis=1)
         projections.append(Projection(*elements, keys, np.ascontiguousarray(values)))
         for number, _ in ctrs:

@@ -81,7 +81,10 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
             refuse_strangers(X)
         names = _column_names(X)
         if names is None and not isinstance(X, np.ma.MaskedArray):  # whose mask check_array would drop
-            return validate_data(self, X, reset=False, dtype="numeric", accept_sparse=True, ensure_all_finite=False)
+            by_value = self._model.forest.schema.arrays_hold_values and not hasattr(X, "tocsr")
+            objects = by_value and getattr(X, "dtype", None) in (None, np.dtype(object))  # lists have none
+            dtype = object if objects else "numeric"
+            return validate_data(self, X, reset=False, dtype=dtype, accept_sparse=True, ensure_all_finite=False)
         # LightGBM stores blanks as underscores: such names are right, and not what `validate_data` compares.
         if names is None or [name.replace(" ", "_") for name in names] != list(self._model.feature_names):
             validate_data(self, X, reset=False, skip_check_array=True)

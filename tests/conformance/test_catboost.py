@@ -497,6 +497,33 @@ def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
         open_source(tmp_path / "model.json")
 
 
+@pytest.mark.parametrize("colliding", [("k197303", "k345040"), (46613, 240975)])
+@pytest.mark.parametrize("both", [False, True])
+def test_texts_with_the_same_hash_are_one_category(colliding: tuple[Any, Any], both: bool, tmp_path: Path) -> None:
+    """Also where the model's file tells texts: CatBoost keeps 32 bits of their hashes."""
+    first, second = colliding
+    column = [first, type(first)("7"), second if both else first] * 60
+    frame = pd.DataFrame({"kind": column, "size": np.arange(180.0)})
+    trained = fit("Regressor", frame, np.arange(180.0) % 3, cat_features=["kind"], one_hot_max_size=10)
+    trained.save_model(str(tmp_path / "pooled.json"), format="json", pool=catboost.Pool(frame, cat_features=["kind"]))
+    trained.save_model(str(tmp_path / "model.cbm"))
+    asked = pd.DataFrame({"kind": [first, second, type(first)("7"), type(first)("8")], "size": 5.0})
+    expected = trained.predict(asked)
+    assert expected[0] == expected[1]
+    for model in (gpuqs.from_model(trained), *map(gpuqs.load, (tmp_path / "pooled.json", tmp_path / "model.cbm"))):
+        np.testing.assert_array_equal(model.predict(asked), expected)
+        np.testing.assert_array_equal(model.predict(frame), trained.predict(frame))
+
+
+def test_a_column_without_a_name() -> None:
+    X, target = rows(np.random.default_rng(0))
+    frame = pd.DataFrame(X[:, :3], columns=["a", "", "c"])
+    trained = fit("Regressor", frame, target)
+    model = gpuqs.from_model(trained)
+    np.testing.assert_array_equal(model.predict(frame), trained.predict(frame))
+    np.testing.assert_array_equal(model.predict(frame[["c", "a", ""]]), trained.predict(frame))
+
+
 def test_hashes_are_catboosts(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     letters = list("abcXYZ09 _-äß字\U0001f600")

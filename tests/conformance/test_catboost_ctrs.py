@@ -74,6 +74,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
 #: What CatBoost's JSON does not hold.
 BINARY_ALONE: dict[str, tuple[str, dict[str, Any]]] = {
     "several targets": ("Regressor", {"loss_function": "MultiRMSE"}),
+    "intervals": ("Regressor", {"loss_function": "SurvivalAft"}),
     "several borders between labels": (
         "Regressor",
         {"simple_ctr": ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=3"]},
@@ -91,6 +92,8 @@ def trained(name: str) -> Trained:
         target = np.digitize(score, [5, 8] if "MultiClass" in params.get("loss_function", "") else [6])
     elif kind == "Ranker":
         target = np.digitize(score, [4, 6, 9])
+    elif params.get("loss_function") == "SurvivalAft":
+        target = np.column_stack([np.abs(score), np.where(score > 5, -1, np.abs(score) + 1)])
     elif params.get("loss_function") == "MultiRMSE":
         target = np.column_stack([score, frame["code"] % 3])
     quiet = {"thread_count": 1, "allow_writing_files": False, "verbose": False, "random_seed": 3}
@@ -159,7 +162,8 @@ def test_ways_in() -> None:
     np.testing.assert_array_equal(model.predict(other, "raw", trees=slice(3, 9)), _part(booster, other, 3, 9))
     out = np.empty(len(other))
     assert model.predict(other, "raw", out=out) is out and np.array_equal(out, expected)
-    np.testing.assert_array_equal(wrap(booster).predict_proba(other), booster.predict_proba(other))
+    for X in (other, ways["objects"], ways["a list"]):
+        np.testing.assert_array_equal(wrap(booster).predict_proba(X), booster.predict_proba(other))
     np.testing.assert_array_equal(model.warm_up(100).predict(other), booster.predict_proba(other)[:, 1])
     np.testing.assert_array_equal(model.predict(other, "class"), booster.predict(other))
     model.tune(other, 0.2)

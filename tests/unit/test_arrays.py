@@ -178,7 +178,7 @@ def test_a_list_of_one_features_values_is_told_how_to_become_documents() -> None
         (np.zeros((3, 0)), "X has 0 features"),
         ([[]], "X has 0 features"),
         (np.zeros(3), r"not 1-dimensional; pass X.reshape\(1, -1\) to score one document"),
-        ([1.0, 2.0, 3.0], "not 1-dimensional"),
+        ([1.0, 2.0, 3.0], r"not 1-dimensional; pass \[X\] to score one document"),
         ([], "not 1-dimensional"),
         (np.zeros((2, 3, 1)), r"must be 2-dimensional \[documents, 3\], not 3-dimensional"),
         (1.0, "not 0-dimensional"),

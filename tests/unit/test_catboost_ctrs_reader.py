@@ -15,6 +15,7 @@ import gpuqs
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.formats import catboost as reader
+from gpuqs.formats import catboost_ctrs
 from gpuqs.text_hashes import text_hashes
 
 Document = dict[str, Any]
@@ -228,3 +229,29 @@ def test_tables_that_may_be_lost_are_refused(where: str) -> None:
         ctr["ctr_type"] = "Counter"
     counters["ctr_data"] = model_of("Counter")["ctr_data"]
     assert read(counters).ctrs is not None  # which count no labels
+
+
+def test_few_counts_make_no_end_of_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catboost_ctrs, "_FREE_VALUES", 0)
+    model = model_of()
+    one = model["features_info"]["ctrs"][0]
+    model["features_info"]["ctrs"] += [{**one, "borders": []}] * 200
+    with pytest.raises(ModelFormatError, match=r"'ctr_data': \d+ statistics of 9 counts|statistics of \d+ counts"):
+        read(model)
+
+
+def test_several_tables_of_what_ctrs_count_by() -> None:
+    """A projection's CTRs of two types, which have met other categories: each has a value for the other's keys."""
+    model, counter = model_of(), model_of("Counter")
+    other = {**counter["features_info"]["ctrs"][0], "identifier": "counter", "borders": []}
+    model["features_info"]["ctrs"].append(other)
+    table = counter["ctr_data"]["of colour"]
+    model["ctr_data"]["counter"] = {**table, "hash_map": table["hash_map"][:4]}  # of red alone
+    model["model_info"]["params"]["cat_feature_params"]["simple_ctrs"] += [{"ctr_type": "Counter"}]
+    ctrs = read(model).ctrs
+    assert ctrs is not None and [p.values.shape for p in ctrs.projections] == [(3, 2), (3, 1)]
+    given = np.array([[0.0, RED], [0.0, BLUE], [0.0, 5]])
+    red, blue, none = COUNTS["Borders"][2]
+    counted, _, uncounted = COUNTS["Counter"][2]
+    np.testing.assert_allclose(ctrs.documents(given)[:, 2], [red, blue, none], rtol=1e-6)
+    np.testing.assert_allclose(ctrs.documents(given)[:, 3], [counted, uncounted, uncounted], rtol=1e-6)
