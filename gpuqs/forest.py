@@ -125,6 +125,7 @@ class Forest:
         Feature of each term: its value times the coefficient is added. -1 is the model's constant, its first term.
         Where a document lacks one of the values (NaN), the leaf has its `leaf_value`.
     linear_coefficient : float64 [...], optional
+        May be NaN or infinite, as LightGBM's are that has met infinities in training.
     iteration_starts : int64 [I + 1], optional
         First tree of each boosting iteration, and T. By default each took one tree for every output (one for
         all where leaves are vectors); where `tree_output` does not go so, all trees are one iteration.
@@ -431,8 +432,6 @@ class Forest:
         if ((feature == -1) != is_constant).any() or (feature < -1).any() or (feature >= self.n_features).any():
             problem = f"a model does not begin with its constant, or takes a feature not in [0, {self.n_features})"
             raise ModelFormatError(problem, field="linear_feature")
-        if not np.isfinite(self.linear_coefficient).all():
-            raise ModelFormatError("coefficient is not finite", field="linear_coefficient")
         plain = self.leaf_value.shape[1] == 1 and self.sum_dtype == "float64" and (self.tree_weight == 1).all()
         if not plain:
             problem = "linear models stand beside vector leaves, float32 sums or weights"

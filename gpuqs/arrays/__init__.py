@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuqs.arrays.arrow_tables import from_table, is_exported, is_table
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array, with_ctrs
+from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array, with_ctrs, with_zeros
 from gpuqs.arrays.pandas_frames import from_frame
 from gpuqs.arrays.refusals import refuse_other_tables, refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
@@ -39,7 +39,10 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         Wrong number of dimensions or features, missing columns, a type that holds no numbers, categories that are
         not the model's.
     """
-    return with_ctrs(_given(X, forest.given), forest)
+    documents = with_ctrs(_given(X, forest.given), forest)
+    if forest.has_linear_leaves and not (is_table(X) or getattr(X, "format", None) not in (None, "csc")):
+        return with_zeros(documents)
+    return documents
 
 
 def _given(X: Any, forest: Forest) -> Documents:

@@ -12,7 +12,7 @@ import numpy as np
 from gpuqs.arrays.coding import Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
-from gpuqs.forest import Forest
+from gpuqs.forest import ZERO_THRESHOLD, Forest
 
 #: Types that engines read as they are.
 _NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
@@ -54,6 +54,20 @@ def with_ctrs(documents: Documents, forest: Forest) -> Documents:
     if ctrs is None or documents.whole:
         return documents
     return Documents(documents.n, lambda start, stop: ctrs.documents(documents.chunk(start, stop)), whole=True)
+
+
+def with_zeros(documents: Documents) -> Documents:
+    """Documents whose numbers next to zero are zeros, as LightGBM reads all but CSR matrices and Arrow tables.
+
+    No test tells them apart; the linear models of leaves do.
+    """
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        rows = documents.chunk(start, stop)
+        near = np.abs(rows) <= ZERO_THRESHOLD
+        return np.where(near, rows.dtype.type(0), rows) if near.any() else rows
+
+    return documents._replace(chunk=chunk)
 
 
 def array_of(X: Any, forest: Forest) -> np.ndarray:

@@ -38,6 +38,8 @@ FEATURES: Final = {
     "raw scores": "same bits",
 }
 
+#: What LightGBM reads as a number other than 0.
+_LINEAR: Final = re.compile(rb"\s*[+-]?0*[1-9]")
 #: Bits of a node's decision_type.
 _CATEGORICAL_BIT: Final = 1
 _DEFAULT_LEFT_BIT: Final = 2
@@ -349,7 +351,7 @@ class _Trees:
             if ((words < 0) | (words >= 1 << 32)).any():
                 raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
             self.sets[tree] = boundaries, words.astype(np.uint32)
-        if fields.get(b"is_linear", b"0").strip() != b"0":
+        if _LINEAR.match(fields.get(b"is_linear", b"")):
             self.linear[tree] = _linear_models(fields, n_leaves, tree)
         self.n_leaves.extend([n_leaves])
 
@@ -394,18 +396,20 @@ class _Trees:
             link_scale=header.link_scale,
             category_offsets=category_offsets,
             category_words=category_words,
-            **self._linear_leaves(leaf_offsets),
+            **self._linear_leaves(leaf_offsets, header.n_features),
             schema=header.schema,
             source=header.source,
             objective=header.objective,
         )
 
-    def _linear_leaves(self, leaf_offsets: npt.NDArray[np.int64]) -> dict[str, Any]:
+    def _linear_leaves(self, leaf_offsets: npt.NDArray[np.int64], n_features: int) -> dict[str, Any]:
         """The arrays of linear models; none, where no tree has any."""
         if not self.linear:
             return {}
         n_terms = np.zeros(leaf_offsets[-1], np.int64)
-        for tree, (of_leaves, _, _) in self.linear.items():
+        for tree, (of_leaves, feature, _) in self.linear.items():
+            if feature.max() >= n_features:
+                raise ModelFormatError(f"feature is not in [0, {n_features})", tree=tree, field="leaf_features")
             n_terms[leaf_offsets[tree] : leaf_offsets[tree + 1]] = of_leaves
         features, coefficients = (np.concatenate([terms[at] for terms in self.linear.values()]) for at in (1, 2))
         return {
