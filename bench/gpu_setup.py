@@ -47,6 +47,9 @@ def make_importable() -> bool:
     stand_in.making = plain_making
     sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
     sys.modules["gpuqs.cpu_fallback.file_bytes"] = plain_making
+    ctrs: Any = types.ModuleType("gpuqs.cpu_fallback.ctrs")
+    ctrs.CtrTable = ctrs.text_hashes = None  # of CatBoost's categories, which no model of these benches has
+    sys.modules["gpuqs.cpu_fallback.ctrs"] = ctrs
     return False
 
 
