@@ -194,7 +194,7 @@ def _forest(document: Any, complete: bool = False) -> Forest:
     if listed := get(features, "ctrs", list, []):
         tables = get(document, "ctr_data", dict)
         if not complete:
-            refuse_lost_tables(listed, _object(info, "params"), 2 if loss in _MULTI_TARGET else 1)
+            refuse_lost_tables(listed, _object(info, "params"), several_targets=loss in _MULTI_TARGET)
         ctrs, tests.ctrs = read_ctrs(listed, tables, tests.floats, tests.columns, tests.hashes(), n_given)
         for number, ctr in enumerate(listed):
             tests.table += [(CTR, number, border(value, "borders")) for value in get(ctr, "borders", list)]

@@ -227,20 +227,21 @@ def _trees(trees: Table, splits: list[Split]) -> dict[str, Any]:
     if sizes.sum() != len(tests):
         raise ModelFormatError(f"{len(tests)} splits for trees of {sizes.sum()}", field="TreeSplits")
     values, steps = trees.numbers(8, "<f8"), trees.numbers(10, _STEP)
+    n_outputs = _n_outputs(trees)
     if not len(steps):
-        return {"oblivious_trees": list(_symmetric(tests, starts, sizes, values, splits, _n_outputs(trees)))}
+        return {"oblivious_trees": list(_symmetric(tests, starts, sizes, values, splits, n_outputs))}
     leaves = trees.numbers(11, "<u4").astype(np.int64)
     if not len(steps) == len(leaves) == len(tests):
         raise ModelFormatError(f"{len(steps)} and {len(leaves)} for {len(tests)} splits", field="NonSymmetricStepNodes")
     n_leaves = 2 * len(steps) - int((steps["left"] > 0).sum() + (steps["right"] > 0).sum())
     n_leaves -= int(((steps["left"] == 0) & (steps["right"] == 0)).sum())
-    if n_leaves * _n_outputs(trees) > len(values):  # which leaves would share
+    if n_leaves * n_outputs > len(values):  # which leaves would share
         raise ModelFormatError(f"{len(values)} values for {n_leaves} leaves", field="LeafValues")
     found = []
     for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
         of_tree = slice(start, start + size)
         shape = tests[of_tree].tolist(), steps[of_tree].tolist(), leaves[of_tree].tolist()
-        found.append(_nested(*shape, values, splits, _n_outputs(trees), number))
+        found.append(_nested(*shape, values, splits, n_outputs, number))
     return {"trees": found}
 
 

@@ -160,7 +160,7 @@ def read_ctrs(
     return Ctrs(n_given, codes, tuple(projections)), column_of
 
 
-def refuse_lost_tables(listed: list[Any], params: dict[str, Any], n_targets: int) -> None:
+def refuse_lost_tables(listed: list[Any], params: dict[str, Any], *, several_targets: bool) -> None:
     """Refuse a model that has several tables of one name, of which CatBoost's JSON keeps but one.
 
     It names them by what they count by and by their type, but not by the target, nor by how labels became classes.
@@ -171,8 +171,8 @@ def refuse_lost_tables(listed: list[Any], params: dict[str, Any], n_targets: int
         ``features_info.ctrs``.
     params : dict
         The training's parameters; without any, nobody knows (CatBoost's ``sum_models`` writes such models).
-    n_targets : int
-        1, or 2 for any more.
+    several_targets : bool
+        Whether documents bear several labels, each of which has tables.
 
     Raises
     ------
@@ -182,13 +182,16 @@ def refuse_lost_tables(listed: list[Any], params: dict[str, Any], n_targets: int
     if not of_labels:
         return
     options = params.get("cat_feature_params")
-    if n_targets == 1 and isinstance(options, dict):
+    if not several_targets and isinstance(options, dict):
         lists = [get(options, name, list, []) for name in ("simple_ctrs", "combinations_ctrs")]
         lists += get(options, "per_feature_ctrs", dict, {}).values()
         if all(len(_partings(ctrs, kind)) <= 1 for ctrs in lists for kind in of_labels):
             return
-    why = "several targets" if n_targets > 1 else "the same type with several TargetBorderCount"
-    if n_targets == 1 and not isinstance(options, dict):
+    if several_targets:
+        why = "several targets"
+    elif isinstance(options, dict):
+        why = "the same type with several TargetBorderCount"
+    else:
         why = "a model that does not say how it was trained, as sum_models makes them"
     raise UnsupportedModelError(
         f"statistics of categories (CTRs) of {why} are not evaluated: CatBoost's JSON may lack some of their tables; "

@@ -21,6 +21,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.formats.growing import GrowingArray, offsets
+from gpuqs.formats.lightgbm_linear import LinearLeaves
 from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, one_spaced, squeezed
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.links import to_values
@@ -38,8 +39,6 @@ FEATURES: Final = {
     "raw scores": "same bits",
 }
 
-#: What LightGBM reads as a number other than 0.
-_LINEAR: Final = re.compile(rb"\s*[+-]?0*[1-9]")
 #: Bits of a node's decision_type.
 _CATEGORICAL_BIT: Final = 1
 _DEFAULT_LEFT_BIT: Final = 2
@@ -280,8 +279,7 @@ class _Trees:
         self._fields = self.feature, self.threshold, self.decision, self.left, self.right, self.leaf_value
         #: Trees with category sets: the sets' boundaries among the tree's words, and the words.
         self.sets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        #: Trees with linear models: number of terms of each leaf, their features and coefficients.
-        self.linear: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self.linear = LinearLeaves()
 
     def read(self, data: bytes, first: int, end: int) -> None:
         """Read every tree of ``data[first:end]``."""
@@ -351,8 +349,7 @@ class _Trees:
             if ((words < 0) | (words >= 1 << 32)).any():
                 raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
             self.sets[tree] = boundaries, words.astype(np.uint32)
-        if _LINEAR.match(fields.get(b"is_linear", b"")):
-            self.linear[tree] = _linear_models(fields, n_leaves, tree)
+        self.linear.add(fields, n_leaves, tree)
         self.n_leaves.extend([n_leaves])
 
     def forest(self, header: _Header) -> Forest:
@@ -396,27 +393,11 @@ class _Trees:
             link_scale=header.link_scale,
             category_offsets=category_offsets,
             category_words=category_words,
-            **self._linear_leaves(leaf_offsets, header.n_features),
+            **self.linear.arrays(leaf_offsets, header.n_features),
             schema=header.schema,
             source=header.source,
             objective=header.objective,
         )
-
-    def _linear_leaves(self, leaf_offsets: npt.NDArray[np.int64], n_features: int) -> dict[str, Any]:
-        """The arrays of linear models; none, where no tree has any."""
-        if not self.linear:
-            return {}
-        n_terms = np.zeros(leaf_offsets[-1], np.int64)
-        for tree, (of_leaves, feature, _) in self.linear.items():
-            if feature.max() >= n_features:
-                raise ModelFormatError(f"feature is not in [0, {n_features})", tree=tree, field="leaf_features")
-            n_terms[leaf_offsets[tree] : leaf_offsets[tree + 1]] = of_leaves
-        features, coefficients = (np.concatenate([terms[at] for terms in self.linear.values()]) for at in (1, 2))
-        return {
-            "linear_offsets": offsets(n_terms),
-            "linear_feature": features.astype(np.int32),
-            "linear_coefficient": coefficients,
-        }
 
     def _categories(
         self, categorical: np.ndarray, threshold: np.ndarray, node_offsets: np.ndarray
@@ -443,26 +424,6 @@ class _Trees:
             first = np.repeat(boundaries[order] - (ends - sizes[nodes]), sizes[nodes])
             words.append(tree_words[first + np.arange(len(first))])
         return offsets(sizes), np.concatenate([np.zeros(0, np.uint32), *words])
-
-
-def _linear_models(
-    fields: dict[bytes, bytes], n_leaves: int, tree: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """A tree's linear models: each leaf's number of terms; features and coefficients of all, the constants first."""
-    constant = numbers(needed(fields, "leaf_const", tree), n_leaves, np.float64, "leaf_const", tree)
-    sizes = numbers(needed(fields, "num_features", tree), n_leaves, np.int64, "num_features", tree)
-    if (sizes < 0).any():
-        raise ModelFormatError("is negative", tree=tree, field="num_features")
-    texts = {name: needed(fields, name, tree) for name in ("leaf_features", "leaf_coeff")}
-    if sizes.max() > len(texts["leaf_features"]):  # of which the sum might overflow
-        raise ModelFormatError("names more features than there are", tree=tree, field="num_features")
-    of_leaf = np.repeat(np.arange(n_leaves), sizes)
-    feature = numbers(texts["leaf_features"], len(of_leaf), np.int64, "leaf_features", tree)
-    if len(feature) and not 0 <= feature.min() <= feature.max() <= _INT32_MAX:
-        raise ModelFormatError("is outside int32", tree=tree, field="leaf_features")
-    coefficient = numbers(texts["leaf_coeff"], len(of_leaf), np.float64, "leaf_coeff", tree)
-    starts = offsets(sizes)[:-1]
-    return sizes + 1, np.insert(feature, starts, -1), np.insert(coefficient, starts, constant)
 
 
 def _with_near_zero_as_zero(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
+from edits import Edit, at
 
 import gpuqs
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
@@ -145,18 +145,8 @@ def test_one_hot_beside_ctrs() -> None:
     assert gpuqs.from_model(forest).predict(rows, "per_tree")[:, 2].tolist() == [100, 200, 100]
 
 
-Edit = Callable[[Document], Any]
 TABLE = ("ctr_data", "of colour")
 CTR = ("features_info", "ctrs", 0)
-
-
-def at(*path: str | int, value: Any) -> Edit:
-    def edit(model: Document) -> None:
-        for step in path[:-1]:
-            model = model[step]
-        model[path[-1]] = value
-
-    return edit
 
 
 BAD: dict[str, tuple[Edit, str]] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edits import Edit, at, without
 
 import gpuqs
 from gpuqs.engines.reference import Reference
@@ -211,27 +212,6 @@ def test_recognised_by_content(first: str) -> None:
 def test_others_are_not_recognised() -> None:
     for head in (b'{"learner":{"gradient_booster":{}}}', b"tree\nversion=v4", b"", b"[]", b'{"name":"trees"}'):
         assert not reader.recognises(head)
-
-
-Edit = Callable[[Document], Any]
-
-
-def at(*path: str | int, value: Any) -> Edit:
-    def edit(model: Document) -> None:
-        for key in path[:-1]:
-            model = model[key]
-        model[path[-1]] = value
-
-    return edit
-
-
-def without(*path: str | int) -> Edit:
-    def edit(model: Document) -> None:
-        for key in path[:-1]:
-            model = model[key]
-        del model[path[-1]]
-
-    return edit
 
 
 FLOATS = ("features_info", "float_features")
