@@ -136,7 +136,7 @@ class Chooser:
         warm = self.warm_cost(name, n_documents, machine)
         if warm is None or ENGINES[name].device != HOST.kind:
             return warm
-        return warm + ENGINES[name].cold(self._forest, n_documents) / 2
+        return warm + ENGINES[name].cold(self._forest, n_documents, machine) / 2
 
     def warm_cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
         """`cost` where all calls are warm, as those are that `Model.tune` measures."""

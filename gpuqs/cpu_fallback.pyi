@@ -10,6 +10,7 @@ class InstructionSet(NamedTuple):
     widest_word: int
     has_encoder: bool
     has_paths: bool
+    gathers: bool
     is_here: bool
 
 INSTRUCTION_SETS: tuple[InstructionSet, ...]

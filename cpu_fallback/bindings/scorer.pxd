@@ -55,7 +55,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
     cdef struct WalkLayout:
         Columns columns
-        cbool single
+        cbool single, nodes_alone
         int32_t column_bits, n_blocks
         const int32_t* block_offsets
         const int64_t* tree_offsets
@@ -222,6 +222,7 @@ cdef extern from "driver/scorer.hpp" namespace "gpuqs" nogil:
 cdef extern from "generic/kernels.hpp" namespace "gpuqs" nogil:
     cdef struct Kernels:
         int (*table_part)(int n_leaves, int value_bytes)
+        const void* walk_nodes_float
 
 
 cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
@@ -231,6 +232,7 @@ cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
         int widest_word() const
         cbool has_encoder() const
         cbool has_paths() const
+        cbool gathers() const
         cbool is_here() const
     const CInstructionSet* begin_instruction_sets()
     const CInstructionSet* end_instruction_sets()

@@ -26,6 +26,8 @@ class InstructionSet(NamedTuple):
         Whether tree programs can become machine code.
     has_paths : bool
         Whether `rankwalk` takes few documents along heavy paths.
+    gathers : bool
+        Whether `walk` goes over nodes alone, a register full of walks at a time.
     is_here : bool
         Whether this processor has it.
     """
@@ -35,6 +37,7 @@ class InstructionSet(NamedTuple):
     widest_word: int
     has_encoder: bool
     has_paths: bool
+    gathers: bool
     is_here: bool
 
 
@@ -42,7 +45,8 @@ cdef _instruction_sets():
     cdef const CInstructionSet* c = begin_instruction_sets()
     sets = []
     while c != end_instruction_sets():
-        sets.append(InstructionSet(c.name().decode(), c.lanes(), c.widest_word(), c.has_encoder(), c.has_paths(), c.is_here()))
+        told = c.lanes(), c.widest_word(), c.has_encoder(), c.has_paths(), c.gathers(), c.is_here()
+        sets.append(InstructionSet(c.name().decode(), *told))
         c += 1
     return tuple(sets)
 
@@ -329,6 +333,9 @@ cdef class Walk(Scorer):
         c.columns = columns_of(layout.columns, self.keep)
         c.single = single
         c.column_bits = layout.column_bits
+        c.nodes_alone = layout.nodes_alone
+        if c.nodes_alone and self.kernels.walk_nodes_float == NULL:
+            raise ValueError(f"{isa} has no walks over nodes alone")
         c.n_blocks = len(layout.block_offsets) - 1
         c.block_offsets = <const int32_t*>data_of(layout.block_offsets, np.int32, self.keep)
         c.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)

@@ -109,10 +109,13 @@ public:
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
         int32_t* to = static_cast<int32_t*>(leaf);
+        const bool has_missing = head(loaded).has_missing;
         if (head(loaded).is_double)
-            kernels_.walk_double(layout_, block, x<double>(loaded), head(loaded).has_missing, n, stride, to);
+            (layout_.nodes_alone ? kernels_.walk_nodes_double : kernels_.walk_double)(layout_, block, x<double>(loaded), has_missing, n,
+                                                                                      stride, to);
         else
-            kernels_.walk_float(layout_, block, x<float>(loaded), head(loaded).has_missing, n, stride, to);
+            (layout_.nodes_alone ? kernels_.walk_nodes_float : kernels_.walk_float)(layout_, block, x<float>(loaded), has_missing, n,
+                                                                                    stride, to);
     }
 
 private:

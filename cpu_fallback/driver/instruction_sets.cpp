@@ -57,6 +57,15 @@ const InstructionSet instruction_sets[] = {
 
 }  // namespace
 
+// An AMD gathers a value at a time. Nothing was measured on one.
+bool InstructionSet::gathers() const {
+#ifdef GPUQS_X86
+    return kernels->walk_nodes_float && !__builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
+
 const InstructionSet* begin_instruction_sets() { return std::begin(instruction_sets); }
 const InstructionSet* end_instruction_sets() { return std::end(instruction_sets); }
 

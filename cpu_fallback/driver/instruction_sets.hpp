@@ -13,6 +13,7 @@ struct InstructionSet {
     int widest_word() const { return 8 * kernels->widths[kernels->n_widths - 1].word_bytes; }  // in documents
     bool has_encoder() const { return kernels->encoding != Encoding::none; }                  // of machine code
     bool has_paths() const { return kernels->rank_paths; }                                    // for few documents
+    bool gathers() const;  // walks over nodes alone, and faster than over nodes and leaves
 };
 
 // All that were built, best first.

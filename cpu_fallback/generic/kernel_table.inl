@@ -1,12 +1,13 @@
 // All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
 // This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
-// lanes.inl, paths.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
+// gathers.inl, lanes.inl, paths.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
+#include "gathers.inl"
 #include "generic/add_values.inl"
 #include "generic/bitslice.inl"
 #include "generic/kernels.hpp"
@@ -16,6 +17,7 @@
 #include "generic/ranks.inl"
 #include "generic/rankwalk.inl"
 #include "generic/walk.inl"
+#include "generic/walk_nodes.inl"
 #include "lanes.inl"
 #ifdef GPUQS_QUICKSCORER
 #include "generic/qs.inl"
@@ -51,7 +53,8 @@ template <class... Words> constexpr Kernels kernel_table(const char* name, Encod
             load<float>, load<double>, load_rows<float>, load_rows<double>,
             add_values, table_part, sum_place,
             Lanes::n, quickscorer_kernels(),
-            walk<float>, walk<double>, rank_codes<float>, rank_codes<double>, rankwalk,
+            walk<float>, walk<double>, walk_nodes_kernel<Gathers, float>(), walk_nodes_kernel<Gathers, double>(),
+            rank_codes<float>, rank_codes<double>, rankwalk,
             path_codes<float>, path_codes<double>, paths_kernel<Paths>(),
             lanes, rank_bytes<lanes, float>, rank_bytes<lanes, double>, rank_tests<lanes>,
             rank, sizeof...(Words), {width<Words>()...}};

@@ -57,6 +57,9 @@ struct Kernels {
     // walk's x is [document][column].
     void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
+    // The same over nodes alone; null where registers cannot gather.
+    void (*walk_nodes_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
+    void (*walk_nodes_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
     // Codes of documents that walk, code[document][entry], from x[column][stride]; rank is scratch, [columns][stride].
     void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);

@@ -1,4 +1,4 @@
-// walk: from the root to a leaf, sixteen walks side by side so that their waits overlap.
+// walk over nodes and leaves: from the root to a leaf, sixteen walks side by side so that their waits overlap.
 //
 //   at[walk] = root
 //   repeat: some times for each walk:
@@ -9,16 +9,13 @@
 #pragma once
 #include <cstdint>
 
+#include "generic/walked_items.inl"
 #include "layout/walk.hpp"
 
 namespace gpuqs {
 namespace {
 
 constexpr int kWalks = 16;
-
-template <class Value> const Item<Value>* items_of(const WalkLayout& layout);
-template <> const Item<float>* items_of<float>(const WalkLayout& layout) { return layout.item32; }
-template <> const Item<double>* items_of<double>(const WalkLayout& layout) { return layout.item64; }
 
 // The position of a leaf stands in the payload of its threshold, a NaN: no value exceeds it.
 inline int32_t position(float threshold) {
@@ -115,24 +112,11 @@ void walk_tree(const WalkLayout& layout, int64_t root, int64_t n_items, const Va
     for (int k = 0; k < kWalks; k++) leaf[document[k]] = walks.leaf(k);
 }
 
-// Brings a tree into the cache in the order of memory, many times faster than in the order of walks.
-constexpr int64_t kItemsTouched = 64;  // most items of a tree for each document: a walk reads about as many
-// Of forests beyond so many bytes, which no cache keeps until the next call: each step waits for memory, which streams better.
-constexpr int64_t kItemsTouchedFar = 384, kFarBytes = 32 << 20;
-template <class Value> void touch(const Item<Value>* first, const Item<Value>* end) {
-    uint32_t seen = 0;
-    for (const Item<Value>* item = first; item < end; item += 64 / sizeof(Item<Value>)) seen |= item->link;
-    asm volatile("" ::"r"(seen));
-}
-
 template <bool has_missing, class Value>
 void walk_documents(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    const Item<Value>* items = items_of<Value>(layout);
-    const int64_t n_items = layout.tree_offsets[layout.block_offsets[layout.n_blocks]];
-    const int64_t touched = n_items * static_cast<int64_t>(sizeof *items) > kFarBytes ? kItemsTouchedFar : kItemsTouched;
     for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++, leaf += stride) {
         const int64_t first = layout.tree_offsets[t], end = layout.tree_offsets[t + 1];
-        if (end - first <= touched * n) touch(items + first, items + end);
+        touch_tree<Value>(layout, t, n);
         walk_tree<has_missing>(layout, first, end - first, x, n, leaf);
     }
 }

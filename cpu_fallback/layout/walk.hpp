@@ -8,10 +8,12 @@ namespace gpuqs {
 
 // A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its threshold is a NaN that
 // holds its position among the tree's leaves, below kWalkLeaves.
+// Where walks gather, a node, in preorder. Its left child follows it; its right one lies as far as the left has leaves.
 template <class Value>
 struct Item {
     Value threshold;
     uint32_t link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
+                    // a node's: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
 };
 
 constexpr uint32_t kWalkLeaves = 1 << 22;
@@ -19,6 +21,7 @@ constexpr uint32_t kWalkLeaves = 1 << 22;
 struct WalkLayout {
     Columns columns;
     bool single;
+    bool nodes_alone;
     int32_t column_bits;
     int32_t n_blocks;
     const int32_t* block_offsets;

@@ -76,7 +76,7 @@ class Engine(ABC):
         scale them much alike, which is all that a choice between engines needs.
         """
 
-    def cold(self, forest: Forest, n_documents: int) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         """Predicted microseconds more where other work has emptied the caches: a call reads its program once."""
         return 0.0
 

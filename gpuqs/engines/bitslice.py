@@ -89,9 +89,9 @@ class Bitslice(CpuEngine):
         words = -(-n_documents // word) * each
         return CALL + (words + coding) * 1e-3 + category_cost(forest, n_documents, self.category_set)
 
-    def cold(self, forest: Forest, n_documents: int) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0
-        return super().cold(forest, n_documents) + leaves * 1e-3 * self.cold_leaf
+        return super().cold(forest, n_documents, machine) + leaves * 1e-3 * self.cold_leaf
 
     def tree_shares(self, forest: Forest, n_documents: int) -> int:
         return max(forest.n_nodes // MAX_NODES, 1) if n_documents <= min(self.tree_costs) else 1

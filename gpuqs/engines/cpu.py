@@ -48,7 +48,7 @@ class CpuEngine(Engine):
     cold_column: ClassVar[float] = 0.0
     cold_value: ClassVar[float] = 4.0
 
-    def cold(self, forest: Forest, n_documents: int) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         of_tree = self.cold_tree + self.cold_exit * min(n_documents, LEAVES_READ)
         of_column = self.cold_column + self.cold_value * min(n_documents, VALUES_READ)
         return self.cold_call + microseconds(forest, node=self.cold_node, tree=of_tree, column=of_column)

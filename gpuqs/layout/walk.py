@@ -1,4 +1,4 @@
-"""The layout of `walk`: nodes with thresholds, and leaves, in pairs of siblings."""
+"""The layout of `walk`: items, which are nodes and leaves in pairs of siblings, or nodes alone, in preorder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
-from gpuqs.layout.traversal import pair_up
+from gpuqs.layout.traversal import pair_up, preorder
 
 #: Most leaves of a tree: the payload of a float32 NaN.
 MAX_LEAVES = 1 << 22
@@ -21,8 +21,7 @@ ITEM64 = np.dtype([("threshold", "f8"), ("link", "u4")], align=True)
 
 @dataclass(frozen=True)
 class WalkLayout:
-    """The items (nodes and leaves) of each tree in one array: pairs of siblings in preorder of their parents, so
-    that a subtree's items lie together.
+    """Each tree in an array of its own, in an order in which a subtree lies together.
 
     Parameters
     ----------
@@ -32,13 +31,21 @@ class WalkLayout:
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     tree_offsets : int64 [T + 1]
-        First item of each tree.
+        First item (or node) of each tree.
     column_bits : int
         Bits of a link that hold the column.
+    nodes_alone : bool
+        Whether the items are nodes alone.
     item32, item64 : ITEM32 and ITEM64 [N + L]
-        A link is ``distance to the left child << (column_bits + 1) | nan left << column_bits |
-        column``. A leaf has distance 0, sends missing values left, and its threshold is a NaN whose
-        lowest bits are its position among the tree's leaves: a walk stays there.
+        Pairs of siblings in preorder of their parents. A link is ``distance to the left child <<
+        (column_bits + 1) | nan left << column_bits | column``. A leaf has distance 0, sends missing
+        values left, and its threshold is a NaN whose lowest bits are its position among the tree's
+        leaves: a walk stays there.
+
+        Of nodes alone, [N]: in preorder, so that the left child follows its parent. A link is
+        ``leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) |
+        nan left << column_bits | column``. A step to the right passes these leaves, and as many
+        nodes, itself included. (The left child is a leaf where it is one.)
     """
 
     columns: Columns
@@ -46,6 +53,7 @@ class WalkLayout:
     block_offsets: npt.NDArray[np.int32]
     tree_offsets: npt.NDArray[np.int64]
     column_bits: int
+    nodes_alone: bool
     item32: np.ndarray
     item64: np.ndarray
 
@@ -60,30 +68,41 @@ def _column_bits(columns: Columns) -> int:
     return max(len(columns) - 1, 0).bit_length()
 
 
-def build_walk(forest: Forest, tree_block: int) -> WalkLayout:
+def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLayout:
     """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
-    columns, position = find_columns(forest), number_leaves(forest).position
-    n_nodes, n_items = forest.n_nodes, forest.n_nodes + len(forest.leaf_value)
-    place, distance, tree_offsets = pair_up(forest)
+    columns, ranges = find_columns(forest), number_leaves(forest)
     column_bits = _column_bits(columns)
     nan_left = (forest.routing & NAN_LEFT) != 0
-    link = np.full(n_items, 1 << column_bits, np.uint32)
-    link[place[:n_nodes]] = (
-        distance << (column_bits + 1) | nan_left.astype(np.int64) << column_bits | columns.of_node
-    )
-    item32, item64 = np.zeros(n_items, ITEM32), np.zeros(n_items, ITEM64)
+    of_node = nan_left.astype(np.int64) << column_bits | columns.of_node
+    if nodes_alone:
+        place, tree_offsets = preorder(forest), forest.node_offsets.astype(np.int64)
+        right_is_leaf = (forest.right < 0).astype(np.int64) << (column_bits + 1)
+        link = np.empty(forest.n_nodes, np.uint32)
+        link[place] = ranges.n_left.astype(np.int64) << (column_bits + 2) | right_is_leaf | of_node
+    else:
+        place, distance, tree_offsets = pair_up(forest)
+        link = np.full(len(place), 1 << column_bits, np.uint32)
+        link[place[: forest.n_nodes]] = distance << (column_bits + 1) | of_node
+    item32, item64 = np.zeros(len(link), ITEM32), np.zeros(len(link), ITEM64)
     for item, threshold in ((item32, round_down(columns.threshold)), (item64, columns.threshold)):
-        kind = item["threshold"].dtype
-        bits = np.array(np.nan, kind).view(f"u{kind.itemsize}") | position.astype(f"u{kind.itemsize}")
         item["link"] = link
-        item["threshold"][place[:n_nodes]] = threshold
-        item["threshold"][place[n_nodes:]] = bits.view(kind)
+        item["threshold"][place[: forest.n_nodes]] = threshold
+        if not nodes_alone:
+            item["threshold"][place[forest.n_nodes :]] = _nans_of(ranges.position, item["threshold"].dtype)
     return WalkLayout(
         columns=columns,
-        position=position,
+        position=ranges.position,
         block_offsets=np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32),
         tree_offsets=tree_offsets,
         column_bits=column_bits,
+        nodes_alone=nodes_alone,
         item32=item32,
         item64=item64,
     )
+
+
+def _nans_of(position: npt.NDArray[np.int32], kind: np.dtype) -> np.ndarray:
+    """Each leaf's threshold: a NaN with its position."""
+    bits = np.dtype(f"u{kind.itemsize}")
+    nans: np.ndarray = np.array(np.nan, kind).view(bits) | position.astype(bits)
+    return nans.view(kind)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
-from gpuqs.layout.traversal import pair_up
+from gpuqs.layout.traversal import preorder
 
 #: Flag beside a node's column: missing values go left.
 MISSING_LEFT = 1 << 31
@@ -52,10 +52,7 @@ class PreorderLayout:
 def build_preorder(forest: Forest) -> PreorderLayout:
     """Lay a forest of fewer than `MAX_LEAVES` leaves out for walks."""
     columns, ranges = find_columns(forest), number_leaves(forest)
-    place, distance, item_offsets = pair_up(forest)
-    # Pairs of siblings lie in preorder of their parents, from each tree's second item on.
-    first_pair = place[: forest.n_nodes] + distance - 1 - item_offsets[forest.node_tree]
-    at = forest.node_offsets[forest.node_tree] + first_pair // 2
+    at = preorder(forest)
     flags = np.where(forest.routing & NAN_LEFT, MISSING_LEFT, 0) | np.where(forest.right < 0, RIGHT_IS_LEAF, 0)
     node32, node64 = np.zeros(forest.n_nodes, NODE32), np.zeros(forest.n_nodes, NODE64)
     for node, threshold in ((node32, round_down(columns.threshold)), (node64, columns.threshold)):

@@ -92,7 +92,7 @@ def test_costs_are_those_of_the_machine_that_is_asked_about(monkeypatch: pytest.
 
 def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Model(FOREST).engine_for(30)
-    monkeypatch.setattr(type(ENGINES[before]), "cold", lambda self, forest, n: 1e6)
+    monkeypatch.setattr(type(ENGINES[before]), "cold", lambda self, forest, n, machine: 1e6)
     assert Model(FOREST).engine_for(30) != before
 
 

@@ -1,4 +1,4 @@
-"""The walk's items, walked in Python, end where the forest's definition says."""
+"""The walk's items, and its nodes alone, walked in Python, end where the forest's definition says."""
 
 from __future__ import annotations
 
@@ -29,13 +29,34 @@ def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> i
     raise AssertionError("the walk does not end")
 
 
+def walked_over_nodes(layout: WalkLayout, nodes: np.ndarray, tree: int, x: np.ndarray) -> int:
+    """The same over nodes alone."""
+    at, end = layout.tree_offsets[tree : tree + 2]
+    passed = 0
+    while at < end:
+        link, threshold = int(nodes["link"][at]), nodes["threshold"][at]
+        value, n_left = x[link & ((1 << layout.column_bits) - 1)], link >> (layout.column_bits + 2)
+        assert not np.isnan(threshold)
+        goes_left = bool(link >> layout.column_bits & 1) if np.isnan(value) else value <= threshold
+        if not goes_left:
+            passed += n_left
+        if n_left == 1 if goes_left else link >> (layout.column_bits + 1) & 1:
+            break
+        at += 1 if goes_left else n_left
+    return passed
+
+
+@pytest.mark.parametrize("nodes_alone", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("shape", "leaves"), [("random", 30), ("chain", 90), ("complete", 64), ("random", 1)])
 @pytest.mark.parametrize("n_features", [1, 2, 8])
-def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_features: int) -> None:
+def test_walks_end_at_the_exit_leaf(
+    dtype: type, shape: str, leaves: int, n_features: int, nodes_alone: bool
+) -> None:
     rng = np.random.default_rng(leaves)
     forest = random_forest(rng, n_trees=7, max_leaves=leaves, shape=shape, n_features=n_features)
-    layout = build_walk(forest, 3)
+    layout = build_walk(forest, 3, nodes_alone=nodes_alone)
+    assert len(layout.item32) == forest.n_nodes + (0 if nodes_alone else len(forest.leaf_value))
     assert layout.block_offsets.tolist() == [0, 3, 6, 7]
     items = layout.item64 if dtype is np.float64 else layout.item32
     columns = layout.columns
@@ -44,11 +65,13 @@ def test_walks_end_at_the_exit_leaf(dtype: type, shape: str, leaves: int, n_feat
         x[(columns.routing == ZERO_MISSING) & (np.abs(x) <= ZERO_THRESHOLD)] = np.nan
         for tree in range(forest.n_trees):
             leaf = exit_leaf_by_walk(forest, tree, document)
-            assert walked(layout, items, tree, x) == layout.position[leaf]
+            walk = walked_over_nodes if nodes_alone else walked
+            assert walk(layout, items, tree, x) == layout.position[leaf]
 
 
-def test_thresholds_for_float32_are_rounded_down() -> None:
-    layout = build_walk(random_forest(np.random.default_rng(0)), 64)
+@pytest.mark.parametrize("nodes_alone", [False, True])
+def test_thresholds_for_float32_are_rounded_down(nodes_alone: bool) -> None:
+    layout = build_walk(random_forest(np.random.default_rng(0)), 64, nodes_alone=nodes_alone)
     exact = layout.item64["threshold"]
     np.testing.assert_array_equal(layout.item32["threshold"], np.where(np.isnan(exact), np.nan, round_down(exact)))
     np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])

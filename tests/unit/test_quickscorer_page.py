@@ -83,12 +83,13 @@ def test_the_page_tells_no_speed_beside_its_table() -> None:
 #: What README's table says of when `auto` takes an engine; the test below says what that means.
 WHEN_TAKEN = {
     "bitslice": "large batches",
-    "rankwalk": "one to some dozens of documents of a large forest",
+    "rankwalk": "one to some dozens of documents of a large forest, some dozens where registers gather",
     "vqs": "some to some dozens of documents of a small forest",
     "qs": "seldom: `bwqs` and `rankwalk` are faster",
-    "bwqs": "one or a few documents of a small forest",
+    "bwqs": "one or a few documents of a small forest, but not where registers gather",
     "qs_oblivious": "small batches of an oblivious forest",
-    "walk": "small batches of trees with more than 128 leaves, all batches of trees too large for the others",
+    "walk": "small batches of trees with more than 128 leaves, all batches of trees too large for the others; where "
+    "registers gather, few documents of any forest",
 }
 
 
@@ -103,6 +104,7 @@ def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.
     if isa not in cpu_fallback.available_isas():
         pytest.skip(f"the processor has no {isa}")
     monkeypatch.setenv("GPUQS_ISA", isa)
+    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: False)
     rows = mslr_like(5, 12)[0]
     small, large = Model(lambdamart_like(50, 31, rows)), Model(lambdamart_like(1_000, 64, rows))
     compiled = isa in ("avx512", "avx2")
@@ -122,6 +124,17 @@ def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.
     assert set(range(1, 25)) <= set(taken("walk", deep)) <= set(range(1, 100))
     huge = Model(lambdamart_like(2, BITSLICE_LEAVES + 1, rows))
     assert set(taken("walk", huge)) == set(range(1, 1_001)) and huge.engine_for(100_000) == "walk"
+
+
+@needs_quickscorer
+def test_readme_says_when_auto_takes_walks_that_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: True)
+    rows = mslr_like(5, 12)[0]
+    small, large = Model(lambdamart_like(50, 31, rows)), Model(lambdamart_like(1_000, 64, rows))
+    assert set(range(1, 5)) <= set(taken("walk", small)) <= set(range(1, 50)) and not taken("bwqs", small)
+    assert set(range(1, 9)) <= set(taken("walk", large)) <= set(range(1, 17))
+    assert set(range(17, 33)) <= set(taken("rankwalk", large)) <= set(range(9, 100))
+    assert set(range(1, 25)) <= set(taken("walk", Model(lambdamart_like(300, 200, rows)))) <= set(range(1, 200))
 
 
 def test_readmes_table_says_so() -> None:

@@ -50,6 +50,7 @@ def plan_of(*engines: tuple[str, tuple[tuple[str, int], ...], int], at: tuple[in
 
 BWQS = ("bwqs", (("tree_block", 7), ("document_block", 9)), 1)
 WALK = ("walk", (("tree_block", 3),), 2)
+SLICES = ("bitslice", (), 2)  # never the default for one document
 
 
 def saved(plan: Any, folder: Path, forest: Forest = FOREST) -> Path:
@@ -209,7 +210,7 @@ def made_up_costs(monkeypatch: pytest.MonkeyPatch) -> None:
             cost = lambda forest, n, machine, each=each, us=us: 1.0 + -(-n // each) * us  # noqa: E731
             of_walk = lambda forest, n, machine: 1.0 + n * (4.0 if n < 26 else 2.0)  # noqa: E731
             monkeypatch.setattr(engine, "cost", of_walk if name == "walk" else cost, raising=False)
-            monkeypatch.setattr(engine, "cold", lambda forest, n: 0.0, raising=False)
+            monkeypatch.setattr(engine, "cold", lambda forest, n, machine: 0.0, raising=False)
     monkeypatch.setattr("gpuqs.chooser.factor", lambda name, machine: 1.0)
 
 
@@ -323,10 +324,10 @@ def test_a_plan_is_printed_without_what_was_not_measured() -> None:
     ],
 )
 def test_a_plan_for_another_machine_is_kept_but_not_used(change: dict[str, Any], why: str, tmp_path: Path) -> None:
-    plan = replace(plan_of(WALK, WALK), **change)
+    plan = replace(plan_of(SLICES, SLICES), **change)
     model = gpuqs.load(saved(to_json(plan), tmp_path))
     assert model.plan == plan
-    assert model.engine_for(1) == Model(FOREST).engine_for(1) != "walk"
+    assert model.engine_for(1) == Model(FOREST).engine_for(1) != "bitslice"
     explained = model.explain(1)
     assert explained.tuned is None and explained.note is not None
     assert re.search(why, explained.note) and explained.note in str(explained)
@@ -336,12 +337,12 @@ def test_a_plan_for_another_machine_is_kept_but_not_used(change: dict[str, Any],
 
 
 def test_another_instruction_set_at_run_time_is_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Model(FOREST, plan_of(WALK, WALK))
-    assert model.engine_for(1) == "walk"
+    model = Model(FOREST, plan_of(SLICES, SLICES))
+    assert model.engine_for(1) == "bitslice"
     monkeypatch.setenv("GPUQS_ISA", cpu_fallback.available_isas()[-1])
-    assert model.engine_for(1) == Model(FOREST).engine_for(1) != "walk"
+    assert model.engine_for(1) == Model(FOREST).engine_for(1) != "bitslice"
     monkeypatch.delenv("GPUQS_ISA")
-    assert model.engine_for(1) == "walk"
+    assert model.engine_for(1) == "bitslice"
 
 
 def test_plans_go_with_the_model(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+// walk over nodes alone, in preorder: a register full of walks takes a step together.
+//
+//   repeat: for each walk that is not at a leaf:
+//               right = x[column of at] > threshold of at;  L = leaves to the left of at
+//               at += right ? L : 1;  passed += right ? L : 0
+//               it is at a leaf if right ? the right child is one : L == 1
+//           for each walk at a leaf: leaf[tree][document] = passed; the next walk goes on in its place
+//
+// Registers are the set's: its gathers.inl walks a tree block.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "generic/walked_items.inl"
+#include "layout/walk.hpp"
+
+namespace gpuqs {
+namespace {
+
+// x is [documents][columns].
+template <class Set, class Value>
+void walk_nodes(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf) {
+    const auto walk_block = has_missing ? Set::template walk_block<true, Value> : Set::template walk_block<false, Value>;
+    const int most = std::numeric_limits<int32_t>::max() / std::max(layout.columns.n, 1);  // 32 bits hold the place of a value
+    for (int d = 0; d < n; d += most)
+        walk_block(layout, block, x + static_cast<int64_t>(d) * layout.columns.n, std::min(most, n - d), stride, leaf + d);
+}
+
+// The kernel of a set that has gathers; null otherwise.
+template <class Set, class Value> constexpr auto walk_nodes_kernel() -> decltype(&walk_nodes<Set, Value>) {
+    if constexpr (Set::here)
+        return walk_nodes<Set, Value>;
+    else
+        return nullptr;
+}
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,31 @@
+// What both ways to walk share: a layout's items by type, and a tree brought into the cache.
+#pragma once
+#include <cstdint>
+
+#include "layout/walk.hpp"
+
+namespace gpuqs {
+namespace {
+
+template <class Value> const Item<Value>* items_of(const WalkLayout& layout);
+template <> const Item<float>* items_of<float>(const WalkLayout& layout) { return layout.item32; }
+template <> const Item<double>* items_of<double>(const WalkLayout& layout) { return layout.item64; }
+
+constexpr int64_t kItemsTouched = 64;  // most items of a tree for each document: a walk reads about as many
+// Of forests beyond so many bytes, which no cache keeps until the next call: each step waits for memory, which streams better.
+constexpr int64_t kItemsTouchedFar = 384, kFarBytes = 32 << 20;
+
+// Brings a tree that so many documents will walk into the cache in the order of memory, many times faster than in the order of walks.
+template <class Value> void touch_tree(const WalkLayout& layout, int tree, int n) {
+    const Item<Value>* items = items_of<Value>(layout);
+    const int64_t n_items = layout.tree_offsets[layout.block_offsets[layout.n_blocks]];
+    const int64_t touched = n_items * static_cast<int64_t>(sizeof *items) > kFarBytes ? kItemsTouchedFar : kItemsTouched;
+    const Item<Value>*item = items + layout.tree_offsets[tree], *end = items + layout.tree_offsets[tree + 1];
+    if (end - item > touched * n) return;
+    uint32_t seen = 0;
+    for (; item < end; item += 64 / sizeof *item) seen |= item->link;
+    asm volatile("" ::"r"(seen));
+}
+
+}  // namespace
+}  // namespace gpuqs

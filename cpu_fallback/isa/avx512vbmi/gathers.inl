@@ -1,0 +1,2 @@
+#pragma once
+#include "isa/avx512/gathers.inl"

@@ -1,0 +1,10 @@
+// There are no gathers: walks go over nodes and leaves.
+#pragma once
+
+namespace gpuqs {
+namespace {
+
+struct Gathers { static constexpr bool here = false; };
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,0 +1,99 @@
+"""Walks over nodes alone, a register full at a time: equal to `reference`, on every processor that has the kernel.
+
+`walk` takes them by itself only where they are known to be faster; here they are asked for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from forests import probing_documents, random_forest
+
+from gpuqs.engines import ENGINES
+from gpuqs.engines.parameters import Params
+from gpuqs.forest import Forest
+
+WALK, REFERENCE = ENGINES["walk"], ENGINES["reference"]
+
+
+@pytest.fixture(autouse=True)
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: True)
+    try:
+        WALK.prepare(random_forest(np.random.default_rng(0), n_trees=1), "exact")
+    except ValueError as error:
+        assert "has no walks over nodes alone" in str(error)
+        pytest.skip("no instruction set that is here has walks over nodes alone")
+
+
+def check(forest: Forest, X: np.ndarray, params: Params, n_threads: int = 1) -> None:
+    """Exit leaves and exact sums."""
+    program, expected = WALK.prepare(forest, "exact", params=params), REFERENCE.prepare(forest, "exact")
+    leaves, want = (np.full((len(X), forest.n_trees), -7, np.int32) for _ in range(2))
+    WALK.leaves(program, X, leaves, n_threads)
+    REFERENCE.leaves(expected, X, want)
+    np.testing.assert_array_equal(leaves, want)
+    sums, sums_wanted = (np.full((len(X), forest.n_outputs), 7, expected.values.sum_dtype) for _ in range(2))
+    WALK.score(program, X, sums, n_threads)
+    REFERENCE.score(expected, X, sums_wanted)
+    assert sums.tobytes() == sums_wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("max_leaves", [1, 2, 3, 16, 400])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 64, 65, 300])
+def test_any_number_of_documents(n: int, max_leaves: int, dtype: type) -> None:
+    """Trees of one leaf lie before, between and after others; lists and registers end in the middle of a tree."""
+    rng = np.random.default_rng(n * 1000 + max_leaves)
+    forest = random_forest(rng, n_trees=1 + 90 // max_leaves, max_leaves=max_leaves, n_features=5)
+    X = probing_documents(rng, forest, n, dtype)
+    for params in (
+        {},
+        {"tree_block": 1},
+        {"tree_block": 7},
+        {"document_block": 16},
+        {"document_block": 40, "tree_block": 3},
+    ):
+        check(forest, X, params)
+
+
+@pytest.mark.parametrize("n", [1, 3, 15, 16, 40])
+def test_many_trees(n: int) -> None:
+    """More than a list holds."""
+    rng = np.random.default_rng(n)
+    forest = random_forest(rng, n_trees=2_500, max_leaves=4, n_features=3)
+    X = probing_documents(rng, forest, n, np.float32)
+    for tree_block in (512, 4096):
+        check(forest, X, {"tree_block": tree_block}, n_threads=2)
+
+
+@pytest.mark.parametrize("shape", ["chain", "complete"])
+@pytest.mark.parametrize("values", ["without missing", "all missing", "some missing"])
+def test_deep_trees_and_missing_values(shape: str, values: str) -> None:
+    rng = np.random.default_rng(3)
+    forest = random_forest(rng, n_trees=9, max_leaves=1024, shape=shape, n_features=2, n_thresholds=500)
+    X = rng.normal(size=(333, 2))
+    if values == "all missing":
+        X[:] = np.nan
+    elif values == "some missing":
+        X[rng.random(X.shape) < 0.4] = np.nan
+    for dtype in (np.float64, np.float32):
+        check(forest, X.astype(dtype), {})
+        check(forest, X[:9].astype(dtype), {})
+
+
+@pytest.mark.parametrize("fields", [
+    {"input_dtype": "float32"}, {"n_outputs": 3}, {"n_outputs": 2, "vector_leaves": True}, {"categorical": 0.4},
+    {"n_features": 700, "n_thresholds": 20},
+], ids=str)  # fmt: skip
+def test_forests_of_all_kinds(fields: dict) -> None:
+    rng = np.random.default_rng(8)
+    forest = random_forest(rng, n_trees=40, max_leaves=60, **fields)
+    for n in (5, 100):
+        for dtype in (np.float64, np.float32):
+            check(forest, probing_documents(rng, forest, n, dtype), {})
+
+
+def test_a_set_without_gathers_refuses_the_layout() -> None:
+    with pytest.raises(ValueError, match="portable has no walks over nodes alone"):
+        WALK.prepare(random_forest(np.random.default_rng(0)), "exact", machine=("portable", False))
