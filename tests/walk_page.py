@@ -1,0 +1,65 @@
+"""What docs/walk.md shows of a tree, drawn from the layouts that the engine makes of it.
+
+`python tests/walk_page.py` prints all of it.
+"""
+
+from __future__ import annotations
+
+from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, table, tree
+
+from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk
+
+ITEMS = build_walk(FOREST, 1, nodes_alone=False)
+NODES = build_walk(FOREST, 1, nodes_alone=True)
+#: The document that is drawn all the way.
+DRAWN = 6
+
+
+def test_of(layout: WalkLayout, at: int) -> str:
+    column = int(layout.item32["link"][at]) & ((1 << layout.column_bits) - 1)
+    return f"{COLUMNS[column]} <= {layout.item32['threshold'][at]:g}"
+
+
+def items() -> str:
+    rows: list[tuple[object, ...]] = []
+    for number, (threshold, link) in enumerate(zip(ITEMS.item32["threshold"], ITEMS.item32["link"].tolist(), strict=True)):
+        distance = link >> (ITEMS.column_bits + 1)
+        leaf = threshold.view("u4") & (MAX_LEAVES - 1)
+        rows.append((number, test_of(ITEMS, number) if distance else f"leaf {leaf}", distance))
+    return table("item|what|distance", rows)
+
+
+def nodes() -> str:
+    rows = []
+    for number, link in enumerate(NODES.item32["link"].tolist()):
+        right_is_leaf = "yes" if link >> (NODES.column_bits + 1) & 1 else ""
+        rows.append((number, test_of(NODES, number), link >> (NODES.column_bits + 2), right_is_leaf))
+    return table("node|test|leaves to the left|right child is a leaf", rows)
+
+
+def walked() -> tuple[list[tuple[object, ...]], int]:
+    """The steps of one document over nodes alone, and the leaf where it ends."""
+    at, passed, rows = 0, 0, list[tuple[object, ...]]()
+    while True:
+        link = int(NODES.item32["link"][at])
+        value = DOCUMENTS[DRAWN][link & ((1 << NODES.column_bits) - 1)]
+        n_left, right = link >> (NODES.column_bits + 2), bool(value > NODES.item32["threshold"][at])
+        passed += n_left if right else 0
+        ends = bool(link >> (NODES.column_bits + 1) & 1) if right else n_left == 1
+        go_on = n_left if right else 1
+        way = "right" if right else "left"
+        rows.append((at, test_of(NODES, at), f"{value:g}", way, "ends" if ends else f"on by {go_on}", passed))
+        if ends:
+            return rows, passed
+        at += go_on
+
+
+def walk() -> str:
+    return table("at node|test|value|goes||leaves passed", walked()[0])
+
+
+DRAWINGS = (tree, items, nodes, walk)
+
+if __name__ == "__main__":
+    assert N_LEAVES == len(FOREST.leaf_value)
+    print("\n\n".join(drawing() for drawing in DRAWINGS))
