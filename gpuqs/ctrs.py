@@ -100,13 +100,13 @@ class Ctrs:
         """Columns of the forest's own documents."""
         return self.n_given + sum(int(projection.values.shape[1]) for projection in self.projections)
 
-    def documents(self, given: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+    def documents(self, given: npt.NDArray[np.floating[Any]], n_threads: int = 1) -> npt.NDArray[np.float32]:
         """A forest's own documents [D, n_columns] of given ones [D, n_given], whose categories are hashes."""
         given = np.asfortranarray(given, np.float64)
         out = np.empty((len(given), self.n_columns), np.float32, order="F")
         with np.errstate(over="ignore"):
             out[:, : self.n_given] = given
-        self._table.fill(given, out)
+        self._table.fill(given, out, n_threads)
         for column, (hashes, order) in self._order.items():
             place = np.minimum(np.searchsorted(hashes, given[:, column]), len(hashes) - 1)
             out[:, column] = np.where(hashes[place] == given[:, column], order[place], np.nan)

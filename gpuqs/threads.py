@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpuqs import cpu_fallback
+from gpuqs.forest import Forest
 
 #: Microseconds of work for each thread of a call: one that sleeps takes some 40 until it works.
 WORK_EACH: Final = 60.0
@@ -17,9 +18,11 @@ MOST_WORK_OF_LONG: Final = 2.0
 LONG: Final = 1000.0
 #: Documents of a share, where these are shared out: engines take up to so many together.
 LEAST_SHARE: Final = 64
-#: Microseconds to write a document's leaf number in a tree, and to code a value of a document.
+#: Microseconds to write a document's leaf number in a tree, to code a value of a document, and to look up what CTRs of
+#: one projection are for it.
 LEAF: Final = 1e-3
 CODING: Final = 0.5e-3
+LOOK_UP: Final = 2.5e-3
 _MOST_WORTH: Final = 1 << 10
 
 
@@ -40,3 +43,8 @@ def threads_of_call(worth: int, asked: int | None = None) -> int:
     if asked is not None:
         return cpu_fallback.effective_threads(asked)
     return 1 if worth == 1 else min(worth, cpu_fallback.default_threads())
+
+
+def look_ups(forest: Forest) -> float:
+    """Microseconds to look up a document's CTRs."""
+    return 0.0 if forest.ctrs is None else LOOK_UP * len(forest.ctrs.projections)

@@ -73,7 +73,7 @@ def tune(
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,
-        documents.chunk(0, max(most, sizes[-1])),
+        documents.rows(0, max(most, sizes[-1])),
         most_threads,
         lambda name, n_documents: chooser.warm_cost(name, n_documents, here),
         default,

@@ -22,8 +22,8 @@ def test_of(layout: WalkLayout, at: int) -> str:
 
 def items() -> str:
     rows: list[tuple[object, ...]] = []
-    for number, (threshold, link) in enumerate(zip(ITEMS.item32["threshold"], ITEMS.item32["link"].tolist(), strict=True)):
-        distance = link >> (ITEMS.column_bits + 1)
+    for number, (threshold, link) in enumerate(ITEMS.item32):
+        distance = int(link) >> (ITEMS.column_bits + 1)
         leaf = threshold.view("u4") & (MAX_LEAVES - 1)
         rows.append((number, test_of(ITEMS, number) if distance else f"leaf {leaf}", distance))
     return table("item|what|distance", rows)
@@ -61,5 +61,5 @@ def walk() -> str:
 DRAWINGS = (tree, items, nodes, walk)
 
 if __name__ == "__main__":
-    assert N_LEAVES == len(FOREST.leaf_value)
+    assert len(FOREST.leaf_value) == N_LEAVES
     print("\n\n".join(drawing() for drawing in DRAWINGS))

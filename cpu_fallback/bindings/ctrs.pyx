@@ -3,10 +3,17 @@
 
 import numpy as np
 
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
 
+from gpuqs.cpu_fallback.scorer import SHARE_OUT
+
+cdef extern from "driver/threads.hpp" namespace "gpuqs":
+    void share_out_by(void* other)
+
+share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
 
 cdef extern from "readers/city_hash.hpp" namespace "gpuqs" nogil:
     uint64_t city_hash_64(const char* text, uint64_t n)
@@ -49,8 +56,8 @@ cdef extern from "readers/ctr_columns.hpp" namespace "gpuqs" nogil:
         const float* values
         int64_t size
 
-    void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections,
-                   const CtrGroup* groups, int64_t n_groups, int64_t start, int64_t n, int64_t out_step, float* out)
+    void fill_ctrs(const double* given, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups,
+                   int64_t n_groups, int64_t n, float* out, int n_threads) except +
 
 
 def text_hashes(texts):
@@ -206,7 +213,7 @@ cdef class CtrTable:
         made.values, made.size = &values[0, 0], values.shape[1]
         self._groups.push_back(made)
 
-    def fill(self, const double[::1, :] given, float[::1, :] out):
+    def fill(self, const double[::1, :] given, float[::1, :] out, int n_threads=1):
         """Fill the CTRs' columns of ``out`` [D, n_columns] for documents ``given`` [D, n_given], whose numbers it holds."""
         cdef int64_t n = given.shape[0]
         if given.shape[1] != self.n_given or out.shape[0] != n or out.shape[1] != self.n_columns:
@@ -214,5 +221,5 @@ cdef class CtrTable:
         if n == 0 or self.n_columns == self.n_given:
             return
         with nogil:
-            fill_ctrs(&given[0, 0], n, self._alone.data(), self._alone.size(), self._groups.data(), self._groups.size(),
-                      0, n, n, &out[0, 0])
+            fill_ctrs(&given[0, 0], self._alone.data(), self._alone.size(), self._groups.data(), self._groups.size(), n,
+                      &out[0, 0], n_threads)

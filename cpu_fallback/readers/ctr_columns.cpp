@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "driver/threads.hpp"
+
 namespace gpuqs {
 namespace {
 
 // Documents whose keys are looked up side by side, so that none waits for memory alone.
 constexpr int64_t BLOCK = 4096;
+constexpr int64_t LEAST = 256;  // documents of a thread
 
 // A category's hash counts as CatBoost has it, as a signed number.
 uint64_t part_of_category(double hash) {
@@ -91,26 +94,38 @@ void fill_group(const CtrGroup& group, const double* given, int64_t given_step, 
     }
 }
 
-}  // namespace
-
-void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups,
-               int64_t n_groups, int64_t start, int64_t n, int64_t out_step, float* out) {
-    for (int64_t i = 0; i < n_groups; i++) fill_group(groups[i], given, given_step, start, n, out_step, out);
+// Documents [start, start + n), BLOCK at most, by the projections that are in no group.
+void fill_alone(const CtrProjection* projections, int64_t n_projections, const double* given, int64_t step, int64_t start, int64_t n,
+                float* out) {
     uint64_t key[BLOCK];
     uint32_t row[BLOCK];
-    for (const int64_t stop = start + n; start < stop; start += BLOCK) {
-        const int64_t m = std::min(BLOCK, stop - start);
-        for (int64_t i = 0; i < n_projections; i++) {
-            const CtrProjection& p = projections[i];
-            std::fill_n(key, m, 0);
-            for (int64_t e = 0; e < p.n_elements; e++)
-                add_element(p.elements[e], given + p.elements[e].column * given_step + start, m, key);
-            find_rows(p, key, m, row);
-            for (int32_t c = 0; c < p.n_ctrs; c++) {
-                float* const to = out + (p.first + c) * out_step + start;
-                for (int64_t d = 0; d < m; d++) to[d] = p.values[static_cast<int64_t>(row[d]) * p.n_ctrs + c];
-            }
+    for (int64_t i = 0; i < n_projections; i++) {
+        const CtrProjection& p = projections[i];
+        std::fill_n(key, n, 0);
+        for (int64_t e = 0; e < p.n_elements; e++) add_element(p.elements[e], given + p.elements[e].column * step + start, n, key);
+        find_rows(p, key, n, row);
+        for (int32_t c = 0; c < p.n_ctrs; c++) {
+            float* const to = out + (p.first + c) * step + start;
+            for (int64_t d = 0; d < n; d++) to[d] = p.values[static_cast<int64_t>(row[d]) * p.n_ctrs + c];
         }
+    }
+}
+
+}  // namespace
+
+void fill_ctrs(const double* given, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups, int64_t n_groups,
+               int64_t n, float* out, int n_threads) {
+    const int64_t blocks = (n + BLOCK - 1) / BLOCK, shares = std::min<int64_t>(n_threads, (n + LEAST - 1) / LEAST);
+    const int64_t pieces = (blocks + shares - 1) / shares * shares;  // as many for each thread
+    const auto fill = [&](int64_t p) {
+        const int64_t start = n * p / pieces, size = n * (p + 1) / pieces - start;
+        for (int64_t i = 0; i < n_groups; i++) fill_group(groups[i], given, n, start, size, n, out);
+        fill_alone(projections, n_projections, given, n, start, size, out);
+    };
+    if (n_threads == 1 || pieces == 1) {
+        for (int64_t p = 0; p < pieces; p++) fill(p);
+    } else {
+        share_out(pieces, n_threads, [&](int, int64_t p) { fill(p); });
     }
 }
 

@@ -57,9 +57,9 @@ constexpr int64_t CTR_WINDOW = 8;
 // CatBoost's hash of two is CTR_FACTOR * (a + CTR_FACTOR * b).
 constexpr uint64_t CTR_FACTOR = 0x4906ba494954cb65;
 
-// Fill the projections' columns of documents [start, start + n): those of given [column][n_given], whose categories are hashes, into out
-// [column][n_out], both with so many items from a column to the next. out holds the given numbers already, as float32.
-void fill_ctrs(const double* given, int64_t given_step, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups,
-               int64_t n_groups, int64_t start, int64_t n, int64_t out_step, float* out);
+// Fill the projections' columns of n documents, those of given [column][n] whose categories are hashes, into out [column][n]. out holds
+// the given numbers already, as float32.
+void fill_ctrs(const double* given, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups, int64_t n_groups,
+               int64_t n, float* out, int n_threads);
 
 }  // namespace gpuqs

@@ -32,15 +32,20 @@ class Documents(NamedTuple):
         Chunks hold the columns `Forest.tested` alone: they are for `Forest.narrowed`.
     copied : bool
         Whether chunks are copies, which take memory.
-    whole : bool
-        Chunks hold the columns of the forest's CTRs, too.
+    own : callable, optional
+        ``own(chunk, n_threads)`` makes the forest's own rows of a chunk, which lacks the columns of its CTRs.
     """
 
     n: int
     chunk: Callable[[int, int], np.ndarray]
     narrow: bool = False
     copied: bool = True
-    whole: bool = False
+    own: Callable[[np.ndarray, int], np.ndarray] | None = None
+
+    def rows(self, start: int, stop: int, n_threads: int = 1) -> np.ndarray:
+        """A chunk as the forest's trees test it."""
+        chunk = self.chunk(start, stop)
+        return chunk if self.own is None else self.own(chunk, n_threads)
 
 
 def coded_rows(rows: np.ndarray) -> Documents:
@@ -51,9 +56,7 @@ def coded_rows(rows: np.ndarray) -> Documents:
 def with_ctrs(documents: Documents, forest: Forest) -> Documents:
     """Documents of the columns that users give, with the columns of the forest's CTRs."""
     ctrs = forest.ctrs
-    if ctrs is None or documents.whole:
-        return documents
-    return Documents(documents.n, lambda start, stop: ctrs.documents(documents.chunk(start, stop)), whole=True)
+    return documents if ctrs is None else documents._replace(narrow=False, copied=True, own=ctrs.documents)
 
 
 def with_zeros(documents: Documents) -> Documents:

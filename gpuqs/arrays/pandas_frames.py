@@ -21,7 +21,9 @@ _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH,
 
 
 #: Rows whose texts are taken out of all of a frame's columns together: pandas takes longer for a column than for them.
+#: And values that are taken out of a frame as objects.
 _FEW = 256
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class _Levels:
@@ -58,6 +60,9 @@ class _Plan(NamedTuple):
         Those of them whose columns hold objects, or become some: of few rows, they are taken out together.
     numbers : list of int
         The others.
+    of_floats : bool
+        Numbers are float32 or float64, and all that are coded are `objects`: values of few rows are taken out of the
+        whole frame at once, as objects, which such numbers survive.
     first, dtype : numpy.dtype
         What numbers are rounded to first, and what documents are of.
     """
@@ -68,6 +73,7 @@ class _Plan(NamedTuple):
     coders: dict[int, tuple[Coder, _Levels]]
     objects: list[int]
     numbers: list[int]
+    of_floats: bool
     first: np.dtype
     dtype: np.dtype
 
@@ -81,6 +87,8 @@ class _Plan(NamedTuple):
                 return from_sparse_frame(frame, forest)
             return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
         places = list(range(X.shape[1])) if take is None else take
+        if self.of_floats and n * X.shape[1] <= _FEW:
+            return self._at_once(X, places)
         few = self.objects if n <= _FEW else []
         coded = {
             feature: _codes(X.iloc[:, places[feature]], *coder)
@@ -88,10 +96,9 @@ class _Plan(NamedTuple):
             if feature not in few
         }
         if few:
-            together = X.iloc[:, [places[feature] for feature in few]]
-            values, missing = together.to_numpy(object), together.isna().to_numpy()
+            values = X.iloc[:, [places[feature] for feature in few]].to_numpy(object)
             for at, f in enumerate(few):
-                coded[f] = partial(_codes_of_few, self.coders[f][0], values[:, at], missing[:, at])
+                coded[f] = partial(_codes_of_few, self.coders[f][0], values[:, at], partial(_missing, X, places[f]))
         numbers = X.iloc[:, [places[feature] for feature in self.numbers]]
 
         def chunk(start: int, stop: int) -> np.ndarray:
@@ -102,6 +109,14 @@ class _Plan(NamedTuple):
             return out
 
         return Documents(n, chunk)
+
+    def _at_once(self, X: Any, places: list[int]) -> Documents:
+        values, rows = X.to_numpy(object), np.empty((len(X), len(places)), self.dtype)
+        with np.errstate(over="ignore"):
+            rows[:, self.numbers] = values[:, [places[feature] for feature in self.numbers]].astype(self.first)
+        for f, (coder, _) in self.coders.items():
+            rows[:, f] = _codes_of_few(coder, values[:, places[f]], partial(_missing, X, places[f]), 0, len(X))
+        return Documents(len(X), lambda start, stop: rows[start:stop])
 
 
 def from_frame(X: Any, forest: Forest) -> Documents:
@@ -162,7 +177,8 @@ def _plan_of(X: Any, forest: Forest) -> _Plan:
     coded = {feature: (coder, _Levels(coder)) for feature, coder in enumerate(coders) if coder is not None}
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
     objects = [f for f in coded if not (_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype"))]
-    return _Plan(take, turned, sparse, coded, objects, numbers, first, dtype)
+    of_floats = len(objects) == len(coded) and all(kind in _FLOATS for kind in kinds)
+    return _Plan(take, turned, sparse, coded, objects, numbers, of_floats, first, dtype)
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
@@ -222,13 +238,19 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
     return codes
 
 
+def _missing(X: Any, place: int) -> np.ndarray:
+    """Which values of a column are missing."""
+    missing: np.ndarray = X.iloc[:, place].isna().to_numpy()
+    return missing
+
+
 def _codes_of_few(
-    coder: Coder, values: np.ndarray, missing: np.ndarray, start: int, stop: int
+    coder: Coder, values: np.ndarray, missing: Callable[[], np.ndarray], start: int, stop: int
 ) -> np.ndarray:
-    """Rows [start, stop) of a column's objects as category codes."""
+    """Rows [start, stop) of a column's objects as category codes; ``missing`` tells which of all are."""
     if (hashes := coder.hashes(values[start:stop])) is not None:
         return hashes
-    there = ~missing[start:stop]
+    there = ~missing()[start:stop]
     places = np.full(stop - start, -1)
     try:
         found, places[there] = distinct_objects(values[start:stop][there])

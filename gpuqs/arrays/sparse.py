@@ -136,7 +136,7 @@ def _sorted_columns(
 
 def all_columns(documents: Documents, forest: Forest, start: int, stop: int) -> np.ndarray:
     """A chunk with every column; those that no tree tests hold what absent entries are, where they were left out."""
-    chunk = documents.chunk(start, stop)
+    chunk = documents.rows(start, stop)
     if not documents.narrow:
         return chunk
     out = np.full((stop - start, forest.n_features), forest.schema.absent, chunk.dtype)

@@ -170,6 +170,23 @@ def test_ways_in() -> None:
     np.testing.assert_array_equal(model.predict(other, "raw"), expected)
 
 
+def test_few_rows_of_a_frame() -> None:
+    """Their values are taken out all together; columns may come in another order, and with others between."""
+    booster, _, other = trained("defaults")
+    model, other = gpuqs.from_model(booster), other.copy()
+    other.loc[:9, "weight"], other.loc[5:20, "size"] = np.float32(1e-42), 1e300
+    expected = raw(booster, other)
+    wider = other.assign(when=pd.Timestamp("2026-01-01"), none=None)[["when", *other.columns[::-1], "none"]]
+    objects = other.astype({"city": object, "kind": object})
+    for frame in (other, wider, objects, other[other.columns[::-1]], other.astype({"weight": float})):
+        for n in (1, 3, 30):
+            for start in (0, 4, 25, 77, 300):
+                got = model.predict(frame[start : start + n], "raw")
+                np.testing.assert_array_equal(got, expected[start : start + n])
+    with pytest.raises(InputError, match="city"):
+        model.predict(objects[:1].assign(city=[None]), "raw")
+
+
 def _part(booster: Any, X: Any, start: int, stop: int) -> np.ndarray:
     return booster.predict(X, prediction_type="RawFormulaVal", ntree_start=start, ntree_end=stop)
 

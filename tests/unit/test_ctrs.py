@@ -90,11 +90,12 @@ def test_documents(seed: int, n_projections: int, n: int, n_keys: int) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(ctrs)).documents(rows), expected)
 
 
-@pytest.mark.parametrize("n", [4095, 4096, 4097, 9000])
+@pytest.mark.parametrize("n", [0, 1, 256, 257, 600, 4095, 4096, 4097, 9000])
 def test_many_documents(n: int) -> None:
     ctrs, rows = made(np.random.default_rng(n), 3, 60, 100)
-    many = np.resize(rows, (n, 4))
-    np.testing.assert_array_equal(ctrs.documents(many), np.resize(by_definition(ctrs, rows), (n, ctrs.n_columns)))
+    many, expected = np.resize(rows, (n, 4)), np.resize(by_definition(ctrs, rows), (n, ctrs.n_columns))
+    for n_threads in (1, 2, 3, 50):
+        np.testing.assert_array_equal(ctrs.documents(many, n_threads), expected)
 
 
 def test_keys_with_the_same_upper_bits() -> None:
