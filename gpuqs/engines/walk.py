@@ -36,12 +36,12 @@ class Walk(CpuEngine):
     cold_value: ClassVar[float] = 0.3
     #: The same where registers gather: per node visited of trees of up to 256 leaves, and for each doubling of these.
     #: Such an Intel server's, scaled as other engines' are there: seven forests of 31 to 31,765 leaves.
-    gathered_visit: ClassVar[float] = 0.3
-    gathered_doubling: ClassVar[float] = 0.13
-    gathered_begun: ClassVar[float] = 0.3
+    gathered_visit: ClassVar[float] = 0.42
+    gathered_doubling: ClassVar[float] = 0.1
+    gathered_begun: ClassVar[float] = 0.7
     gathered_cold_call: ClassVar[float] = 12.0
-    gathered_cold_node: ClassVar[float] = 0.17
-    gathered_cold_exit: ClassVar[float] = 2.0
+    gathered_cold_node: ClassVar[float] = 0.3
+    gathered_cold_exit: ClassVar[float] = 1.7
     gathered_cold_column: ClassVar[float] = 4.0
     #: Fewest and most documents that go through a tree while it is in the cache, where nobody says how many.
     document_blocks: ClassVar[tuple[int, int]] = (256, 16384)
