@@ -26,7 +26,7 @@ from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
 from gpuqs.scoring import Scoring
-from gpuqs.threads import CODING, LEAF, look_ups, threads_of_call, threads_worth
+from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
 from gpuqs.tuning.plan import Plan, Way
 
 
@@ -294,8 +294,8 @@ class Model:
         forest, linear = self.forest, self.forest.has_linear_leaves
         if output == "per_tree" or linear:
             forest = self._programs.part(trees, documents.narrow)
-        more = look_ups(self.forest)
-        more += LEAF * self.forest.n_trees if linear or output in ("leaf", "per_tree") else 0.0
+        more = LEAF * self.forest.n_trees if linear or output in ("leaf", "per_tree") else 0.0
+        look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
         n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
         fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
@@ -307,7 +307,7 @@ class Model:
             documents = apart(documents, X, self.forest, out, rows)
         for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
-            runs_on.run(one, documents.rows(start, stop, n_threads), answer[start:stop])
+            runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])
         if out is None:
             return where.hand_back(answer, X)
         for given in (X, out):  # what their libraries do next comes after this call's work
@@ -321,8 +321,7 @@ class Model:
         plain = self._plain_of_tested() if documents.narrow else self._plain
         if plain is None:
             return None
-        worth = threads_worth(lambda n_threads: documents.n * look_ups(self.forest) / n_threads)
-        rows = documents.rows(0, documents.n, threads_of_call(worth))
+        rows = documents.rows(0, documents.n, threads_to_look_up(self.forest, documents.n))
         return plain.raw(rows) if output == "raw" else plain.values(rows)
 
     @cpu_fallback.in_default_float_mode
@@ -464,7 +463,7 @@ class Model:
         here = cpu_fallback.machine()
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
-        of_document = look_ups(self.forest) + CODING * len(self.forest.tested)
+        of_document = to_look_up(self.forest) + CODING * len(self.forest.tested)
         worth = threads_worth(lambda n_threads: documents.n * of_document / n_threads)
         threads = threads_of_call(worth, n_threads)
         chunks = (documents.rows(at, min(at + step, documents.n), threads) for at in range(0, documents.n, step))

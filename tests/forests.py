@@ -209,6 +209,25 @@ def forest_of_columns(rng: np.random.Generator, lengths: list[int], infinite: bo
     return replace(stumps, n_features=len(lengths), feature=feature)
 
 
+def leaning_forest(n_left: int, n_features: int) -> Forest:
+    """One tree: to the root's left is a complete one of so many leaves, a power of two, to its right a leaf."""
+    inner = n_left - 1
+    child = 2 * np.arange(inner)[:, None] + np.array([1, 2])
+    child = np.where(child < inner, child + 1, inner - 1 - child)
+    rng = np.random.default_rng(0)
+    return Forest(
+        n_features=n_features,
+        node_offsets=np.array([0, inner + 1]),
+        leaf_offsets=np.array([0, n_left + 1]),
+        feature=np.append(0, np.arange(inner) % n_features).astype(np.int32),
+        threshold=np.append(3.0, rng.normal(size=inner)),
+        left=np.append(1, child[:, 0]).astype(np.int32),
+        right=np.append(~n_left, child[:, 1]).astype(np.int32),
+        routing=np.zeros(inner + 1, np.uint8),
+        leaf_value=rng.normal(size=(n_left + 1, 1)),
+    )
+
+
 def threshold_documents(rng: np.random.Generator, forest: Forest, dtype: type = np.float64) -> np.ndarray:
     """Documents in which every feature takes each of its thresholds, their neighbours and special values."""
     columns = []

@@ -3,6 +3,10 @@
 #include <cstring>
 #include <iterator>
 
+#ifdef GPUQS_X86
+#include <cpuid.h>
+#endif
+
 namespace gpuqs {
 
 // Made in isa/*/kernels.cpp.
@@ -57,10 +61,13 @@ const InstructionSet instruction_sets[] = {
 
 }  // namespace
 
-// An AMD gathers a value at a time. Nothing was measured on one.
 bool InstructionSet::gathers() const {
 #ifdef GPUQS_X86
-    return kernels->walk_nodes_float && !__builtin_cpu_is("amd");
+    // Intel's processors without AVX512-FP16 (before Sapphire Rapids) gather slowly where Gather Data Sampling is mitigated, and AMD's
+    // take the values one at a time.
+    constexpr unsigned kFp16 = 1u << 23;
+    unsigned a, b, c, features;
+    return kernels->walk_nodes_float && !__builtin_cpu_is("amd") && __get_cpuid_count(7, 0, &a, &b, &c, &features) && features & kFp16;
 #else
     return false;
 #endif

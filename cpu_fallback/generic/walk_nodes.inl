@@ -8,9 +8,7 @@
 //
 // Registers are the set's: its gathers.inl walks a tree block.
 #pragma once
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "generic/walked_items.inl"
 #include "layout/walk.hpp"
@@ -21,10 +19,7 @@ namespace {
 // x is [documents][columns].
 template <class Set, class Value>
 void walk_nodes(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf) {
-    const auto walk_block = has_missing ? Set::template walk_block<true, Value> : Set::template walk_block<false, Value>;
-    const int most = std::numeric_limits<int32_t>::max() / std::max(layout.columns.n, 1);  // 32 bits hold the place of a value
-    for (int d = 0; d < n; d += most)
-        walk_block(layout, block, x + static_cast<int64_t>(d) * layout.columns.n, std::min(most, n - d), stride, leaf + d);
+    (has_missing ? Set::template walk_block<true, Value> : Set::template walk_block<false, Value>)(layout, block, x, n, stride, leaf);
 }
 
 // The kernel of a set that has gathers; null otherwise.

@@ -8,7 +8,7 @@ namespace gpuqs {
 
 // A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its threshold is a NaN that
 // holds its position among the tree's leaves, below kWalkLeaves.
-// Where walks gather, a node, in preorder. Its left child follows it; its right one lies as far as the left has leaves.
+// Of nodes alone (nodes_alone), a node, in preorder. Its left child follows it; its right one lies as far as the left has leaves.
 template <class Value>
 struct Item {
     Value threshold;

@@ -10,7 +10,7 @@ namespace {
 
 // Documents whose keys are looked up side by side, so that none waits for memory alone.
 constexpr int64_t BLOCK = 4096;
-constexpr int64_t LEAST = 256;  // documents of a thread
+constexpr int64_t LEAST = 64;  // documents of a thread
 
 // A category's hash counts as CatBoost has it, as a signed number.
 uint64_t part_of_category(double hash) {
@@ -115,6 +115,7 @@ void fill_alone(const CtrProjection* projections, int64_t n_projections, const d
 
 void fill_ctrs(const double* given, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups, int64_t n_groups,
                int64_t n, float* out, int n_threads) {
+    n_threads = std::max(n_threads, 1);
     const int64_t blocks = (n + BLOCK - 1) / BLOCK, shares = std::min<int64_t>(n_threads, (n + LEAST - 1) / LEAST);
     const int64_t pieces = (blocks + shares - 1) / shares * shares;  // as many for each thread
     const auto fill = [&](int64_t p) {

@@ -61,8 +61,8 @@ class _Plan(NamedTuple):
     numbers : list of int
         The others.
     of_floats : bool
-        Numbers are float32 or float64, and all that are coded are `objects`: values of few rows are taken out of the
-        whole frame at once, as objects, which such numbers survive.
+        Numbers are float32 or float64, and all that are coded are `objects`: the values of few rows of features alone
+        are taken out at once, as objects, which such numbers survive.
     first, dtype : numpy.dtype
         What numbers are rounded to first, and what documents are of.
     """
@@ -87,7 +87,7 @@ class _Plan(NamedTuple):
                 return from_sparse_frame(frame, forest)
             return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
         places = list(range(X.shape[1])) if take is None else take
-        if self.of_floats and n * X.shape[1] <= _FEW:
+        if self.of_floats and n * len(places) <= _FEW and len(places) == X.shape[1]:
             return self._at_once(X, places)
         few = self.objects if n <= _FEW else []
         coded = {

@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import LEAVES_READ, VALUES_READ, CpuEngine, category_cost, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.walk import WalkLayout, build_walk, fits_walk
+from gpuqs.layout.walk import WalkLayout, build_walk, fits_walk, most_rows
 
 
 class Walk(CpuEngine):
@@ -47,7 +49,7 @@ class Walk(CpuEngine):
     document_blocks: ClassVar[tuple[int, int]] = (256, 16384)
 
     parameters: ClassVar[tuple[Parameter, ...]] = (
-        Parameter("tree_block", "τ: trees of a block", 512, 1, 1 << 12),
+        Parameter("tree_block", "τ: trees of a block; 0: by the kernel and the largest tree", 0, 0, 1 << 12),
         Parameter("document_block", "δ: documents that pass a tree together; 0: by the largest tree", 0, 0, 1 << 14),
     )
 
@@ -79,17 +81,26 @@ class Walk(CpuEngine):
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> WalkLayout:
-        return build_walk(forest, settings["tree_block"], nodes_alone=gathers(machine))
+        nodes_alone = gathers(machine)
+        tree_block = settings["tree_block"] or _trees_together(forest, nodes_alone)
+        return build_walk(forest, tree_block, nodes_alone=nodes_alone)
 
     def _bind(
         self, forest: Forest, layout: WalkLayout, settings: dict[str, int], **common: Any
     ) -> cpu_fallback.Walk:
-        each = len(layout.columns) + min(settings["tree_block"], forest.n_trees) // 2
+        each = len(layout.columns) + int(np.diff(layout.block_offsets).max(initial=0)) // 2
         if document_block := settings["document_block"]:
             document_block = fitting(document_block, 16, each)
         else:
             document_block = fitting(_by_largest_tree(forest, self.document_blocks), 16, each) // 16 * 16
-        return cpu_fallback.Walk(layout, document_block=document_block, **common)
+        return cpu_fallback.Walk(layout, document_block=min(document_block, most_rows(layout)), **common)
+
+
+def _trees_together(forest: Forest, nodes_alone: bool) -> int:
+    """Trees of a block. Few documents walk all of them side by side; many have a leaf number in each."""
+    if not nodes_alone:
+        return 16
+    return 512 if forest.n_leaves <= 1024 else 128
 
 
 def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
@@ -98,6 +109,6 @@ def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
     return min(max(forest.n_leaves // 2, fewest), most)
 
 
-def gathers(machine: tuple[str, bool] | None) -> bool:
+def gathers(machine: tuple[str, bool] | None = None) -> bool:
     """Whether walks go over nodes alone there."""
     return cpu_fallback.instruction_set(machine[0] if machine else None).gathers

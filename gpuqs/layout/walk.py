@@ -14,6 +14,10 @@ from gpuqs.layout.traversal import pair_up, preorder
 
 #: Most leaves of a tree: the payload of a float32 NaN.
 MAX_LEAVES = 1 << 22
+#: Most items of a tree block, whose places in it kernels count in 32 bits, sixteen bytes each; a tree has fewer.
+MOST_TOGETHER = 1 << 26
+#: Most values of a block of documents, likewise.
+MOST_VALUES = (1 << 31) - 1
 #: The C++ `Item<float>` and `Item<double>`.
 ITEM32 = np.dtype([("threshold", "f4"), ("link", "u4")], align=True)
 ITEM64 = np.dtype([("threshold", "f8"), ("link", "u4")], align=True)
@@ -29,7 +33,7 @@ class WalkLayout:
     position : int32 [L]
         Of each leaf in its tree, from left to right.
     block_offsets : int32 [B + 1]
-        First tree of each tree block.
+        First tree of each tree block, of `MOST_TOGETHER` items at most.
     tree_offsets : int64 [T + 1]
         First item (or node) of each tree.
     column_bits : int
@@ -92,13 +96,27 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLay
     return WalkLayout(
         columns=columns,
         position=ranges.position,
-        block_offsets=np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32),
+        block_offsets=_blocks(tree_offsets, tree_block),
         tree_offsets=tree_offsets,
         column_bits=column_bits,
         nodes_alone=nodes_alone,
         item32=item32,
         item64=item64,
     )
+
+
+def most_rows(layout: WalkLayout) -> int:
+    """Documents of a block at most."""
+    return max(MOST_VALUES // max(len(layout.columns), 1), 1)
+
+
+def _blocks(tree_offsets: npt.NDArray[np.int64], tree_block: int) -> npt.NDArray[np.int32]:
+    """First tree of each block: so many trees, or as many as have `MOST_TOGETHER` items, but one at least."""
+    offsets, n_trees = [0], len(tree_offsets) - 1
+    while (first := offsets[-1]) < n_trees:
+        fit = int(np.searchsorted(tree_offsets, tree_offsets[first] + MOST_TOGETHER, "right")) - 1
+        offsets.append(min(first + tree_block, max(fit, first + 1), n_trees))
+    return np.array(offsets, np.int32)
 
 
 def _nans_of(position: npt.NDArray[np.int32], kind: np.dtype) -> np.ndarray:

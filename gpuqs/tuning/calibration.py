@@ -43,7 +43,8 @@ MEASURED = ("bitslice", "rankwalk", "vqs", "qs", "bwqs", "walk")
 _ALIKE = {"qs_oblivious": "bwqs"}
 #: What they take of their cost with this forest on the machine that the costs were measured on; the middle one: 1.
 _AT_HOME = {"bitslice": 0.75, "rankwalk": 1.4, "vqs": 0.87, "qs": 0.95, "bwqs": 1.0, "walk": 1.4}
-#: What `walk` takes of it where its registers gather, which they do not on that machine: 1 on an Intel server, then.
+#: What `walk` takes of its cost where registers gather, which they do not on that machine: as it came out on an Intel
+#: Xeon (Sapphire Rapids or later) that other engines give factors of about 1.
 _WALK_GATHERED = 2.1
 #: Documents of the calls that are measured.
 SIZES = (2, 24)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import changed, settings
+from gpuqs.engines.walk import gathers
 from gpuqs.forest import Forest
 from gpuqs.layout.rankwalk import WALKS
 from gpuqs.tuning.blocking import HALF, SHARES, Work, case_of, cost, sample, vectors_beside
@@ -24,8 +25,8 @@ from gpuqs.tuning.plan import Candidate
 _HELPER = 15.0
 #: Bytes of a node as `bitslice` runs it: machine code, with its share of the leaves' values.
 _PROGRAM_NODE = 40
-#: Bytes of a node as `walk` reads it.
-_WALK_NODE = 2 * 8
+#: Bytes of a node, and a leaf, as `walk` reads them; where it reads nodes alone.
+_WALK_NODE = {False: 2 * 8, True: 8}
 #: Bytes of a node as `rankwalk` reads it.
 _RANKWALK_NODE = 2 * 4
 #: What else a computation takes for each access to a vector, in accesses to L1. Hardware fetches streams ahead, and
@@ -77,7 +78,7 @@ def loop_of(engine: str, forest: Forest) -> Loop:
     nodes = forest.n_nodes / max(forest.n_trees, 1)
     row = 4.0 * len(forest.tested)
     if engine == "walk":
-        of_trees, bytes_of = "tree_block", nodes * _WALK_NODE
+        of_trees, bytes_of = "tree_block", nodes * _WALK_NODE[gathers()]
         return Loop(of_trees, "document_block", lambda trees: row + 4 * trees, bytes_of, _ETA_OF_TREES, 1)
     if engine == "rankwalk":
         of_trees, bytes_of = "tree_block", nodes * _RANKWALK_NODE
@@ -165,8 +166,8 @@ def _of_blocks(
         done = 1 + _LOOKED_AT * forest.n_nodes + of_columns
         return done * (_ARITHMETIC + cost(case, documents, 1, work, memory))
 
-    default_trees = defaults[loop.trees] if loop.trees else max(forest.n_trees, 1)
-    default_documents = defaults["document_block"] or 256  # 0: walk's own choice
+    default_trees = defaults[loop.trees] or 64 if loop.trees else max(forest.n_trees, 1)  # 0: walk's own choice
+    default_documents = defaults["document_block"] or 256
     unit = ratio_of(default_trees, default_documents)
     blocks = {default_trees}
     if loop.scorer:
@@ -190,7 +191,7 @@ def _of_blocks(
         # As large a block as all documents, or all trees, are the default's where that holds them, too.
         documents = defaults["document_block"] if default_documents >= n_documents <= documents else documents
         if loop.trees and default_trees >= forest.n_trees <= trees:
-            trees = default_trees
+            trees = defaults[loop.trees]
         asked = {"document_block": documents} | ({loop.trees: trees} if loop.trees else {})
         params = changed(engine, parameters, asked)
         if params and params not in seen:

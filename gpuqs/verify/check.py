@@ -248,7 +248,7 @@ class Check:
         if len(bad) and not outcome.frames:
             row = int(bad[0])
             shown = frame.iloc[row : row + 1]
-            coded = as_documents(shown, self.model.forest).chunk(0, 1)[0] if ours is None else ours[row]
+            coded = as_documents(shown, self.model.forest).rows(0, 1)[0] if ours is None else ours[row]
             outcome.frames = [
                 f"first disagreement about a frame: row {row:,} of a batch of {origin}",
                 *(

@@ -157,6 +157,11 @@ def test_ways_in() -> None:
     for way, X in ways.items():
         np.testing.assert_array_equal(model.predict(X, "raw"), expected, way)
     np.testing.assert_array_equal(raw(booster, ways["objects"]), expected)
+    many, n = pd.concat([other] * 5), 5 * len(other)
+    for n_threads in (1, 3, None):
+        np.testing.assert_array_equal(model.predict(many, "raw", n_threads=n_threads), np.resize(expected, n))
+        coded = model.encode(many, n_threads=n_threads)
+        np.testing.assert_array_equal(model.predict(coded, "raw"), np.resize(expected, n))
     np.testing.assert_array_equal(model.predict(model.encode(other), "raw"), expected)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(other, "raw"), expected)
     np.testing.assert_array_equal(model.predict(other, "raw", trees=slice(3, 9)), _part(booster, other, 3, 9))
@@ -178,7 +183,10 @@ def test_few_rows_of_a_frame() -> None:
     expected = raw(booster, other)
     wider = other.assign(when=pd.Timestamp("2026-01-01"), none=None)[["when", *other.columns[::-1], "none"]]
     objects = other.astype({"city": object, "kind": object})
-    for frame in (other, wider, objects, other[other.columns[::-1]], other.astype({"weight": float})):
+    whole = other.astype({"weight": float}).assign(size=(other.index.to_numpy() % 7 << 60) + (1 << 38) + 1)
+    for frame in (other, wider, objects, other[other.columns[::-1]], other.astype({"weight": float}), whole):
+        if frame is whole:
+            expected = raw(booster, whole)
         for n in (1, 3, 30):
             for start in (0, 4, 25, 77, 300):
                 got = model.predict(frame[start : start + n], "raw")

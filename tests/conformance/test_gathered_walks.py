@@ -1,29 +1,31 @@
-"""Walks over nodes alone, a register full at a time: equal to `reference`, on every processor that has the kernel.
+"""Both ways of `walk`, over nodes and leaves and over nodes alone: equal to `reference`, whichever it takes here.
 
-`walk` takes them by itself only where they are known to be faster; here they are asked for.
+It takes walks over nodes alone only where they are known to be faster; here they run wherever there is a kernel.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from forests import probing_documents, random_forest
+from forests import leaning_forest, probing_documents, random_forest
 
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import Params
 from gpuqs.forest import Forest
+from gpuqs.layout import walk
 
 WALK, REFERENCE = ENGINES["walk"], ENGINES["reference"]
 
 
-@pytest.fixture(autouse=True)
-def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: True)
+@pytest.fixture(autouse=True, params=[True, False], ids=["nodes alone", "nodes and leaves"])
+def nodes_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: request.param)
     try:
         WALK.prepare(random_forest(np.random.default_rng(0), n_trees=1), "exact")
     except ValueError as error:
-        assert "has no walks over nodes alone" in str(error)
+        assert request.param and "has no walks over nodes alone" in str(error)
         pytest.skip("no instruction set that is here has walks over nodes alone")
+    return bool(request.param)
 
 
 def check(forest: Forest, X: np.ndarray, params: Params, n_threads: int = 1) -> None:
@@ -41,7 +43,7 @@ def check(forest: Forest, X: np.ndarray, params: Params, n_threads: int = 1) -> 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("max_leaves", [1, 2, 3, 16, 400])
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 64, 65, 300])
+@pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 31, 64, 65, 300])
 def test_any_number_of_documents(n: int, max_leaves: int, dtype: type) -> None:
     """Trees of one leaf lie before, between and after others; lists and registers end in the middle of a tree."""
     rng = np.random.default_rng(n * 1000 + max_leaves)
@@ -94,6 +96,33 @@ def test_forests_of_all_kinds(fields: dict) -> None:
             check(forest, probing_documents(rng, forest, n, dtype), {})
 
 
-def test_a_set_without_gathers_refuses_the_layout() -> None:
+def test_no_trees() -> None:
+    forest = random_forest(np.random.default_rng(0), n_trees=0)
+    for n in (0, 3, 40):
+        check(forest, np.zeros((n, forest.n_features)), {})
+
+
+@pytest.mark.parametrize("most", [1, 50, 200])
+def test_blocks_that_would_be_too_large(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of trees by their items, of documents by their values."""
+    monkeypatch.setattr(walk, "MOST_TOGETHER", most)
+    monkeypatch.setattr(walk, "MOST_VALUES", most)
+    rng = np.random.default_rng(most)
+    forest = random_forest(rng, n_trees=40, max_leaves=60)
+    for n in (3, 100):
+        check(forest, probing_documents(rng, forest, n), {})
+
+
+def test_links_of_all_bits() -> None:
+    """A tree that leans left, whose root's link has its highest bit set."""
+    forest = leaning_forest(1 << 19, 600)
+    X = np.random.default_rng(1).normal(size=(40, 600)) - 0.5
+    X[::5, 0] = 9.0  # to the right of the root
+    for rows in (X, X[:7]):
+        check(forest, rows, {})
+
+
+@pytest.mark.parametrize("nodes_alone", [True], indirect=True)
+def test_a_set_without_gathers_refuses_the_layout(nodes_alone: bool) -> None:
     with pytest.raises(ValueError, match="portable has no walks over nodes alone"):
         WALK.prepare(random_forest(np.random.default_rng(0)), "exact", machine=("portable", False))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from forests import exit_leaf_by_walk, probing_documents, random_forest
+from forests import exit_leaf_by_walk, leaning_forest, probing_documents, random_forest
 
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
+from gpuqs.layout import walk
 from gpuqs.layout.columns import round_down
-from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk
+from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, fits_walk
 
 
 def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:
@@ -65,8 +66,8 @@ def test_walks_end_at_the_exit_leaf(
         x[(columns.routing == ZERO_MISSING) & (np.abs(x) <= ZERO_THRESHOLD)] = np.nan
         for tree in range(forest.n_trees):
             leaf = exit_leaf_by_walk(forest, tree, document)
-            walk = walked_over_nodes if nodes_alone else walked
-            assert walk(layout, items, tree, x) == layout.position[leaf]
+            by = walked_over_nodes if nodes_alone else walked
+            assert by(layout, items, tree, x) == layout.position[leaf]
 
 
 @pytest.mark.parametrize("nodes_alone", [False, True])
@@ -75,3 +76,18 @@ def test_thresholds_for_float32_are_rounded_down(nodes_alone: bool) -> None:
     exact = layout.item64["threshold"]
     np.testing.assert_array_equal(layout.item32["threshold"], np.where(np.isnan(exact), np.nan, round_down(exact)))
     np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])
+
+
+def test_links_have_room_for_the_largest_tree_that_fits() -> None:
+    forest = leaning_forest(1 << 19, 600)
+    assert fits_walk(forest) and not fits_walk(leaning_forest(1 << 20, 600))
+    layout = build_walk(forest, 1, nodes_alone=True)
+    link = int(layout.item32["link"][0])
+    assert link >> 31 == 1 and link >> (layout.column_bits + 2) == 1 << 19 and layout.column_bits == 10
+
+
+def test_blocks_end_where_items_would_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    forest = random_forest(np.random.default_rng(5), n_trees=9, max_leaves=4, shape="complete")  # three nodes each
+    for most, offsets in ((1, range(10)), (6, [0, 2, 4, 6, 8, 9]), (11, [0, 3, 6, 9]), (99, [0, 4, 8, 9])):
+        monkeypatch.setattr(walk, "MOST_TOGETHER", most)
+        assert build_walk(forest, 4, nodes_alone=True).block_offsets.tolist() == [*offsets]

@@ -16,7 +16,6 @@ constexpr int kSixteen = 16;
 constexpr int kRegisters = 4;    // of walks side by side: two waited longer, eight had to be kept in memory
 constexpr int kStepsInARow = 4;  // before others go on in the place of ended walks
 constexpr int kListed = 1024;    // most walks of a list
-constexpr int64_t kNodesTogether = 1 << 28;  // walks of trees whose nodes lie so near each other may be side by side
 
 inline __m512i zero_to_fifteen() { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
 
@@ -131,7 +130,8 @@ public:
         next_ = with_nodes(tree);
         go_to_next();
     }
-    int rest() const { return tree_ == end_ ? 0 : next_ == end_ ? n_ - document_ : n_; }  // of two trees
+    // How many are left, or so many that sixteen are.
+    int rest() const { return tree_ == end_ ? 0 : next_ == end_ ? n_ - document_ : n_; }
     void begin(__mmask16 where, Walking& walks) {
         const __m512i n = _mm512_set1_epi32(n_), all = _mm512_add_epi32(zero_to_fifteen(), _mm512_set1_epi32(document_));
         const __mmask16 in_next = _mm512_cmpge_epi32_mask(all, n);
@@ -203,20 +203,20 @@ struct Gathers {
 
     template <bool has_missing, class Value>
     static void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
+        const Item<Value>* nodes = items_of<Value>(layout);
+        int tree = layout.block_offsets[block];
         const int end = layout.block_offsets[block + 1];
-        for (int t = layout.block_offsets[block], next; t < end; leaf += static_cast<int64_t>(next - t) * stride, t = next) {
-            const int64_t* offset = layout.tree_offsets + t;
-            for (next = t + 1; next < end && offset[next + 1 - t] - *offset <= kNodesTogether; next++) {}
-            const Item<Value>* first = items_of<Value>(layout) + *offset;
-            if (n >= kSixteen) {
-                InOrder<Value> walks(layout, t, next, n, stride, leaf);
-                walk_all<has_missing, kRegisters>(layout, first, x, walks, leaf);
-            } else {
-                next = std::min(next, t + kListed / n);
-                Listed walks(layout, t, next, n, stride, leaf);
-                (walks.rest() > kSixteen ? walk_all<has_missing, kRegisters, Value, Listed>
-                                         : walk_all<has_missing, 1, Value, Listed>)(layout, first, x, walks, leaf);
-            }
+        if (n >= kSixteen) {
+            InOrder<Value> walks(layout, tree, end, n, stride, leaf);
+            walk_all<has_missing, kRegisters>(layout, nodes + layout.tree_offsets[tree], x, walks, leaf);
+            return;
+        }
+        for (int next; tree < end; leaf += static_cast<int64_t>(next - tree) * stride, tree = next) {
+            next = std::min(end, tree + kListed / n);
+            Listed walks(layout, tree, next, n, stride, leaf);
+            const auto walk_listed =
+                walks.rest() > kSixteen ? walk_all<has_missing, kRegisters, Value, Listed> : walk_all<has_missing, 1, Value, Listed>;
+            walk_listed(layout, nodes + layout.tree_offsets[tree], x, walks, leaf);
         }
     }
 };

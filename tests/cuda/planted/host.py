@@ -190,8 +190,8 @@ STREAMS = [
     Fault(
         "chunks of the host's documents go to the wrong rows",
         "model.py",
-        "documents.chunk(start, stop), answer[start:stop])",
-        "documents.chunk(start, stop), answer[: stop - start])",
+        "documents.rows(start, stop, look_ups), answer[start:stop])",
+        "documents.rows(start, stop, look_ups), answer[: stop - start])",
         _QUEUED,
     ),
     Fault(
