@@ -11,7 +11,6 @@
 namespace gpuqs {
 namespace {
 
-constexpr int64_t kValuesTogether = 16384;  // leaves whose values the cache holds while documents pass them
 constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
 // add_values, one output, no tables: for some documents at a time: for each tree: sum += value[leaf]
@@ -46,11 +45,8 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
     const Value* value = static_cast<const Value*>(values.value);
     const int64_t* offsets = values.offsets + first;
     if (values.n_outputs == 1) {
-        for (int t = 0, trees; t < n_trees; t += trees, leaf += static_cast<int64_t>(trees) * stride) {
-            const int64_t most = offsets[t] + kValuesTogether;
-            for (trees = 1; trees < kTrees && t + trees < n_trees && offsets[t + trees + 1] <= most; trees++) {}
-            add_scalar_leaves(value, offsets + t, trees, leaf, n, stride, sums);
-        }
+        for (int t = 0; t < n_trees; t += kTrees, leaf += static_cast<int64_t>(kTrees) * stride)
+            add_scalar_leaves(value, offsets + t, n_trees - t < kTrees ? n_trees - t : kTrees, leaf, n, stride, sums);
         return;
     }
     for (int t = 0; t < n_trees; t++, leaf += stride) {

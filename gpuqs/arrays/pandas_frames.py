@@ -20,8 +20,7 @@ from gpuqs.forest import Forest
 _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH, "O": Kind.TEXT, "U": Kind.TEXT}
 
 
-#: Rows whose texts are taken out of all of a frame's columns together: pandas takes longer for a column than for them.
-#: And values that are taken out of a frame as objects.
+#: Values that are taken out of a frame all at once, as objects: pandas takes longer for a column than for so many.
 _FEW = 256
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -56,13 +55,11 @@ class _Plan(NamedTuple):
         All features are Sparse columns of numbers, of a model without categories.
     coders : dict of int to (Coder, _Levels)
         Of the features that are coded.
-    objects : list of int
-        Those of them whose columns hold objects, or become some: of few rows, they are taken out together.
     numbers : list of int
         The others.
     of_floats : bool
-        Numbers are float32 or float64, and all that are coded are `objects`: the values of few rows of features alone
-        are taken out at once, as objects, which such numbers survive.
+        Numbers are float32 or float64, and columns that are coded hold objects or become some: few values of features
+        alone are taken out at once, as objects, which such numbers survive.
     first, dtype : numpy.dtype
         What numbers are rounded to first, and what documents are of.
     """
@@ -71,7 +68,6 @@ class _Plan(NamedTuple):
     turned: bool
     sparse: bool
     coders: dict[int, tuple[Coder, _Levels]]
-    objects: list[int]
     numbers: list[int]
     of_floats: bool
     first: np.dtype
@@ -89,16 +85,7 @@ class _Plan(NamedTuple):
         places = list(range(X.shape[1])) if take is None else take
         if self.of_floats and n * len(places) <= _FEW and len(places) == X.shape[1]:
             return self._at_once(X, places)
-        few = self.objects if n <= _FEW else []
-        coded = {
-            feature: _codes(X.iloc[:, places[feature]], *coder)
-            for feature, coder in self.coders.items()
-            if feature not in few
-        }
-        if few:
-            values = X.iloc[:, [places[feature] for feature in few]].to_numpy(object)
-            for at, f in enumerate(few):
-                coded[f] = partial(_codes_of_few, self.coders[f][0], values[:, at], partial(_missing, X, places[f]))
+        coded = {feature: _codes(X.iloc[:, places[feature]], *coder) for feature, coder in self.coders.items()}
         numbers = X.iloc[:, [places[feature] for feature in self.numbers]]
 
         def chunk(start: int, stop: int) -> np.ndarray:
@@ -114,8 +101,9 @@ class _Plan(NamedTuple):
         values, rows = X.to_numpy(object), np.empty((len(X), len(places)), self.dtype)
         with np.errstate(over="ignore"):
             rows[:, self.numbers] = values[:, [places[feature] for feature in self.numbers]].astype(self.first)
-        for f, (coder, _) in self.coders.items():
-            rows[:, f] = _codes_of_few(coder, values[:, places[f]], partial(_missing, X, places[f]), 0, len(X))
+        for feature, (coder, _) in self.coders.items():
+            place = places[feature]
+            rows[:, feature] = _codes_of_objects(coder, values[:, place], partial(_column, X, place))
         return Documents(len(X), lambda start, stop: rows[start:stop])
 
 
@@ -176,9 +164,9 @@ def _plan_of(X: Any, forest: Forest) -> _Plan:
         first = common if common.kind == "f" else dtype
     coded = {feature: (coder, _Levels(coder)) for feature, coder in enumerate(coders) if coder is not None}
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
-    objects = [f for f in coded if not (_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype"))]
-    of_floats = len(objects) == len(coded) and all(kind in _FLOATS for kind in kinds)
-    return _Plan(take, turned, sparse, coded, objects, numbers, of_floats, first, dtype)
+    of_objects = not any(_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype") for f in coded)
+    of_floats = of_objects and all(kind in _FLOATS for kind in kinds)
+    return _Plan(take, turned, sparse, coded, numbers, of_floats, first, dtype)
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
@@ -227,33 +215,34 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
         return lambda start, stop: arrow_codes(texts.slice(start, stop - start), coder)
 
     def codes(start: int, stop: int) -> np.ndarray:
-        if column.dtype == object and (hashes := coder.hashes(column.iloc[start:stop].to_numpy())) is not None:
-            return hashes
+        part = column.iloc[start:stop]
+        if column.dtype == object and coder.schema.hashed:
+            return _codes_of_objects(coder, part.to_numpy(), lambda: part)
         try:
-            places, values = column.iloc[start:stop].factorize()
+            places, values = part.factorize()
         except TypeError as error:
-            raise InputError(f"column {coder.column.name!r} holds a value that cannot be a category: {error}") from None
+            raise _no_category(coder, error) from None
         return coder.codes(plain(values), places)
 
     return codes
 
 
-def _missing(X: Any, place: int) -> np.ndarray:
-    """Which values of a column are missing."""
-    missing: np.ndarray = X.iloc[:, place].isna().to_numpy()
-    return missing
+def _column(X: Any, place: int) -> Any:
+    return X.iloc[:, place]
 
 
-def _codes_of_few(
-    coder: Coder, values: np.ndarray, missing: Callable[[], np.ndarray], start: int, stop: int
-) -> np.ndarray:
-    """Rows [start, stop) of a column's objects as category codes; ``missing`` tells which of all are."""
-    if (hashes := coder.hashes(values[start:stop])) is not None:
+def _codes_of_objects(coder: Coder, values: np.ndarray, column: Callable[[], Any]) -> np.ndarray:
+    """A column's objects as category codes; values that are equal, as 1 and 1.0, are told apart by their types."""
+    if (hashes := coder.hashes(values)) is not None:
         return hashes
-    there = ~missing()[start:stop]
-    places = np.full(stop - start, -1)
+    there = ~column().isna().to_numpy()
+    places = np.full(len(values), -1)
     try:
-        found, places[there] = distinct_objects(values[start:stop][there])
+        found, places[there] = distinct_objects(values[there])
     except TypeError as error:
-        raise InputError(f"column {coder.column.name!r} holds a value that cannot be a category: {error}") from None
+        raise _no_category(coder, error) from None
     return coder.codes(found, places)
+
+
+def _no_category(coder: Coder, error: TypeError) -> InputError:
+    return InputError(f"column {coder.column.name!r} holds a value that cannot be a category: {error}")

@@ -17,7 +17,7 @@ from gpuqs.layout.bitslice import MAX_PREDICATES, BitsliceLayout, build_bitslice
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.oblivious import is_oblivious, n_levels
 from gpuqs.layout.programs import MAX_LEAVES
-from gpuqs.layout.ranks import RankTables
+from gpuqs.layout.ranks import RankTables, count_tests
 
 #: Documents that are coded together, of calls with so many or fewer (`rank_block`).
 CODED_TOGETHER = (16, 32, 64, 128)
@@ -53,6 +53,10 @@ class Bitslice(CpuEngine):
     #: The same per tree, half of it for oblivious trees, which have no programs; and per level of these.
     tree_costs: ClassVar[dict[int, float]] = {128: 8.0, 256: 17.0, 512: 31.0}
     level_costs: ClassVar[dict[int, float]] = {128: 2.5, 256: 3.8, 512: 6.0}
+    #: Per distinct test and word, of those beyond a share of the nodes, where trees are too large for tables: each such
+    #: test is decoded for a node or two (an Intel server: six random forests of scikit-learn, five of LightGBM).
+    rare_test: ClassVar[float] = 6.0
+    usual_tests: ClassVar[float] = 0.5
     #: Per tree and place of a document, where leaf values are read one by one.
     value: ClassVar[float] = 0.16
     #: Per column, for each run of documents that are coded together, and for each place in it: without registers of 32
@@ -81,6 +85,8 @@ class Bitslice(CpuEngine):
         else:
             of_node = self.word_costs[compiles_programs][word]
             each = forest.n_nodes * of_node + forest.n_trees * self.tree_costs[word]
+            if forest.n_leaves > TABLE_LEAVES:
+                each += self.rare_test * max(count_tests(forest) - self.usual_tests * forest.n_nodes, 0.0)
         if not _has_tables(forest, isa.name):
             each += forest.n_trees * word * self.value
         together = next(n for n in CODED_TOGETHER if n >= min(n_documents, CODED_TOGETHER[-1]))

@@ -37,7 +37,7 @@ class Walk(CpuEngine):
     cold_column: ClassVar[float] = 10.0
     cold_value: ClassVar[float] = 0.3
     #: The same where registers gather: per node visited of trees of up to 256 leaves, and for each doubling of these.
-    #: Such an Intel server's, scaled as other engines' are there: seven forests of 31 to 31,765 leaves.
+    #: An Intel server's (Sapphire Rapids or later), scaled as other engines' are there: forests of 31 to 31,765 leaves.
     gathered_visit: ClassVar[float] = 0.42
     gathered_doubling: ClassVar[float] = 0.1
     gathered_begun: ClassVar[float] = 0.7

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,8 @@ from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.ready import ARRAYS, kept_ranks
 
+#: Of each living forest what `count_tests` has counted.
+_COUNTED: WeakKeyDictionary[Forest, int] = WeakKeyDictionary()
 #: Most thresholds that a column may have: ranks fit 16 bits.
 MAX_THRESHOLDS = (1 << 16) - 1
 #: Entries of a level's table are padded to whole 512-bit registers.
@@ -92,6 +95,15 @@ def most_thresholds(columns: Columns) -> int:
     crowded = np.flatnonzero(n_nodes > MAX_THRESHOLDS)
     distinct = [len(np.unique(columns.threshold[columns.of_node == column])) for column in crowded]
     return max([*distinct, *n_nodes[n_nodes <= MAX_THRESHOLDS].tolist()], default=0)
+
+
+def count_tests(forest: Forest) -> int:
+    """Distinct tests, of numbers or categories, that the forest's nodes ask; counted once."""
+    n = _COUNTED.get(forest)
+    if n is None:
+        columns = find_columns(forest)
+        n = _COUNTED[forest] = len(distinct(columns.threshold, columns.of_node)[0])
+    return n
 
 
 def build_ranks(forest: Forest) -> RankTables:

@@ -191,8 +191,10 @@ def test_few_rows_of_a_frame() -> None:
             for start in (0, 4, 25, 77, 300):
                 got = model.predict(frame[start : start + n], "raw")
                 np.testing.assert_array_equal(got, expected[start : start + n])
-    with pytest.raises(InputError, match="city"):
-        model.predict(objects[:1].assign(city=[None]), "raw")
+    for n in (1, 300):  # few at once, and more column by column
+        for wrong in (None, 1.0):
+            with pytest.raises(InputError, match="city"):
+                model.predict(objects[:n].assign(city=pd.Series([1, wrong] * n, dtype=object)[1 : n + 1]), "raw")
 
 
 def _part(booster: Any, X: Any, start: int, stop: int) -> np.ndarray:
