@@ -108,17 +108,19 @@ public:
             head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(scratch), x<float>(loaded));
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
-        int32_t* to = static_cast<int32_t*>(leaf);
-        const bool has_missing = head(loaded).has_missing;
         if (head(loaded).is_double)
-            (layout_.nodes_alone ? kernels_.walk_nodes_double : kernels_.walk_double)(layout_, block, x<double>(loaded), has_missing, n,
-                                                                                      stride, to);
+            find_by(layout_.nodes_alone ? kernels_.walk_nodes_double : kernels_.walk_double, block, x<double>(loaded), n, stride,
+                    loaded, leaf);
         else
-            (layout_.nodes_alone ? kernels_.walk_nodes_float : kernels_.walk_float)(layout_, block, x<float>(loaded), has_missing, n,
-                                                                                    stride, to);
+            find_by(layout_.nodes_alone ? kernels_.walk_nodes_float : kernels_.walk_float, block, x<float>(loaded), n, stride, loaded,
+                    leaf);
     }
 
 private:
+    template <class Kernel, class Value>
+    void find_by(Kernel walk, int block, const Value* x, int n, int stride, const void* loaded, void* leaf) const {
+        walk(layout_, block, x, head(loaded).has_missing, n, stride, static_cast<int32_t*>(leaf));
+    }
     const WalkLayout layout_;
 };
 

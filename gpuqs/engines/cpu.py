@@ -49,9 +49,8 @@ class CpuEngine(Engine):
     cold_value: ClassVar[float] = 4.0
 
     def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
-        of_tree = self.cold_tree + self.cold_exit * min(n_documents, LEAVES_READ)
-        of_column = self.cold_column + self.cold_value * min(n_documents, VALUES_READ)
-        return self.cold_call + microseconds(forest, node=self.cold_node, tree=of_tree, column=of_column)
+        per_tree, per_column = (self.cold_tree, self.cold_exit), (self.cold_column, self.cold_value)
+        return self.cold_call + cold_reads(forest, n_documents, self.cold_node, per_tree, per_column)
 
     @abstractmethod
     def _lay_out(
@@ -120,6 +119,15 @@ def kilonodes(forest: Forest) -> float:
 def microseconds(forest: Forest, *, node: float = 0.0, tree: float = 0.0, column: float = 0.0) -> float:
     """What so many nanoseconds per node, per tree and per column that is tested take."""
     return kilonodes(forest) * node + (forest.n_trees * tree + len(forest.tested) * column) * 1e-3
+
+
+def cold_reads(
+    forest: Forest, n_documents: int, node: float, tree: tuple[float, float], column: tuple[float, float]
+) -> float:
+    """What reading nodes takes, and trees and columns: of each a part once, another for each of the first documents."""
+    of_tree = tree[0] + tree[1] * min(n_documents, LEAVES_READ)
+    of_column = column[0] + column[1] * min(n_documents, VALUES_READ)
+    return microseconds(forest, node=node, tree=of_tree, column=of_column)
 
 
 def category_cost(forest: Forest, n_documents: int, each: float = CATEGORY_SET) -> float:

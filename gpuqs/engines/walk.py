@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import LEAVES_READ, VALUES_READ, CpuEngine, category_cost, fitting, microseconds
+from gpuqs.engines.cpu import CpuEngine, category_cost, cold_reads, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
@@ -73,10 +73,8 @@ class Walk(CpuEngine):
     def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         if not gathers(machine):
             return super().cold(forest, n_documents, machine)
-        of_tree = self.gathered_cold_exit * min(n_documents, LEAVES_READ)
-        of_column = self.gathered_cold_column + self.cold_value * min(n_documents, VALUES_READ)
-        of_forest = microseconds(forest, node=self.gathered_cold_node, tree=of_tree, column=of_column)
-        return self.gathered_cold_call + of_forest
+        per_tree, per_column = (0.0, self.gathered_cold_exit), (self.gathered_cold_column, self.cold_value)
+        return self.gathered_cold_call + cold_reads(forest, n_documents, self.gathered_cold_node, per_tree, per_column)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]

@@ -24,6 +24,7 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES, Program
 from gpuqs.engines.base import CALL
+from gpuqs.engines.walk import gathers
 from gpuqs.files import cache_folder, replacing
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
@@ -182,8 +183,7 @@ def measure(now: Callable[[], float], limit: float) -> Mapping[str, float]:
 
 def at_home(name: str) -> float:
     """What an engine takes of its cost where the costs are right."""
-    gathered = name == "walk" and cpu_fallback.instruction_set().gathers
-    return _WALK_GATHERED if gathered else _AT_HOME[name]
+    return _WALK_GATHERED if name == "walk" and gathers() else _AT_HOME[name]
 
 
 def _kernels(name: str, forest: Forest, n_documents: int) -> float:
