@@ -33,6 +33,12 @@ public:
     }
 
 protected:
+    // As load, x[document][column].
+    void load_rows(const Documents& documents, int64_t first, int n, void* loaded) const {
+        Head& head = head_for(documents, loaded);
+        head.has_missing = head.is_double ? kernels_.load_rows_double(documents, first, n, columns_, x<double>(loaded))
+                                          : kernels_.load_rows_float(documents, first, n, columns_, x<float>(loaded));
+    }
     struct Head {
         bool is_double, has_missing;  // only walks ask the latter
     };
@@ -98,14 +104,9 @@ public:
     int leaf_bytes() const override { return 4; }
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
-    size_t scratch_bytes(int) const override { return sizeof(double) * columns_.n * kRowBlock; }
-    void load(const Documents& documents, int64_t first, int n, int, void* loaded, void* scratch) const override {
-        Head& head = head_for(documents, loaded);
-        if (head.is_double)
-            head.has_missing =
-                kernels_.load_rows_double(documents, first, n, columns_, static_cast<double*>(scratch), x<double>(loaded));
-        else
-            head.has_missing = kernels_.load_rows_float(documents, first, n, columns_, static_cast<float*>(scratch), x<float>(loaded));
+    size_t scratch_bytes(int) const override { return 0; }
+    void load(const Documents& documents, int64_t first, int n, int, void* loaded, void*) const override {
+        load_rows(documents, first, n, loaded);
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
         if (head(loaded).is_double)
@@ -121,6 +122,7 @@ private:
     void find_by(Kernel walk, int block, const Value* x, int n, int stride, const void* loaded, void* leaf) const {
         walk(layout_, block, x, head(loaded).has_missing, n, stride, static_cast<int32_t*>(leaf));
     }
+    int lanes() const override { return 1; }
     const WalkLayout layout_;
 };
 
@@ -134,7 +136,7 @@ public:
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
     int stride(int n) const override {
-        if (n <= most_apart()) return ByValue::stride(n);
+        if (n <= most_apart()) return n;
         const int places = places_together(n, kernels_.rank_lanes);
         return (n + places - 1) / places * places;
     }
@@ -146,7 +148,10 @@ public:
     }
     size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
-        ByValue::load(documents, first, n, stride, loaded, scratch);
+        if (apart(n, stride))
+            load_rows(documents, first, n, loaded);
+        else
+            ByValue::load(documents, first, n, stride, loaded, scratch);
         int32_t* rank = static_cast<int32_t*>(scratch);
         char* const codes = static_cast<char*>(loaded) + ByValue::loaded_bytes(stride);
         if (head(loaded).is_double)
@@ -181,9 +186,9 @@ private:
         if (!apart(n, stride))
             asked(layout_, x, n, stride, rank, reinterpret_cast<int8_t*>(codes));
         else if (has_paths())
-            following(layout_, x, n, stride, rank, reinterpret_cast<uint8_t*>(codes));
+            following(layout_, x, n, rank, reinterpret_cast<uint8_t*>(codes));
         else
-            walking(layout_, x, n, stride, rank, reinterpret_cast<uint32_t*>(codes));
+            walking(layout_, x, n, rank, reinterpret_cast<uint32_t*>(codes));
     }
     const RankWalkLayout layout_;
 };

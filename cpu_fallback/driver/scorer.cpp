@@ -163,7 +163,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
     const Buffer memory = allocate(sizeof(int32_t) * stride);
     int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added
-    for (int d = 0; d < stride; d++) places[d] = kernels.sum_place(values, order ? order[d] : d);
+    kernels.sum_places(values, order, static_cast<int>(std::min<int64_t>(size, documents.n)), places);
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
         Sum* sums = static_cast<Sum*>(thread.sums.get());
         const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;

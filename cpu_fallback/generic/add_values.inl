@@ -62,7 +62,7 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
     }
 }
 
-// add_values by tables, if the instruction set has them; sums are in the order that sum_place tells
+// add_values by tables, if the instruction set has them; sums are in the order that sum_places tells
 template <class Value, class Sum>
 void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
     if constexpr (sizeof(Value) == sizeof(Sum)) {
@@ -92,9 +92,9 @@ void add_any(const LeafValues& values, int first, int n_trees, const Leaf* leaf,
 
 int table_part(int n_leaves, int value_bytes) { return Tables::bytes_of_part(n_leaves, value_bytes); }
 
-int sum_place(const LeafValues& values, int d) {
-    const int value_bytes = values.kind == ValueKind::float64 ? 8 : 4;
-    return values.tables ? Tables::sum_place(Tables::bytes_of_part(values.table_leaves, value_bytes), value_bytes, d) : d;
+void sum_places(const LeafValues& values, const uint16_t* order, int n, int32_t* places) {
+    for (int d = 0; d < n; d++) places[d] = order ? order[d] : d;
+    if (values.tables) Tables::sum_places(values, n, places);
 }
 
 template <class Leaf>

@@ -51,7 +51,7 @@ template <class... Words> constexpr Kernels kernel_table(const char* name, Encod
     // clang-format off
     return {name, encoding,
             load<float>, load<double>, load_rows<float>, load_rows<double>,
-            add_values, table_part, sum_place,
+            add_values, table_part, sum_places,
             Lanes::n, quickscorer_kernels(),
             walk<float>, walk<double>, walk_nodes_kernel<Gathers, float>(), walk_nodes_kernel<Gathers, double>(),
             rank_codes<float>, rank_codes<double>, rankwalk,

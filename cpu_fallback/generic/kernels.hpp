@@ -41,16 +41,16 @@ struct Kernels {
     // Documents [first, first + n) to feature-major x[column][stride].
     void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
     void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
-    // The same to x[document][column]; scratch is [columns][kRowBlock]. True if some value is missing.
-    bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* scratch, float* x);
-    bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* scratch, double* x);
+    // The same to x[document][column]. True if some value is missing.
+    bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* x);
+    bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* x);
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums);
     // Bytes of the parts into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
     int (*table_part)(int n_leaves, int value_bytes);
-    // The place in `sums` of a document, by its place in `leaf`.
-    int (*sum_place)(const LeafValues&, int place);
+    // The places in `sums` of n documents; order: theirs in `leaf`, null: as they come.
+    void (*sum_places)(const LeafValues&, const uint16_t* order, int n, int32_t* places);
 
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
     QuickScorerKernels quickscorer;  // null where they are not built
@@ -61,16 +61,16 @@ struct Kernels {
     void (*walk_nodes_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_nodes_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
-    // Codes of documents that walk, code[document][entry], from x[column][stride]; rank is scratch, [columns][stride].
-    void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint32_t* code);
-    void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, uint32_t* code);
+    // Codes of documents that walk, code[document][entry], from x[document][column]; rank is scratch of its shape.
+    void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint32_t* code);
+    void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint32_t* code);
     // leaf[tree][stride] of a tree block.
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
     // The same along heavy paths, by code[document][kPathEntries]; null where walks are faster.
-    void (*path_codes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, uint8_t* code);
-    void (*path_codes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, uint8_t* code);
+    void (*path_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
+    void (*path_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
     void (*rank_paths)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
-    // The same for more documents, code[entry][places]; stride is a multiple of places_together(n, rank_lanes).
+    // The same for more documents, code[entry][places], from x[column][stride] and such a scratch; stride is a multiple of places_together(n, rank_lanes).
     int rank_lanes;
     void (*rank_bytes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, int8_t* code);
     void (*rank_bytes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, int8_t* code);

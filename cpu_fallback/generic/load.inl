@@ -1,9 +1,10 @@
 // load: documents as callers hand them over, to feature-major values.
 //
 //   for each column: for each row: x[column][row] = row[feature of column], read as the column says
-//   load_rows: the same, some rows at a time, then turned back: x[row][column]
+//   load_rows: the same to x[row][column], along the rows where their values lie side by side, else along some rows' columns
 #pragma once
 #include <cstdint>
+#include <cstdlib>
 
 #include "layout/documents.hpp"
 #include "layout/prefetch.hpp"
@@ -11,6 +12,9 @@
 
 namespace gpuqs {
 namespace {
+
+// Values of so many rows share a line of memory, where a column's lie side by side.
+constexpr int kRowsTogether = 16;
 
 template <class In, class Out>
 void load_column(const char* at, int64_t row_stride, int n, Out* to) {
@@ -58,6 +62,14 @@ template <class Out> void categories_to_sides(const Columns& columns, int c, int
     }
 }
 
+// Values of a column as its tests ask for them.
+template <class Out> void as_asked(const Columns& columns, int c, int n, Out* x) {
+    if (columns.routing[c] & kCategorical)
+        categories_to_sides(columns, c, n, x);
+    else if (columns.routing[c] & kZeroMissing)
+        zeros_to_nan(n, x);
+}
+
 template <class Out>
 void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
@@ -79,25 +91,55 @@ void load(const Documents& documents, int64_t first, int n, const Columns& colum
     }
     for (int c = 0; c < columns.n; c++) {
         Out* to = x + static_cast<int64_t>(c) * stride;
-        if (columns.routing[c] & kCategorical)
-            categories_to_sides(columns, c, n, to);
-        else if (columns.routing[c] & kZeroMissing)
-            zeros_to_nan(n, to);
-        for (int d = n; d < stride; d++) to[d] = Out(0);
+        as_asked(columns, c, n, to);
+        for (int d = n; d < stride; d++) {
+            to[d] = Out(0);
+            asm volatile("");  // else compilers call memset for each column, which takes longer than these few stores
+        }
     }
 }
 
-// load_rows: as load, x[row][column]; scratch is [columns][kRowBlock]. True if some value is missing.
-template <class Out>
-bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* scratch, Out* x) {
-    int missing = 0;
-    for (int d = 0; d < n; d += kRowBlock) {
-        const int rows = n - d < kRowBlock ? n - d : kRowBlock;
-        load(documents, first + d, rows, columns, kRowBlock, scratch);
-        for (int i = 0; i < columns.n * kRowBlock; i++) missing |= scratch[i] != scratch[i];
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < columns.n; c++) *x++ = scratch[static_cast<int64_t>(c) * kRowBlock + r];
+// Whether columns are features that follow each other.
+inline bool in_a_row(const Columns& columns) {
+    bool are = true;
+    for (int c = 0; c < columns.n; c++) are &= columns.feature[c] == columns.feature[0] + c;
+    return are;
+}
+
+template <class In, class Out> void copy_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* x) {
+    const int64_t of_row = documents.row_stride, of_column = documents.column_stride;
+    const char* rows = static_cast<const char*>(documents.data) + first * of_row;
+    if (of_column == sizeof(In) && columns.n > 0 && in_a_row(columns)) {
+        rows += columns.feature[0] * of_column;
+        for (int d = 0; d < n; d++, rows += of_row, x += columns.n)
+            for (int c = 0; c < columns.n; c++) x[c] = static_cast<Out>(reinterpret_cast<const In*>(rows)[c]);
+    } else if (std::abs(of_column) <= std::abs(of_row)) {
+        for (int d = 0; d < n; d++, rows += of_row, x += columns.n)
+            for (int c = 0; c < columns.n; c++) load_column<In>(rows + columns.feature[c] * of_column, 0, 1, x + c);
+    } else {
+        for (int d = 0; d < n; d += kRowsTogether, rows += kRowsTogether * of_row)
+            for (int c = 0; c < columns.n; c++) {
+                const char* at = rows + columns.feature[c] * of_column;
+                for (int r = d; r < n && r < d + kRowsTogether; r++, at += of_row)
+                    x[static_cast<int64_t>(r) * columns.n + c] = static_cast<Out>(*reinterpret_cast<const In*>(at));
+            }
     }
+}
+
+// load_rows: as load, x[row][column]. True if some value is missing.
+template <class Out> bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* x) {
+    if (documents.is_double)
+        copy_rows<double>(documents, first, n, columns, x);
+    else
+        copy_rows<float>(documents, first, n, columns, x);
+    uint8_t routing = 0;
+    for (int c = 0; c < columns.n; c++) routing |= columns.routing[c];
+    const int64_t n_values = static_cast<int64_t>(n) * columns.n;
+    if (routing & (kCategorical | kZeroMissing))
+        for (int64_t row = 0; row < n_values; row += columns.n)
+            for (int c = 0; c < columns.n; c++) as_asked(columns, c, 1, x + row + c);
+    int missing = 0;
+    for (int64_t i = 0; i < n_values; i++) missing |= x[i] != x[i];
     return missing;
 }
 

@@ -19,15 +19,12 @@
 namespace gpuqs {
 namespace {
 
-// Codes of n documents, x[column][stride], to code[document][kPathEntries]; rank is scratch, [columns][stride].
-template <class Value>
-void path_codes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, uint8_t* code) {
-    rank_columns(layout, x, n, stride, rank);
-    for (int d = 0; d < n; d++, code += kPathEntries)
-        for (int e = 1; e < layout.n_entries; e++) {
-            const RankEntry entry = layout.entries[e];
-            code[e - 1] = static_cast<uint8_t>(byte_of(entry, rank[static_cast<int64_t>(entry.column) * stride + d]));
-        }
+// Codes of n documents, x[document][column], to code[document][kPathEntries]; rank is scratch of x's shape.
+template <class Value> void path_codes(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank, uint8_t* code) {
+    rank_rows(layout, x, n, rank);
+    for (int d = 0; d < n; d++, rank += layout.columns.n, code += kPathEntries)
+        for (int e = 1; e < layout.n_entries; e++)
+            code[e - 1] = static_cast<uint8_t>(byte_of(layout.entries[e], rank[layout.entries[e].column]));
 }
 
 // What belongs to so many words later is asked for.

@@ -35,40 +35,36 @@ inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
     return rank < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
 }
 
-// Ranks of n documents, x[column][stride], to rank[column][stride]; -1: missing.
-template <class Value> void rank_columns(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank) {
+// Ranks of n documents, x[document][column], to rank of that shape; -1: missing.
+template <class Value> void rank_rows(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank) {
     const ThresholdBlocks<Value>& blocks = blocks_of<Value>(layout);
-    for (int c = 0; c < layout.columns.n; c++) {  // all blocks are found, and asked for, before any is read
-        const int64_t at = static_cast<int64_t>(c) * stride;
+    const int64_t n_columns = layout.columns.n, end = n * n_columns;
+    for (int c = 0; c < n_columns; c++) {  // all blocks are found, and asked for, before any is read
         const int64_t n_samples = layout.sample_block[c + 1] - layout.sample_block[c];
         const Value* sample = blocks.sample + layout.sample_block[c] * kBlockThresholds;
-        for (int d = 0; d < n; d++) {
-            const int64_t block = count_below(sample, n_samples, x[at + d]);
+        for (int64_t at = c; at < end; at += n_columns) {
+            const int64_t block = count_below(sample, n_samples, x[at]);
             __builtin_prefetch(blocks.threshold + (layout.block[c] + block) * kBlockThresholds);
-            rank[at + d] = static_cast<int32_t>(block);
+            rank[at] = static_cast<int32_t>(block);
         }
     }
-    for (int c = 0; c < layout.columns.n; c++) {
-        const int64_t at = static_cast<int64_t>(c) * stride;
-        for (int d = 0; d < n; d++) {
-            const Value value = x[at + d];
-            const int64_t first = int64_t{rank[at + d]} * kBlockThresholds;
+    for (int c = 0; c < n_columns; c++) {
+        for (int64_t at = c; at < end; at += n_columns) {
+            const Value value = x[at];
+            const int64_t first = int64_t{rank[at]} * kBlockThresholds;
             const int below = Paths::below(blocks.threshold + layout.block[c] * kBlockThresholds + first, value);
-            rank[at + d] = value != value ? -1 : static_cast<int32_t>(first) + below;
+            rank[at] = value != value ? -1 : static_cast<int32_t>(first) + below;
         }
     }
 }
 
-// Codes of n documents that walk, x[column][stride], to code[document][entry]; rank is scratch, [columns][stride].
-template <class Value>
-void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, uint32_t* code) {
-    rank_columns(layout, x, n, stride, rank);
-    for (int d = 0; d < n; d++, code += layout.n_entries) {
+// Codes of n documents that walk, x[document][column], to code[document][entry]; rank is scratch of x's shape.
+template <class Value> void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank, uint32_t* code) {
+    rank_rows(layout, x, n, rank);
+    for (int d = 0; d < n; d++, rank += layout.columns.n, code += layout.n_entries) {
         code[0] = 0;
-        for (int e = 1; e < layout.n_entries; e++) {
-            const RankEntry entry = layout.entries[e];
-            code[e] = static_cast<uint32_t>(byte_of(entry, rank[static_cast<int64_t>(entry.column) * stride + d])) << kPositionShift;
-        }
+        for (int e = 1; e < layout.n_entries; e++)
+            code[e] = static_cast<uint32_t>(byte_of(layout.entries[e], rank[layout.entries[e].column])) << kPositionShift;
     }
 }
 

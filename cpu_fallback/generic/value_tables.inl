@@ -44,13 +44,29 @@ struct Tables {
 
     // The place of a document's sum, by its place in `leaf`. A register of leaves holds every part_bytes-th document; joining
     // takes every other one, unpacking works in lanes of 128 bits.
-    static int sum_place(int part_bytes, int value, int d) {
-        constexpr int bytes = static_cast<int>(sizeof(Register));
-        const int documents = bytes / part_bytes;
-        int first = d / bytes * bytes + d % part_bytes * documents, i = d % bytes / part_bytes;
-        if (joins_parts(part_bytes)) first += i % 2 * documents / 2, i /= 2, part_bytes *= 2;
-        const int lane = i / (16 / part_bytes), in_lane = i % (16 / part_bytes), values = 16 / value;  // of a lane
+    template <unsigned part_bytes, unsigned value> static unsigned sum_place(unsigned d) {
+        constexpr unsigned bytes = sizeof(Register), documents = bytes / part_bytes, values = 16 / value;  // of a lane
+        constexpr bool joins = joins_parts(part_bytes);
+        unsigned first = d / bytes * bytes + d % part_bytes * documents, i = d % bytes / part_bytes;
+        if (joins) first += i % 2 * documents / 2, i /= 2;
+        constexpr unsigned of_lane = 16 / (joins ? 2 * part_bytes : part_bytes);
+        const unsigned lane = i / of_lane, in_lane = i % of_lane;
         return first + in_lane / values * (bytes / value) + lane * values + in_lane % values;
+    }
+
+    // Of n documents, whose places in `leaf` are there. Sizes are known to compilers, for each document's divisions would take
+    // a call with few trees longer than these.
+    static void sum_places(const LeafValues& values, int n, int32_t* places) {
+        const bool is_double = values.kind == ValueKind::float64;
+        if (values.table_leaves <= 32)
+            is_double ? turn_places<32, 8>(n, places) : turn_places<32, 4>(n, places);
+        else
+            is_double ? turn_places<64, 8>(n, places) : turn_places<64, 4>(n, places);
+    }
+    template <int n_leaves, int value> static void turn_places(int n, int32_t* places) {
+        constexpr int part_bytes = bytes_of_part(n_leaves, value);
+        if constexpr (part_bytes != 0)  // else no tables are made
+            for (int d = 0; d < n; d++) places[d] = static_cast<int32_t>(sum_place<part_bytes, value>(places[d]));
     }
 
     // ahead: so many bytes further are the tables that come next, and are asked for; 0: other documents ask for them.

@@ -13,7 +13,4 @@ struct Documents {
     const uint8_t* planes;  // null; or documents coded as ranks, [document block][plane][stride / 8], and data is null
 };
 
-// load_rows turns so many documents feature-major, and back, at a time.
-constexpr int kRowBlock = 16;
-
 }  // namespace gpuqs

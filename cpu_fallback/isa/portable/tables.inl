@@ -10,7 +10,7 @@ namespace {
 struct Tables {
     static constexpr bool available = false;
     static constexpr int bytes_of_part(int, int) { return 0; }
-    static int sum_place(int, int, int d) { return d; }
+    static void sum_places(const LeafValues&, int, int32_t*) {}
     template <class Value> static void add_trees(const LeafValues&, int, int, const uint8_t*, int, int, Value*) {}
 };
 
