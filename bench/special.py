@@ -1,28 +1,74 @@
-"""Trees that are more than thresholds: CatBoost's statistics of categories (CTRs), and LightGBM's linear trees.
+"""Models of several outputs, CatBoost's statistics of categories (CTRs), and LightGBM's linear trees.
 
     python bench/special.py                    # figures go to bench/results/
     python bench/special.py --quick            # a smoke run, nothing written
 
-Contenders take turns, one thread; scores are checked before anything is timed: bit for bit. Rows hold numbers and
-texts, as CatBoost's users have them: in frames, and, a few at a time, in lists.
+Contenders take turns, one thread; scores are checked before anything is timed: bit for bit. Rows with categories hold
+numbers and texts, as CatBoost's users have them: in frames, and, a few at a time, in lists.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import catboost
 import lightgbm
 import numpy as np
 import pandas
+import xgboost
 from interleave import by_turns, keep, processor
 
 import gpuqs
 
+#: Classes of the models of several outputs.
+N_CLASSES = 10
 #: Categories of each column of texts.
 CARDINALITIES = (10, 50, 100, 1_000, 30_000)
+
+
+def several_outputs(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
+    """Classifiers: a tree for each class, and trees whose leaves have a value for each."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2 * n_rows, 50)).astype(np.float32)
+    target = (X[:, :5].sum(axis=1) * 1.5 + rng.normal(size=len(X))).astype(int) % N_CLASSES
+    quiet = {"verbosity": 0, "num_class": N_CLASSES}
+    gbm = lightgbm.train(
+        {"objective": "multiclass", "num_threads": 2, "verbosity": -1, "num_class": N_CLASSES},
+        lightgbm.Dataset(X, target),
+        n_trees,
+    )
+    xgb = xgboost.train({"objective": "multi:softprob", "nthread": 2, **quiet}, xgboost.DMatrix(X, target), n_trees)
+    xgb.set_param({"nthread": 1})
+    cat = catboost.CatBoostClassifier(
+        iterations=n_trees, loss_function="MultiClass", thread_count=2, verbose=0, allow_writing_files=False
+    ).fit(X, target)
+    libraries: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+        f"LightGBM {lightgbm.__version__}, {N_CLASSES} classes x {n_trees} trees x 31": (
+            gbm,
+            lambda x: gbm.predict(x, raw_score=True, num_threads=1),
+        ),
+        f"XGBoost {xgboost.__version__}, {N_CLASSES} classes x {n_trees} trees of depth 6": (
+            xgb,
+            lambda x: xgb.inplace_predict(x, predict_type="margin"),
+        ),
+        f"CatBoost {catboost.__version__}, {n_trees} trees of depth 6 with {N_CLASSES} values a leaf": (
+            cat,
+            lambda x: cat.predict(x, prediction_type="RawFormulaVal", thread_count=1),
+        ),
+    }
+    found = []
+    for what, (trained, score) in libraries.items():
+        model = gpuqs.from_model(trained)
+        cases = {}
+        for n in (n_rows, 100, 1):
+            x = X[:n]
+            theirs, ours = partial(score, x), partial(model.predict, x, "raw", n_threads=1)
+            cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
+        found.append({"what": what, "cases": measured(cases, rounds)})
+    return found
 
 
 def rows_with_texts(n: int) -> tuple[pandas.DataFrame, np.ndarray, list[str]]:
@@ -80,9 +126,7 @@ def linear(n_trees: int, n_leaves: int, n_rows: int, rounds: int) -> dict[str, A
     return {"what": what, "cases": measured({f"{n_rows:,} float32 rows": (*calls, n_rows)}, rounds)}
 
 
-def measured(
-    cases: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]], rounds: int
-) -> list[dict[str, Any]]:
+def measured(cases: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]], rounds: int) -> list[dict[str, Any]]:
     """Microseconds a document of the library and of gpuqs."""
     found = []
     for name, (theirs, ours, n) in cases.items():
@@ -101,7 +145,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     n_rows = 500 if args.quick else 10_000
-    results = [categories(20 if args.quick else 500, n_rows, args.rounds)]
+    results = several_outputs(5 if args.quick else 100, n_rows, args.rounds)
+    results.append(categories(20 if args.quick else 500, n_rows, args.rounds))
     for n_trees, n_leaves in ((5, 8),) if args.quick else ((100, 31), (1_000, 64)):
         results.append(linear(n_trees, n_leaves, n_rows, args.rounds))
     if not args.quick:

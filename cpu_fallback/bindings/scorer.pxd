@@ -204,6 +204,8 @@ cdef extern from "layout/leaves.hpp" namespace "gpuqs" nogil:
         const int64_t* offsets
         const int32_t* tree_output
         const int32_t* leaf_id
+        const int32_t* before
+        const int32_t* after
         int32_t n_outputs
         int32_t n_trees
         const void* start

@@ -212,6 +212,9 @@ cdef class Values:
         self.c.width = values.value.shape[1]
         self.c.offsets = <const int64_t*>data_of(values.offsets, np.int64, self.keep)
         self.c.tree_output = <const int32_t*>data_of(values.tree_output, np.int32, self.keep)
+        before, after = values.neighbours
+        self.c.before = <const int32_t*>data_of(before, np.int32, self.keep)
+        self.c.after = <const int32_t*>data_of(after, np.int32, self.keep)
         self.c.leaf_id = <const int32_t*>data_of(values.leaf_id, np.int32, self.keep)
         self.c.n_outputs = values.n_outputs
         self.c.n_trees = len(values.tree_output)
@@ -219,7 +222,7 @@ cdef class Values:
         self.c.tables = NULL
         self.c.table_leaves = 0
         if tables is not None:
-            self.c.tables = data_of(tables, f"u{values.value.itemsize // tables.shape[1]}", self.keep)
+            self.c.tables = data_of(tables, f"u{values.value.itemsize // tables.shape[2]}", self.keep)
             self.c.table_leaves = table_leaves
 
 

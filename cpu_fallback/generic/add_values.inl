@@ -13,13 +13,28 @@ namespace {
 
 constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
-// add_values, one output, no tables: for some documents at a time: for each tree: sum += value[leaf]
+// Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
+// all of trees [first, end), those of an output in tree order.
+template <class Add> void for_runs(const LeafValues& values, int first, int end, Add add) {
+    if (values.n_outputs == 1) return add(first, end - first, 1, 0);
+    for (int t = first; t < end; t++) {
+        if (values.before[t] >= first) continue;  // it came after that one
+        for (int from = t, last; from < end; from = values.after[last]) {
+            const int step = values.after[from] - from;
+            int n = 1;
+            for (last = from; values.after[last] < end && values.after[last] - last == step; n++) last += step;
+            add(from, n, step, values.tree_output[from]);
+        }
+    }
+}
+
+// Some of a run's trees, no tables, for some documents at a time: for each tree: sum += value[leaf]
 template <int width, class Value, class Sum, class Leaf>
-void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int stride, Sum* sums) {
+void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, int step, const Leaf* leaf, int stride, Sum* sums) {
     Sum s[width];
     for (int k = 0; k < width; k++) s[k] = sums[k];
-    for (int t = 0; t < n_trees; t++, leaf += stride) {
-        const Value* of_tree = value + offsets[t];
+    for (int t = 0; t < n_trees; t++, offsets += step, leaf += static_cast<int64_t>(step) * stride) {
+        const Value* of_tree = value + *offsets;
         if constexpr (sizeof(Leaf) * width == 8) {
             uint64_t leaves;  // one load for all: the load ports are the bottleneck
             __builtin_memcpy(&leaves, leaf, sizeof leaves);
@@ -32,41 +47,59 @@ void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, c
 }
 
 template <class Value, class Sum, class Leaf>
-void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, int step, const Leaf* leaf, int n, int stride,
+                       Sum* sums) {
     int d = 0;
-    for (; d + 8 <= n; d += 8) add_side_by_side<8>(value, offsets, n_trees, leaf + d, stride, sums + d);
-    if (n - d >= 4) add_side_by_side<4>(value, offsets, n_trees, leaf + d, stride, sums + d), d += 4;
-    for (; d < n; d++) add_side_by_side<1>(value, offsets, n_trees, leaf + d, stride, sums + d);
+    for (; d + 8 <= n; d += 8) add_side_by_side<8>(value, offsets, n_trees, step, leaf + d, stride, sums + d);
+    if (n - d >= 4) add_side_by_side<4>(value, offsets, n_trees, step, leaf + d, stride, sums + d), d += 4;
+    for (; d < n; d++) add_side_by_side<1>(value, offsets, n_trees, step, leaf + d, stride, sums + d);
 }
 
-// add_values, any number of outputs: each tree adds to its output, or its leaves' vectors to all
+// So many columns of the leaves' vectors, [leaves][n_columns], of some trees: for each document: for each tree: sums += vector of leaf
+template <int width, class Value, class Sum, class Leaf>
+void add_vectors(const Value* value, int n_columns, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,
+                 Sum* sums) {
+    for (int d = 0; d < n; d++, leaf++, sums++) {
+        Sum s[width];
+        for (int k = 0; k < width; k++) s[k] = sums[static_cast<int64_t>(k) * stride];
+        for (int t = 0; t < n_trees; t++) {
+            const Value* vector = value + (offsets[t] + leaf[static_cast<int64_t>(t) * stride]) * n_columns;
+            for (int k = 0; k < width; k++) s[k] += vector[k];
+        }
+        for (int k = 0; k < width; k++) sums[static_cast<int64_t>(k) * stride] = s[k];
+    }
+}
+
+// add_values, no tables: each tree adds to its output, or its leaves' vectors to all, as many columns as fill a register
 template <class Value, class Sum, class Leaf>
 void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     const Value* value = static_cast<const Value*>(values.value);
-    const int64_t* offsets = values.offsets + first;
-    if (values.n_outputs == 1) {
-        for (int t = 0; t < n_trees; t += kTrees, leaf += static_cast<int64_t>(kTrees) * stride)
-            add_scalar_leaves(value, offsets + t, n_trees - t < kTrees ? n_trees - t : kTrees, leaf, n, stride, sums);
+    if (values.width == 1) {
+        for_runs(values, first, first + n_trees, [&](int tree, int n_run, int step, int output) {
+            for (int t = 0; t < n_run; t += kTrees, tree += kTrees * step)
+                add_scalar_leaves(value, values.offsets + tree, n_run - t < kTrees ? n_run - t : kTrees, step,
+                                  leaf + static_cast<int64_t>(tree - first) * stride, n, stride,
+                                  sums + static_cast<int64_t>(output) * stride);
+        });
         return;
     }
-    for (int t = 0; t < n_trees; t++, leaf += stride) {
-        const Value* of_tree = value + offsets[t] * values.width;
-        if (values.width == 1) {
-            Sum* to = sums + static_cast<int64_t>(values.tree_output[first + t]) * stride;
-            for (int d = 0; d < n; d++) to[d] += of_tree[leaf[d]];
-        } else {
-            for (int d = 0; d < n; d++)
-                for (int k = 0; k < values.width; k++)
-                    sums[static_cast<int64_t>(k) * stride + d] += of_tree[static_cast<int64_t>(leaf[d]) * values.width + k];
-        }
+    using Add = decltype(&add_vectors<1, Value, Sum, Leaf>);
+    constexpr Add add[] = {add_vectors<1, Value, Sum, Leaf>, add_vectors<2, Value, Sum, Leaf>, add_vectors<3, Value, Sum, Leaf>,
+                           add_vectors<4, Value, Sum, Leaf>, add_vectors<5, Value, Sum, Leaf>, add_vectors<6, Value, Sum, Leaf>,
+                           add_vectors<7, Value, Sum, Leaf>, add_vectors<8, Value, Sum, Leaf>};
+    for (int k = 0, width; k < values.width; k += width) {
+        width = values.width - k < 8 ? values.width - k : 8;
+        add[width - 1](value + k, values.width, values.offsets + first, n_trees, leaf, n, stride,
+                       sums + static_cast<int64_t>(k) * stride);
     }
 }
 
-// add_values by tables, if the instruction set has them; sums are in the order that sum_places tells
+// Column k of the leaves' values of a run of trees by tables; leaf is its first tree's, sums are in the order that sum_places tells.
 template <class Value, class Sum>
-void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
+void add_run_by_tables(const LeafValues& values, int first, int n_trees, int step, int k, const uint8_t* leaf, int n, int stride,
+                       Sum* sums) {
     if constexpr (sizeof(Value) == sizeof(Sum)) {
-        Tables::add_trees<Value>(values, first, n_trees, leaf, n, stride, sums);
+        Tables::add_trees<Value>(values, first, n_trees, step, k, leaf, n, stride, sums);
     } else {  // fixed point: the sums of so many trees fit 32 bits
         alignas(64) Value partial[512];
         for (int d = 0; d < n; d += 512) {
@@ -74,12 +107,25 @@ void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8
             for (int t = 0; t < n_trees; t += kTreesIn32Bits) {
                 const int trees = n_trees - t < kTreesIn32Bits ? n_trees - t : kTreesIn32Bits;
                 for (int i = 0; i < documents; i++) partial[i] = 0;
-                Tables::add_trees<Value>(values, first + t, trees, leaf + static_cast<int64_t>(t) * stride + d, documents, stride,
-                                         partial);
+                Tables::add_trees<Value>(values, first + t * step, trees, step, k, leaf + static_cast<int64_t>(t) * step * stride + d,
+                                         documents, stride, partial);
                 for (int i = 0; i < documents; i++) sums[d + i] += partial[i];
             }
         }
     }
+}
+
+// add_values by tables, if the instruction set has them: a column of vectors is a run of all trees
+template <class Value, class Sum>
+void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
+    const auto add = [&](int tree, int n_run, int step, int output, int k) {
+        add_run_by_tables<Value>(values, tree, n_run, step, k, leaf + static_cast<int64_t>(tree - first) * stride, n, stride,
+                                 sums + static_cast<int64_t>(output) * stride);
+    };
+    if (values.width == 1)
+        for_runs(values, first, first + n_trees, [&](int tree, int n_run, int step, int output) { add(tree, n_run, step, output, 0); });
+    else
+        for (int k = 0; k < values.width; k++) add(first, n_trees, 1, k, k);
 }
 
 template <class Value, class Sum, class Leaf>

@@ -69,9 +69,11 @@ struct Tables {
             for (int d = 0; d < n; d++) places[d] = static_cast<int32_t>(sum_place<part_bytes, value>(places[d]));
     }
 
-    // ahead: so many bytes further are the tables that come next, and are asked for; 0: other documents ask for them.
+    // From tree to tree, tables lie table_step bytes further, and leaves leaf_step. ahead: so many bytes further are the tables
+    // that come next, and are asked for; 0: other documents ask for them.
     template <class Value, int part_bytes, int n_leaves>
-    static void add_block(const uint8_t* tables, int n_trees, const uint8_t* leaf, int stride, Value* sums, int64_t ahead) {
+    static void add_block(const uint8_t* tables, int64_t table_step, int n_trees, const uint8_t* leaf, int64_t leaf_step, Value* sums,
+                          int64_t ahead) {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,
                       n_blocks = kDocumentsInRegisters / documents;
         using TreeTables = Tree<part_bytes, n_leaves, n_parts>;
@@ -79,7 +81,7 @@ struct Tables {
         Register* at = reinterpret_cast<Register*>(sums);
 #pragma GCC unroll 8
         for (int r = 0; r < n_blocks * n_parts; r++) sum[r / n_parts][r % n_parts] = load_register(at + r);
-        for (int t = 0; t < n_trees; t++, tables += 64 * sizeof(Value), leaf += stride) {
+        for (int t = 0; t < n_trees; t++, tables += table_step, leaf += leaf_step) {
             const TreeTables tree(tables);
             if (ahead)
                 for (size_t line = 0; line < sizeof(Value); line++) prefetch(tables + ahead + 64 * line);
@@ -99,27 +101,29 @@ struct Tables {
     }
 
     template <class Value, int n_leaves>
-    static void add_blocks(const uint8_t* tables, int n_trees, const uint8_t* leaf, int n, int stride, Value* sums) {
+    static void add_blocks(const uint8_t* tables, int64_t table_step, int n_trees, const uint8_t* leaf, int64_t leaf_step, int n,
+                           Value* sums) {
         constexpr int part_bytes = bytes_of_part(n_leaves, sizeof(Value));
         if constexpr (part_bytes != 0) {  // else no tables are made
-            for (int t = 0; t < n_trees; t += kTrees) {
-                const int trees = n_trees - t < kTrees ? n_trees - t : kTrees;
+            for (int t = 0; t < n_trees; t += kTrees, tables += kTrees * table_step, leaf += kTrees * leaf_step)
                 for (int d = 0; d < n; d += kDocumentsInRegisters)
-                    add_block<Value, part_bytes, n_leaves>(tables + 64 * sizeof(Value) * t, trees,
-                                                           leaf + static_cast<int64_t>(t) * stride + d, stride, sums + d,
-                                                           d + kDocumentsInRegisters < n ? 0 : 64 * sizeof(Value) * kTrees);
-            }
+                    add_block<Value, part_bytes, n_leaves>(tables, table_step, n_trees - t < kTrees ? n_trees - t : kTrees, leaf + d,
+                                                           leaf_step, sums + d,
+                                                           d + kDocumentsInRegisters < n ? 0 : kTrees * table_step);
         }
     }
 
-    // n: whole blocks of documents.
+    // Column k of the leaves of a run of trees, see add_values.inl. n: whole blocks of documents.
     template <class Value>
-    static void add_trees(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Value* sums) {
-        const uint8_t* tables = static_cast<const uint8_t*>(values.tables) + 64 * sizeof(Value) * first;
+    static void add_trees(const LeafValues& values, int first, int n_trees, int step, int k, const uint8_t* leaf, int n, int stride,
+                          Value* sums) {
+        constexpr int64_t table = 64 * sizeof(Value);
+        const uint8_t* tables = static_cast<const uint8_t*>(values.tables) + table * (static_cast<int64_t>(first) * values.width + k);
+        const int64_t table_step = table * values.width * step, leaf_step = static_cast<int64_t>(stride) * step;
         if (values.table_leaves <= 32)
-            add_blocks<Value, 32>(tables, n_trees, leaf, n, stride, sums);
+            add_blocks<Value, 32>(tables, table_step, n_trees, leaf, leaf_step, n, sums);
         else
-            add_blocks<Value, 64>(tables, n_trees, leaf, n, stride, sums);
+            add_blocks<Value, 64>(tables, table_step, n_trees, leaf, leaf_step, n, sums);
     }
 };
 

@@ -232,15 +232,14 @@ def gray_values(
 
 
 def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:
-    """Values of one output in Gray order, cut into parts of so many bytes: unsigned [T, parts of a value, 64].
+    """Values in Gray order, cut into parts of so many bytes: unsigned [T, width of leaves, parts of a value, 64].
 
-    None where the instruction set has no tables (``part_bytes`` is 0), leaves hold vectors, trees add to several
-    outputs, or have more than 64 leaves.
+    None where the instruction set has no tables (``part_bytes`` is 0), or trees have more than 64 leaves.
     """
-    n_trees = len(values.tree_output)
-    if not part_bytes or values.n_outputs != 1 or n_trees == 0 or len(values.value) != 64 * n_trees:
+    n_trees, width = len(values.tree_output), values.value.shape[1]
+    if not part_bytes or n_trees == 0 or len(values.value) != 64 * n_trees:
         return None
-    parts = values.value.view(f"u{part_bytes}").reshape(n_trees, 64, -1)
-    tables = cache_lines.zeros((n_trees, parts.shape[2], 64), parts.dtype)
-    tables[...] = parts.transpose(0, 2, 1)
+    parts = values.value.view(f"u{part_bytes}").reshape(n_trees, 64, width, -1)
+    tables = cache_lines.zeros((n_trees, width, parts.shape[3], 64), parts.dtype)
+    tables[...] = parts.transpose(0, 2, 3, 1)
     return tables

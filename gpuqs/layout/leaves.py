@@ -101,6 +101,16 @@ class LeafValues:
         """Type of the running sums: int64 for fixed-point values, else the values' own."""
         return np.dtype(np.int64) if self.value.dtype == np.int32 else self.value.dtype
 
+    @lazy
+    def neighbours(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Of each tree, the one of the same output before it (-1: none) and after it (T: none)."""
+        order = np.argsort(self.tree_output, kind="stable").astype(np.int32)
+        earlier, later = order[:-1], order[1:]
+        same = self.tree_output[earlier] == self.tree_output[later]
+        before, after = np.full(len(order), -1, np.int32), np.full(len(order), len(order), np.int32)
+        before[later[same]], after[earlier[same]] = earlier[same], later[same]
+        return before, after
+
     def finish(self, sums: np.ndarray, add_last: np.ndarray | None = None) -> np.ndarray:
         """Turn sums [D, K] into raw scores [D, K] of `score_dtype`; ``add_last`` [D, K] in place of its own."""
         scores = sums if not self.step else sums * self.step

@@ -150,12 +150,50 @@ def test_forests_beyond_every_small_size(isa: str, name: str) -> None:
             np.testing.assert_array_equal(bits(got), bits(expected), err_msg=f"{engine} {precision}")
 
 
-@pytest.mark.parametrize("n", [511, 4096, 9000])
-def test_documents_pass_superblocks_together(isa: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several document blocks and several superblocks; the last of each may be partial."""
+#: Which output each of so many trees adds to, of so many.
+ORDERS = {
+    "in turn": lambda rng, n_trees, n: np.arange(n_trees) % n,
+    "one after the other": lambda rng, n_trees, n: np.arange(n_trees) * n // n_trees,
+    "some of each in turn": lambda rng, n_trees, n: np.arange(n_trees) // 3 % n,
+    "any": lambda rng, n_trees, n: rng.integers(0, n, n_trees),
+    "the last alone": lambda rng, n_trees, n: np.full(n_trees, n - 1),
+    "in ever larger steps": lambda rng, n_trees, n: np.floor(np.sqrt(np.arange(n_trees))) % n,
+}
+
+
+@pytest.mark.parametrize("max_leaves", [9, 64, 70])
+@pytest.mark.parametrize("n_outputs", [2, 7])
+@pytest.mark.parametrize("order", ORDERS)
+def test_trees_add_to_their_outputs_in_any_order(isa: str, order: str, n_outputs: int, max_leaves: int) -> None:
+    rng = np.random.default_rng(n_outputs)
+    forest = random_forest(rng, n_trees=330, max_leaves=max_leaves, n_outputs=n_outputs)
+    model = Model(replace(forest, tree_output=ORDERS[order](rng, 330, n_outputs).astype(np.int32)))
+    for n in (3, 130):
+        assert_every_engine_agrees(model, probing_documents(rng, forest, n))
+
+
+@pytest.mark.parametrize("sum_dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape", ["random", "oblivious"])
+@pytest.mark.parametrize("n_outputs", [2, 3, 4, 5, 6, 7, 8, 17])
+def test_leaves_of_every_width(isa: str, n_outputs: int, shape: str, sum_dtype: str) -> None:
+    rng = np.random.default_rng(n_outputs)
+    wide = {"n_outputs": n_outputs, "vector_leaves": True, "sum_dtype": sum_dtype}
+    for max_leaves in (16, 64, 70):
+        forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, shape=shape, **wide)
+        for n in (9, 130):
+            assert_every_engine_agrees(Model(forest), probing_documents(rng, forest, n))
+
+
+def make_superblocks_small(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"max_predicates": 300, "one_superblock": 0}
     parameters = [replace(p, default=small.get(p.name, p.default)) for p in ENGINES["bitslice"].parameters]
     monkeypatch.setattr("gpuqs.engines.bitslice.Bitslice.parameters", tuple(parameters))
+
+
+@pytest.mark.parametrize("n", [511, 4096, 9000])
+def test_documents_pass_superblocks_together(isa: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several document blocks and several superblocks; the last of each may be partial."""
+    make_superblocks_small(monkeypatch)
     forest = random_forest(np.random.default_rng(4), n_trees=300, max_leaves=17, n_thresholds=400, n_outputs=2)
     model = Model(forest)
     X = probing_documents(np.random.default_rng(n), forest, n, np.float32)
@@ -238,3 +276,12 @@ def test_exact_gives_the_same_bits_however_the_work_is_split(isa: str) -> None:
             got = model.predict(X, "raw", engine=engine, n_threads=n_threads)
             np.testing.assert_array_equal(bits(got), expected, err_msg=f"{engine}, {n_threads} threads")
     np.testing.assert_array_equal(bits(of_one_row(model.forest, X[:40])), expected[:40])
+
+
+@pytest.mark.parametrize("max_leaves", [9, 40, 70])
+def test_threads_share_trees_of_several_outputs(isa: str, max_leaves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All trees' values are then added at once: more of an output than 32 bits hold sums of."""
+    make_superblocks_small(monkeypatch)
+    rng = np.random.default_rng(max_leaves)
+    model = Model(random_forest(rng, n_trees=700, max_leaves=max_leaves, n_thresholds=400, n_outputs=2))
+    assert_every_engine_agrees(model, probing_documents(rng, model.forest, 40), n_threads=3)

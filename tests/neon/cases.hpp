@@ -253,6 +253,8 @@ private:
         const auto tree_output = from.array<int32_t>();
         values_.tree_output = tree_output.data;
         values_.n_trees = static_cast<int>(tree_output.n);
+        values_.before = from.items<int32_t>();
+        values_.after = from.items<int32_t>();
         values_.leaf_id = from.items<int32_t>();
         values_.start = from.any().data;
         values_.width = from.small();

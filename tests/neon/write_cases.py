@@ -150,7 +150,7 @@ class Recorder:
 
     def values(self, values: Any, tables: Any = None, table_leaves: int = 64) -> None:
         to = self._to
-        to.arrays(values.value, values.offsets, values.tree_output, values.leaf_id, values.start)
+        to.arrays(values.value, values.offsets, values.tree_output, *values.neighbours, values.leaf_id, values.start)
         to.numbers(values.value.shape[1], values.n_outputs)
         to.arrays(np.zeros(0, np.uint8) if tables is None else tables)
         to.numbers(0 if tables is None else table_leaves)

@@ -11,7 +11,7 @@ struct Tables {
     static constexpr bool available = false;
     static constexpr int bytes_of_part(int, int) { return 0; }
     static void sum_places(const LeafValues&, int, int32_t*) {}
-    template <class Value> static void add_trees(const LeafValues&, int, int, const uint8_t*, int, int, Value*) {}
+    template <class Value> static void add_trees(const LeafValues&, int, int, int, int, const uint8_t*, int, int, Value*) {}
 };
 
 }  // namespace
