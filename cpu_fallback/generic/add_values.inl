@@ -1,7 +1,9 @@
 // add_values: each tree's leaf value to the sum of its output, in tree order.
 //
-//   for each few trees, whose values the L1 cache holds:
-//       for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
+//   for each output: for each run of the trees that add to it:          (of one output, all trees are a run)
+//       for each few trees, whose values the L1 cache holds:
+//           for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
+//   leaves with vectors: so for each column by tables, else for some columns at a time
 #pragma once
 #include <cstdint>
 
