@@ -13,6 +13,7 @@
 namespace gpuqs {
 namespace {
 
+constexpr int kFewestInRuns = 4;       // documents: for fewer, finding runs takes longer than they save
 constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
 // Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
@@ -76,6 +77,13 @@ void add_vectors(const Value* value, int n_columns, const int64_t* offsets, int 
 template <class Value, class Sum, class Leaf>
 void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     const Value* value = static_cast<const Value*>(values.value);
+    if (values.width == 1 && n < kFewestInRuns && values.n_outputs > 1) {
+        for (int t = first; t < first + n_trees; t++, leaf += stride) {
+            Sum* to = sums + static_cast<int64_t>(values.tree_output[t]) * stride;
+            for (int d = 0; d < n; d++) to[d] += value[values.offsets[t] + leaf[d]];
+        }
+        return;
+    }
     if (values.width == 1) {
         for_runs(values, first, first + n_trees, [&](int tree, int n_run, int step, int output) {
             for (int t = 0; t < n_run; t += kTrees, tree += kTrees * step)

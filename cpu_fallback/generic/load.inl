@@ -40,9 +40,15 @@ inline int load_tile(const Documents& documents, const char* rows, int n, const 
     return kTile;
 }
 
-template <class Out> void zeros_to_nan(int n, Out* x) {
-    for (int d = 0; d < n; d++)
-        if (x[d] <= kZeroThreshold && x[d] >= -kZeroThreshold) x[d] = static_cast<Out>(__builtin_nan(""));
+// The threshold is a float32: no value needs to become a double for it.
+template <class Out> bool is_zero(Out x) {
+    constexpr Out most = static_cast<Out>(kZeroThreshold);
+    return (x <= most) & (x >= -most);
+}
+
+// Without a branch, for which values are zeros is hard to foresee.
+template <class Out> void zeros_to_nan(int64_t n, Out* x) {
+    for (int64_t d = 0; d < n; d++) x[d] = is_zero(x[d]) ? static_cast<Out>(__builtin_nan("")) : x[d];
 }
 
 // Categories that go left become 0, those that go right 1; missing values stay NaN.
@@ -60,14 +66,6 @@ template <class Out> void categories_to_sides(const Columns& columns, int c, int
         }
         x[d] = in_set == right;
     }
-}
-
-// Values of a column as its tests ask for them.
-template <class Out> void as_asked(const Columns& columns, int c, int n, Out* x) {
-    if (columns.routing[c] & kCategorical)
-        categories_to_sides(columns, c, n, x);
-    else if (columns.routing[c] & kZeroMissing)
-        zeros_to_nan(n, x);
 }
 
 template <class Out>
@@ -91,7 +89,10 @@ void load(const Documents& documents, int64_t first, int n, const Columns& colum
     }
     for (int c = 0; c < columns.n; c++) {
         Out* to = x + static_cast<int64_t>(c) * stride;
-        as_asked(columns, c, n, to);
+        if (columns.routing[c] & kCategorical)
+            categories_to_sides(columns, c, n, to);
+        else if (columns.routing[c] & kZeroMissing)
+            zeros_to_nan(n, to);
         for (int d = n; d < stride; d++) {
             to[d] = Out(0);
             asm volatile("");  // else compilers call memset for each column, which takes longer than these few stores
@@ -126,18 +127,30 @@ template <class In, class Out> void copy_rows(const Documents& documents, int64_
     }
 }
 
+// Zeros of a row, in the columns that ask for it; those of columns of categories are categories.
+template <class Out> void zeros_of_row_to_nan(const Columns& columns, Out* x) {
+    for (int c = 0; c < columns.n; c++) {
+        const bool asked = (columns.routing[c] & (kCategorical | kZeroMissing)) == kZeroMissing;
+        x[c] = asked & is_zero(x[c]) ? static_cast<Out>(__builtin_nan("")) : x[c];
+    }
+}
+
 // load_rows: as load, x[row][column]. True if some value is missing.
 template <class Out> bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* x) {
     if (documents.is_double)
         copy_rows<double>(documents, first, n, columns, x);
     else
         copy_rows<float>(documents, first, n, columns, x);
-    uint8_t routing = 0;
-    for (int c = 0; c < columns.n; c++) routing |= columns.routing[c];
+    uint8_t routing = 0, of_all = kZeroMissing;
+    for (int c = 0; c < columns.n; c++) routing |= columns.routing[c], of_all &= columns.routing[c];
     const int64_t n_values = static_cast<int64_t>(n) * columns.n;
-    if (routing & (kCategorical | kZeroMissing))
-        for (int64_t row = 0; row < n_values; row += columns.n)
-            for (int c = 0; c < columns.n; c++) as_asked(columns, c, 1, x + row + c);
+    if (of_all && !(routing & kCategorical))
+        zeros_to_nan(n_values, x);
+    else if (routing & kZeroMissing)
+        for (int64_t row = 0; row < n_values; row += columns.n) zeros_of_row_to_nan(columns, x + row);
+    for (int c = 0; (routing & kCategorical) && c < columns.n; c++)
+        for (int64_t row = 0; (columns.routing[c] & kCategorical) && row < n_values; row += columns.n)
+            categories_to_sides(columns, c, 1, x + row + c);
     int missing = 0;
     for (int64_t i = 0; i < n_values; i++) missing |= x[i] != x[i];
     return missing;
