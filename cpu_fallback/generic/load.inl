@@ -131,7 +131,7 @@ template <class In, class Out> void copy_rows(const Documents& documents, int64_
 template <class Out> void zeros_of_row_to_nan(const Columns& columns, Out* x) {
     for (int c = 0; c < columns.n; c++) {
         const bool asked = (columns.routing[c] & (kCategorical | kZeroMissing)) == kZeroMissing;
-        x[c] = asked & is_zero(x[c]) ? static_cast<Out>(__builtin_nan("")) : x[c];
+        x[c] = (asked & is_zero(x[c])) ? static_cast<Out>(__builtin_nan("")) : x[c];
     }
 }
 
