@@ -34,13 +34,10 @@ def several_outputs(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, An
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2 * n_rows, 50)).astype(np.float32)
     target = (X[:, :5].sum(axis=1) * 1.5 + rng.normal(size=len(X))).astype(int) % N_CLASSES
-    quiet = {"verbosity": 0, "num_class": N_CLASSES}
-    gbm = lightgbm.train(
-        {"objective": "multiclass", "num_threads": 2, "verbosity": -1, "num_class": N_CLASSES},
-        lightgbm.Dataset(X, target),
-        n_trees,
-    )
-    xgb = xgboost.train({"objective": "multi:softprob", "nthread": 2, **quiet}, xgboost.DMatrix(X, target), n_trees)
+    params = {"objective": "multiclass", "num_class": N_CLASSES, "num_threads": 2, "verbosity": -1}
+    gbm = lightgbm.train(params, lightgbm.Dataset(X, target), n_trees)
+    params = {"objective": "multi:softprob", "num_class": N_CLASSES, "nthread": 2, "verbosity": 0}
+    xgb = xgboost.train(params, xgboost.DMatrix(X, target), n_trees)
     xgb.set_param({"nthread": 1})
     cat = catboost.CatBoostClassifier(
         iterations=n_trees, loss_function="MultiClass", thread_count=2, verbose=0, allow_writing_files=False

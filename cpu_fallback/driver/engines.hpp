@@ -15,7 +15,7 @@ namespace gpuqs {
 
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Engines that read documents as values, feature-major: x[column][document block], float or double.
+// Engines that read documents as values, float or double: x[column][document block], or x[document][column] by load_rows.
 class ByValue : public ExitLeaves {
 public:
     ByValue(const Kernels& kernels, const Columns& columns, bool single, int block)
@@ -33,7 +33,6 @@ public:
     }
 
 protected:
-    // As load, x[document][column].
     void load_rows(const Documents& documents, int64_t first, int n, void* loaded) const {
         Head& head = head_for(documents, loaded);
         head.has_missing = head.is_double ? kernels_.load_rows_double(documents, first, n, columns_, x<double>(loaded))

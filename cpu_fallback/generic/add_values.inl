@@ -77,7 +77,7 @@ void add_vectors(const Value* value, int n_columns, const int64_t* offsets, int 
 template <class Value, class Sum, class Leaf>
 void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     const Value* value = static_cast<const Value*>(values.value);
-    if (values.width == 1 && n < kFewestInRuns && values.n_outputs > 1) {
+    if (values.width == 1 && values.n_outputs > 1 && n < kFewestInRuns) {
         for (int t = first; t < first + n_trees; t++, leaf += stride) {
             Sum* to = sums + static_cast<int64_t>(values.tree_output[t]) * stride;
             for (int d = 0; d < n; d++) to[d] += value[values.offsets[t] + leaf[d]];

@@ -70,7 +70,8 @@ struct Kernels {
     void (*path_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
     void (*path_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
     void (*rank_paths)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
-    // The same for more documents, code[entry][places], from x[column][stride] and such a scratch; stride is a multiple of places_together(n, rank_lanes).
+    // The same for more documents, code[entry][places], from x[column][stride] and such a scratch; stride is a multiple of
+    // places_together(n, rank_lanes).
     int rank_lanes;
     void (*rank_bytes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, int8_t* code);
     void (*rank_bytes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, int8_t* code);

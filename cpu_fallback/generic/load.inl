@@ -148,9 +148,10 @@ template <class Out> bool load_rows(const Documents& documents, int64_t first, i
         zeros_to_nan(n_values, x);
     else if (routing & kZeroMissing)
         for (int64_t row = 0; row < n_values; row += columns.n) zeros_of_row_to_nan(columns, x + row);
-    for (int c = 0; (routing & kCategorical) && c < columns.n; c++)
-        for (int64_t row = 0; (columns.routing[c] & kCategorical) && row < n_values; row += columns.n)
-            categories_to_sides(columns, c, 1, x + row + c);
+    for (int c = 0; c < columns.n; c++) {
+        if (!(columns.routing[c] & kCategorical)) continue;
+        for (int64_t at = c; at < n_values; at += columns.n) categories_to_sides(columns, c, 1, x + at);
+    }
     int missing = 0;
     for (int64_t i = 0; i < n_values; i++) missing |= x[i] != x[i];
     return missing;
