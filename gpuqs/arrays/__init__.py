@@ -13,7 +13,7 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import from_table, is_exported, is_table
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array, with_ctrs, with_zeros
-from gpuqs.arrays.pandas_frames import from_frame
+from gpuqs.arrays.pandas_frames import from_frame, is_frame
 from gpuqs.arrays.refusals import refuse_other_tables, refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
 from gpuqs.errors import InputError
@@ -56,7 +56,7 @@ def _given(X: Any, forest: Forest) -> Documents:
         refuse_records(X)
     elif not isinstance(X, np.ndarray):
         refuse_strangers(X)
-    if hasattr(X, "iloc") and hasattr(X, "columns") and hasattr(X, "dtypes"):
+    if is_frame(X):
         return from_frame(X, forest)
     if is_table(X):
         return from_table(X, forest)

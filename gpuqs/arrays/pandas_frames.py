@@ -107,6 +107,12 @@ class _Plan(NamedTuple):
         return Documents(len(X), lambda start, stop: rows[start:stop])
 
 
+def is_frame(X: Any) -> bool:
+    """Whether `from_frame` reads it."""
+    kind = type(X)  # asked first: pandas makes ``dtypes`` anew for each who asks
+    return all(hasattr(kind, name) or hasattr(X, name) for name in ("iloc", "columns", "dtypes"))
+
+
 def from_frame(X: Any, forest: Forest) -> Documents:
     """A pandas frame as documents, its categories coded as in training.
 
@@ -137,12 +143,14 @@ def _key_of(X: Any) -> tuple[list[Any], list[Any]] | None:
     labels, dtypes = X.columns, X.dtypes
     if not (hasattr(labels, "tolist") and hasattr(dtypes, "tolist")):  # pandas's look, but not pandas's
         return None
-    labels = labels.tolist()
+    labels, dtypes = labels.tolist(), dtypes.tolist()
     types = set(map(type, labels))
     if types != {str} and types != {int}:
         return None
-    # Two types of categories may be equal whose codes mean other ones; plans are made without them.
-    return labels, [Kind.CATEGORY if _is_category(dtype) else dtype for dtype in dtypes.tolist()]
+    if not all(issubclass(kind, np.dtype) for kind in set(map(type, dtypes))):
+        # Two types of categories may be equal whose codes mean other ones; plans are made without them.
+        dtypes = [Kind.CATEGORY if _is_category(dtype) else dtype for dtype in dtypes]
+    return labels, dtypes
 
 
 def _plan_of(X: Any, forest: Forest) -> _Plan:
