@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kMostByTrees = 16 << 20;
 // Each thread gets several shares of the trees, so that one that comes late still finds work.
 constexpr int kSharesOfThread = 4;
+// A document's leaf numbers that are written together, two cache lines of them: one by one, each line would come and go as often.
+constexpr int kNumbersTogether = 32;
 
 struct Thread {
     Buffer loaded, scratch, leaf, sums;
@@ -190,6 +192,19 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     });
 }
 
+// The source library's numbers of leaf[tree][stride], some trees', to those trees of out[document][all trees].
+template <class Leaf>
+void write_numbers(const LeafValues& values, const uint16_t* order, int tree, int n_trees, const Leaf* leaf, int stride, int n,
+                   int32_t* out) {
+    const int32_t* number[kNumbersTogether];  // of each tree's leaves
+    for (int k = 0; k < n_trees; k++) number[k] = values.leaf_id + values.offsets[tree + k];
+    out += tree;
+    for (int d = 0; d < n; d++, out += values.n_trees) {
+        const Leaf* const of_document = leaf + (order ? order[d] : d);
+        for (int k = 0; k < n_trees; k++) out[k] = number[k][of_document[static_cast<int64_t>(k) * stride]];
+    }
+}
+
 template <class Leaf>
 void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const LeafValues& values, int32_t* out, int n_threads) {
     const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
@@ -201,10 +216,9 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
     for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
         const auto number = [&](int block, int rows, int tree, int n_trees, const void* leaves) {
             const Leaf* leaf = static_cast<const Leaf*>(leaves);
-            int32_t* to = out + (first + block * blocks.size) * values.n_trees;
-            for (int t = tree; t < tree + n_trees; t++, leaf += stride)
-                for (int d = 0; d < rows; d++)
-                    to[static_cast<int64_t>(d) * values.n_trees + t] = values.leaf_id[values.offsets[t] + leaf[order ? order[d] : d]];
+            int32_t* const to = out + (first + block * blocks.size) * values.n_trees;
+            for (int t = tree, end = tree + n_trees; t < end; t += kNumbersTogether, leaf += kNumbersTogether * stride)
+                write_numbers(values, order, t, std::min(kNumbersTogether, end - t), leaf, stride, rows, to);
         };
         if (found)
             number(0, n, 0, values.n_trees, found.get());
