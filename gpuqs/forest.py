@@ -333,7 +333,7 @@ class Forest:
 
     @lazy
     def table_plans(self) -> Kept:
-        """How tables with the columns of the last few become documents: `gpuqs.arrays` keeps it here."""
+        """How tables and arrays like the last few become documents: `gpuqs.arrays` keeps it here."""
         return Kept(4)
 
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:

@@ -61,11 +61,10 @@ def plain_calls(
 ) -> cpu_fallback.PlainCalls | None:
     """What answers a forest's plain calls on the host.
 
-    None: nothing does, for arrays are not scored as they are, values have not the shape of sums, or leaves have linear
-    models. Nothing in it knows the model, which could not be freed then. ``narrow``: documents hold the columns
-    `Forest.tested` alone.
+    None: nothing does, for values have not the shape of sums, or leaves have linear models. Nothing in it knows the
+    model, which could not be freed then. ``narrow``: documents hold the columns `Forest.tested` alone.
     """
-    if forest.schema.arrays_hold_values or forest.link == "argmax" or forest.has_linear_leaves:
+    if forest.link == "argmax" or forest.has_linear_leaves:
         return None
     of_documents = forest.narrowed if narrow else forest
     of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)
@@ -83,6 +82,7 @@ def plain_calls(
         BRIEF,
         at_once,
         threads_of_call,
+        of_arrays=not forest.schema.arrays_hold_values,
         raw=_link(forest, precision, "identity", forest.average_raw),
         value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),
         then=of_numpy,

@@ -145,6 +145,8 @@ cdef class PlainCalls:
         More documents than these are not scored in one go: signals would wait.
     threads_of : callable
         Gives the number of threads of a call that is worth so many, more than one.
+    of_arrays : bool
+        Whether the arrays of `Model.predict` are documents as they are; else all are made of them first.
     brief : float
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
         one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
@@ -159,14 +161,14 @@ cdef class PlainCalls:
     cdef object program_of, threads_of, then
     cdef Link raw_link, value_link
     cdef Py_ssize_t n_features, most_at_once, n_iterations
-    cdef bint some_left_out
+    cdef bint some_left_out, of_arrays
     cdef double brief
     cdef Chosen chosen
 
     def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Py_ssize_t most_at_once=0,
-                 threads_of=None, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
+                 threads_of=None, bint of_arrays=True, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
                  bint some_left_out=False):
-        self.n_iterations, self.some_left_out = n_iterations, some_left_out
+        self.n_iterations, self.some_left_out, self.of_arrays = n_iterations, some_left_out, of_arrays
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
         self.most_at_once, self.threads_of = max(most, most_at_once), threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
@@ -328,9 +330,10 @@ def plain_first(method):
             asked = asked_by_all(output, keywords)
             if asked >= 0:
                 plain = self._plain_fast if asked & FAST else self._plain
-                if plain is not None and (not asked & N_ITERATIONS or (<PlainCalls?>plain).are_all(keywords["num_iteration"])):
+                if (plain is not None and (<PlainCalls?>plain).of_arrays
+                        and (not asked & N_ITERATIONS or (<PlainCalls>plain).are_all(keywords["num_iteration"]))):
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
-                    answer = (<PlainCalls?>plain).scores(X, asked & RAW, n_threads, keywords["out"] if asked & OUT else None)
+                    answer = (<PlainCalls>plain).scores(X, asked & RAW, n_threads, keywords["out"] if asked & OUT else None)
                     if answer is not None:
                         return answer
         return method(self, X, output, **keywords)

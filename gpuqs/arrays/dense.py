@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuqs.arrays.coding import Column, Kind, coders_of, distinct_objects
+from gpuqs.arrays.coding import Coder, Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
@@ -160,10 +160,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         check_values(X.dtype, forest)
     first = np.dtype(forest.integer_dtype) if of_objects else score_dtype(X.dtype, forest)
     dtype = np.dtype(np.float64) if forest.schema.hashed else first
-    names = forest.schema.names or [str(feature) for feature in range(forest.n_features)]
-    kind = Kind.TRUTH if X.dtype.kind == "b" else Kind.WHOLE
-    kinds = [Kind.TEXT if of_objects and known is not None else kind for known in forest.schema.categories]
-    coders = coders_of([Column(name, "dtype", X.dtype, kind) for name, kind in zip(names, kinds, strict=True)], forest)
+    coders = _coders_by_value(X.dtype, forest)
     numbers = [feature for feature, coder in enumerate(coders) if coder is None]
     distinct = distinct_objects if of_objects else _distinct
 
@@ -185,6 +182,21 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         return out
 
     return Documents(len(X), chunk)
+
+
+def _coders_by_value(dtype: np.dtype, forest: Forest) -> list[Coder | None]:
+    """Of the features of an array of that type; kept with the forest."""
+    key = "array", dtype
+    coders: list[Coder | None] | None = forest.table_plans.find(key)
+    if coders is None:
+        names = forest.schema.names or [str(feature) for feature in range(forest.n_features)]
+        kind = Kind.TRUTH if dtype.kind == "b" else Kind.WHOLE
+        of_known = Kind.TEXT if dtype.kind == "O" else kind
+        kinds = [kind if known is None else of_known for known in forest.schema.categories]
+        columns = [Column(name, "dtype", dtype, of) for name, of in zip(names, kinds, strict=True)]
+        coders = coders_of(columns, forest)
+        forest.table_plans.keep(key, coders)
+    return coders
 
 
 def _distinct(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
