@@ -40,9 +40,12 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         not the model's.
     """
     documents = with_ctrs(_given(X, forest.given), forest)
-    if forest.has_linear_leaves and not (is_table(X) or getattr(X, "format", None) not in (None, "csc")):
-        return with_zeros(documents)
-    return documents
+    return with_zeros(documents) if forest.has_linear_leaves and not _keeps_tiny(X) else documents
+
+
+def _keeps_tiny(X: Any) -> bool:
+    """Whether LightGBM reads numbers next to zero as they are: in Arrow tables, and sparse matrices other than CSC."""
+    return not is_frame(X) and (is_table(X) or getattr(X, "format", None) not in (None, "csc"))
 
 
 def _given(X: Any, forest: Forest) -> Documents:

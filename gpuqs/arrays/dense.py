@@ -14,6 +14,8 @@ from gpuqs.arrays.refusals import trained_on
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 
+#: Of arrays with more columns than so many for each one that is tested, these alone are cast.
+WIDE = 4
 #: Types that engines read as they are.
 _NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -131,6 +133,9 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
     dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
+    if forest.n_features > WIDE * len(forest.tested):
+        tested = forest.tested
+        return Documents(len(X), lambda start, stop: X[start:stop, tested].astype(dtype), narrow=True)
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
 
 
@@ -140,7 +145,7 @@ def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
 
 
 def _numbers(X: np.ndarray, forest: Forest) -> np.ndarray:
-    for kind in set(map(type, X.flat)):
+    for kind in set(map(type, X.ravel().tolist())):
         if not issubclass(kind, (Real, Decimal, np.bool_, type(None))):
             raise InputError(
                 f"X holds a {kind.__name__}; documents are numbers, and None or NaN where values are missing "
@@ -221,9 +226,11 @@ def check_values(dtype: np.dtype, forest: Forest) -> None:
 
 def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
     """The type in which documents of ``dtype`` are scored."""
-    if dtype.kind == "f" and dtype.itemsize <= 8:
-        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
-    if dtype.kind in "iubf":  # long doubles: the source libraries cast them as they cast integers
+    if dtype.kind == "f" and dtype.itemsize <= 4:
+        return np.dtype(np.float32)
+    if dtype == np.float64:  # of this machine's byte order
+        return dtype
+    if dtype.kind in "iubf":  # the source libraries cast long doubles, and doubles of another byte order, as integers
         return np.dtype(forest.integer_dtype)
     raise InputError(
         f"X has dtype {dtype}; documents are floating-point or integer numbers "

@@ -118,5 +118,5 @@ def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:
     """
     if X and isinstance(X[0], Mapping):
         raise InputError(f"X is a {type(X).__name__} of {type(X[0]).__name__}s; pass pandas.DataFrame(X)")
-    if any(isinstance(row, np.ma.MaskedArray) for row in X):
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, X))):
         raise InputError(f"X is a {type(X).__name__} of masked arrays; fill them with NaN where values are missing")

@@ -15,7 +15,6 @@ from gpuqs.errors import InputError
 lgb = pytest.importorskip("lightgbm")
 
 
-
 @cache
 def expected(name: str, dtype: type) -> Expected:
     """Documents; LightGBM's raw scores, values and exit leaves."""
@@ -51,6 +50,18 @@ def test_other_types_of_documents(name: str, dtype: type) -> None:
     X = X.astype(dtype)
     raw = trained.booster.predict(X, raw_score=True, num_threads=1)
     np.testing.assert_array_equal(trained.model.predict(X, "raw").view(np.int64), raw.view(np.int64))
+
+
+@pytest.mark.parametrize("name", ["regression", "nan"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_of_another_byte_order(name: str, dtype: type) -> None:
+    """LightGBM casts them to float32, doubles, too: some cross a threshold."""
+    trained = lightgbm_trained(name)
+    X = documents(trained, dtype, infinite=True)
+    swapped = X.astype(X.dtype.newbyteorder())
+    leaves = trained.booster.predict(swapped, pred_leaf=True, num_threads=1)
+    assert dtype is np.float32 or (leaves != trained.booster.predict(X, pred_leaf=True, num_threads=1)).any()
+    np.testing.assert_array_equal(trained.model.predict(swapped, "leaf"), leaves)
 
 
 def test_lists() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tracemalloc
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -115,6 +116,25 @@ def test_integers_are_cast_as_the_source_library_casts_them(dtype: type, integer
     model = Model(forest)
     expected = model.predict(X.astype(integer_dtype), "raw", engine="reference")
     np.testing.assert_array_equal(model.predict(X, "raw"), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, np.bool_])
+@pytest.mark.parametrize("order", "CF")
+def test_of_wide_arrays_tested_columns_are_cast(dtype: type, order: str) -> None:
+    tested = FOREST.tested
+    wide = replace(FOREST, n_features=40, feature=FOREST.feature * 13)
+    X = np.random.default_rng(0).integers(-3, 4, (200, 40)).astype(dtype, order)
+    documents = as_documents(X, wide)
+    assert documents.narrow and documents.chunk(0, 7).shape == (7, len(tested))
+    expected = MODEL.predict(np.ascontiguousarray(X[:, tested * 13]), "leaf", engine="reference")
+    for output in ("leaf", "raw", "per_tree"):
+        expected = MODEL.predict(X[:, tested * 13].astype(np.float64), output, engine="reference")
+        for stop in (1, 65, 200):
+            np.testing.assert_array_equal(Model(wide).predict(X[:stop], output), expected[:stop])
+    np.testing.assert_array_equal(
+        Model(wide).predict(X, "leaf", trees=slice(3, 9)), MODEL.predict(X[:, tested * 13], "leaf")[:, 3:9]
+    )
+    assert not as_documents(X[:, :3], FOREST).narrow
 
 
 def test_half_floats_are_read_exactly_and_long_doubles_as_integers() -> None:
