@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpuqs import cpu_fallback
 from gpuqs.devices import HOST, Device
 from gpuqs.engines import ENGINES, LEFT_OUT, Program
@@ -12,8 +14,9 @@ from gpuqs.forest import Forest
 from gpuqs.forks import Lock
 from gpuqs.layout.ranks import RankTables, build_ranks
 
-#: Programs of tree ranges that are kept on each device, for staged prediction; the one unused for longest goes first.
-PARTS_KEPT = 16
+#: Programs of tree ranges that are kept on each device, for staged prediction: so many, or more, to so many, as long as
+#: these hold no more numbers than that together. The one unused for longest goes first.
+PARTS_KEPT, MOST_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
 
 
 class Programs:
@@ -89,10 +92,19 @@ class Programs:
 
     def _give_back(self, device: Device) -> None:
         parts = [key for key in list(self._made) if key[-1] is not None and key[-2] == device.key]
-        if len(parts) > PARTS_KEPT:
+        held = np.cumsum([self._numbers(*key[-1]) for key in reversed(parts)])
+        kept = min(max(PARTS_KEPT, int(np.searchsorted(held, PARTS_NUMBERS, "right"))), MOST_PARTS)
+        if len(parts) > kept:
             device.wait()  # other streams may still read what is given back here
-            for old in parts[:-PARTS_KEPT]:
+            for old in parts[:-kept]:
                 self._made.pop(old, None)
+
+    def _numbers(self, *bounds: int | None) -> float:
+        """About so many numbers has a range of trees: nodes, values and sets of categories, and something a feature."""
+        forest = self.forest
+        share = len(range(*slice(*bounds).indices(forest.n_trees))) / max(forest.n_trees, 1)
+        of_all = forest.n_nodes + forest.leaf_value.size + len(forest.category_words) + len(forest.linear_coefficient)
+        return forest.n_features + share * of_all
 
     def trial(
         self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: tuple[str, bool]

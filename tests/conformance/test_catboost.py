@@ -28,6 +28,7 @@ catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
 
 
+
 @dataclass(frozen=True)
 class Recipe:
     """How to train: the kind of model, its parameters beyond the defaults here, rows and labels."""
@@ -171,7 +172,9 @@ def test_other_types_of_documents(name: str, dtype: type) -> None:
     X[0] = 2**31 - 1 if dtype is not np.float16 else 65_504
     X = X.astype(dtype)
     theirs = X.astype(np.float32) if dtype is np.float16 else X  # which CatBoost refuses
-    np.testing.assert_array_equal(trained.model.predict(X, "raw"), predict(trained.booster, theirs, "RawFormulaVal"))
+    np.testing.assert_array_equal(
+        trained.model.predict(X, "raw"), predict(trained.booster, theirs, "RawFormulaVal")
+    )
 
 
 @pytest.mark.parametrize("name", ["depth 6", "MultiClass", "Lossguide"])

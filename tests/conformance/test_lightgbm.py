@@ -15,6 +15,7 @@ from gpuqs.errors import InputError
 lgb = pytest.importorskip("lightgbm")
 
 
+
 @cache
 def expected(name: str, dtype: type) -> Expected:
     """Documents; LightGBM's raw scores, values and exit leaves."""

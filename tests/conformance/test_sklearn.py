@@ -313,8 +313,8 @@ def test_frames_with_categories(engine: str) -> None:
 
     agree(frame)
     other = frame.copy()  # in another order, with others, some of them missing
-    other["shade"] = (
-        other["shade"].cat.add_categories(["new"]).cat.reorder_categories(["new", *frame["shade"].cat.categories[::-1]])
+    other["shade"] = other["shade"].cat.add_categories(["new"]).cat.reorder_categories(
+        ["new", *frame["shade"].cat.categories[::-1]]
     )
     other.loc[:60, "shade"] = "new"
     other.loc[50:99, "a"] = np.nan

@@ -136,7 +136,9 @@ def outcome_of(score: Callable[..., np.ndarray], *args: Any) -> Any:
         return error
 
 
-def agreement(library: Library, drawn: Drawn, folder: Path, equal: Counter[str], refused: dict[str, list[str]]) -> None:
+def agreement(
+    library: Library, drawn: Drawn, folder: Path, equal: Counter[str], refused: dict[str, list[str]]
+) -> None:
     """Train on a table, and score it and its changed like in every kind of table; count what is equal and refused."""
     rng, table = np.random.default_rng(drawn.seed), drawn.table()
     model, score = library.train(table, rng, folder)

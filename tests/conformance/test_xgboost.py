@@ -14,6 +14,7 @@ import gpuqs
 xgb = pytest.importorskip("xgboost")
 
 
+
 @cache
 def expected(name: str, dtype: type) -> Expected:
     """Documents; XGBoost's margins, values and exit leaves."""

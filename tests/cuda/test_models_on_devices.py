@@ -321,7 +321,8 @@ def test_a_model_pickles_after_it_was_on_a_device(device: EmulatedDevice) -> Non
 
 
 @pytest.mark.parametrize("on_device", [True, False])
-def test_ranges_of_trees(device: EmulatedDevice, on_device: bool) -> None:
+def test_ranges_of_trees(device: EmulatedDevice, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     forest, documents = make(average=True)
     model = Model(forest).to(device)
     X = device.from_host(documents) if on_device else documents

@@ -124,6 +124,7 @@ def test_calls_on_several_streams(device: EmulatedDevice, output: str, engine: s
 
 def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuqs.programs.PARTS_KEPT", 3)
+    monkeypatch.setattr("gpuqs.programs.MOST_PARTS", 3)
     forest, documents = make(n_trees=8)
     model = Model(forest).to(device)
     want = expected(forest, documents).leaves

@@ -126,7 +126,6 @@ def test_of_wide_arrays_tested_columns_are_cast(dtype: type, order: str) -> None
     X = np.random.default_rng(0).integers(-3, 4, (200, 40)).astype(dtype, order)
     documents = as_documents(X, wide)
     assert documents.narrow and documents.chunk(0, 7).shape == (7, len(tested))
-    expected = MODEL.predict(np.ascontiguousarray(X[:, tested * 13]), "leaf", engine="reference")
     for output in ("leaf", "raw", "per_tree"):
         expected = MODEL.predict(X[:, tested * 13].astype(np.float64), output, engine="reference")
         for stop in (1, 65, 200):

@@ -55,6 +55,29 @@ def test_many_ranges_one_after_the_other(precision: str) -> None:
             np.testing.assert_array_equal(got, scores)
 
 
+def test_small_ranges_are_kept_as_long_as_their_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = [(first, first + n) for n in range(1, 8) for first in range(12)]
+
+    def kept(model: Model) -> list[tuple[int, int]]:
+        for trees in bounds:
+            model.predict(X[:1], "raw", trees=slice(*trees))
+        return [key[-1][:2] for key in model._programs._made if key[-1] is not None]
+
+    model = make()
+    assert kept(model) == bounds
+    made = {**model._programs._made}
+    assert kept(model) == bounds and model._programs._made == made
+    monkeypatch.setattr("gpuqs.programs.MOST_PARTS", 30)
+    assert kept(make()) == bounds[-30:]
+    for fields in ({}, {"n_outputs": 9, "vector_leaves": True, "link": "identity"}):
+        forest = make(**fields).forest
+        of_tree = (forest.n_nodes + forest.leaf_value.size) / forest.n_trees
+        monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 140 * of_tree + 21 * forest.n_features)
+        assert kept(make(**fields)) == bounds[-21:]  # twelve of seven trees, nine of six: 138
+    monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
+    assert kept(make()) == bounds[-16:]
+
+
 @pytest.mark.parametrize(
     ("trees", "problem"),
     [(5, "trees must be a slice"), ((0, 5), "trees must be a slice"), (slice(0, 9, 2), "step 1, not 2")],
