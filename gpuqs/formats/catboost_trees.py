@@ -9,9 +9,11 @@ by its number; and `Condenser` makes the objects of trees small as soon as they 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +32,7 @@ CTR: Final = "OnlineCtr"
 
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 _HASHES: Final = 1 << 32
+_FLOAT32: Final = struct.Struct("f")
 #: Most tests of a symmetric tree; CatBoost itself stops at 16.
 MAX_DEPTH: Final = 30
 #: Most 32-bit words of category sets (64 MiB): huge codes in every node of a small file are an attack.
@@ -227,10 +230,13 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
     """A border, as the float32 that CatBoost compares with."""
     if not isinstance(value, (int, float)):
         raise ModelFormatError("is missing, or is no number", tree=tree, field=name)
-    (rounded,) = numbers([value], name, np.float32, tree=tree)
-    if not np.isfinite(rounded):
+    try:
+        rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    except OverflowError:
+        rounded = inf
+    if not isfinite(rounded):
         raise ModelFormatError("border is not a finite float32", tree=tree, field=name)
-    return float(rounded)
+    return rounded
 
 
 @dataclass(frozen=True)

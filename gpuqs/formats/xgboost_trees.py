@@ -206,10 +206,9 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
 
     def either(key: str, meaning: str) -> npt.NDArray[np.bool_]:
         values = column(key, np.int64)
-        if ((values != 0) & (values != 1)).any():
+        if np.count_nonzero(values >> 1):
             raise ModelFormatError(f"must be {meaning}", tree=number, field=key)
-        ones: npt.NDArray[np.bool_] = values == 1
-        return ones
+        return values.astype(bool)
 
     nodes["default_left"] = either("default_left", "0 (right) or 1 (left)")
     sets: tuple[npt.NDArray[np.int64], ...] = ()
@@ -217,7 +216,7 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
         nodes["categorical"] = either("split_type", "0 (numeric) or 1 (categorical)")
         for key in _SETS:  # XGBoost takes no file without them
             get(tree, key, list, tree=number)
-        if nodes["categorical"].any():
+        if np.count_nonzero(nodes["categorical"]):
             sets = _category_sets(tree, number, n_nodes)
     return Tree(said, nodes, vectors, sets)
 
