@@ -62,6 +62,8 @@ class _Plan(NamedTuple):
         alone are taken out at once, as objects, which such numbers survive.
     first, dtype : numpy.dtype
         What numbers are rounded to first, and what documents are of.
+    labels : list
+        Of the columns, if no two are alike: by these pandas finds a column sooner than by its place. Else empty.
     """
 
     take: list[int] | None
@@ -72,21 +74,22 @@ class _Plan(NamedTuple):
     of_floats: bool
     first: np.dtype
     dtype: np.dtype
+    labels: list[Any]
 
     def documents(self, X: Any, forest: Forest) -> Documents:
         n, take, first, dtype = len(X), self.take, self.first, self.dtype
         if not self.coders:
             if self.turned and not self.sparse:  # numbers are sorted sooner than a frame's columns
                 return Documents(n, lambda start, stop: _numbers(X, start, stop, first, dtype)[:, take])
-            frame = X if take is None else X.iloc[:, take]
+            frame = X if take is None else X.take(take, axis=1)
             if self.sparse:
                 return from_sparse_frame(frame, forest)
             return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
         places = list(range(X.shape[1])) if take is None else take
         if self.of_floats and n * len(places) <= _FEW and len(places) == X.shape[1]:
             return self._at_once(X, places)
-        coded = {feature: _codes(X.iloc[:, places[feature]], *coder) for feature, coder in self.coders.items()}
-        numbers = X.iloc[:, [places[feature] for feature in self.numbers]]
+        coded = {feature: _codes(self._column(X, places[feature]), *coder) for feature, coder in self.coders.items()}
+        numbers = X.take([places[feature] for feature in self.numbers], axis=1)
 
         def chunk(start: int, stop: int) -> np.ndarray:
             out = np.empty((stop - start, len(places)), dtype)
@@ -103,8 +106,11 @@ class _Plan(NamedTuple):
             rows[:, self.numbers] = values[:, [places[feature] for feature in self.numbers]].astype(self.first)
         for feature, (coder, _) in self.coders.items():
             place = places[feature]
-            rows[:, feature] = _codes_of_objects(coder, values[:, place], partial(_column, X, place))
+            rows[:, feature] = _codes_of_objects(coder, values[:, place], partial(self._column, X, place))
         return Documents(len(X), lambda start, stop: rows[start:stop])
+
+    def _column(self, X: Any, place: int) -> Any:
+        return X[self.labels[place]] if self.labels else X.iloc[:, place]
 
 
 def is_frame(X: Any) -> bool:
@@ -131,7 +137,8 @@ def from_frame(X: Any, forest: Forest) -> Documents:
     key = _key_of(X)
     plan: _Plan | None = None if key is None else forest.table_plans.find(key)
     if plan is None:
-        plan = _plan_of(X, forest)
+        labels = key[0] if key is not None and len(set(key[0])) == len(key[0]) else []
+        plan = _plan_of(X, labels, forest)
         if key is not None:
             forest.table_plans.keep(key, plan)
     return plan.documents(X, forest)
@@ -153,7 +160,7 @@ def _key_of(X: Any) -> tuple[list[Any], list[Any]] | None:
     return labels, dtypes
 
 
-def _plan_of(X: Any, forest: Forest) -> _Plan:
+def _plan_of(X: Any, labels: list[Any], forest: Forest) -> _Plan:
     take = columns_of(*labels_of(X, forest), forest)
     frame = X if take is None else X.iloc[:, take]
     types = list(frame.dtypes)
@@ -174,7 +181,7 @@ def _plan_of(X: Any, forest: Forest) -> _Plan:
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
     of_objects = not any(_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype") for f in coded)
     of_floats = of_objects and all(kind in _FLOATS for kind in kinds)
-    return _Plan(take, turned, sparse, coded, numbers, of_floats, first, dtype)
+    return _Plan(take, turned, sparse, coded, numbers, of_floats, first, dtype, labels)
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
@@ -233,10 +240,6 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
         return coder.codes(plain(values), places)
 
     return codes
-
-
-def _column(X: Any, place: int) -> Any:
-    return X.iloc[:, place]
 
 
 def _codes_of_objects(coder: Coder, values: np.ndarray, column: Callable[[], Any]) -> np.ndarray:
