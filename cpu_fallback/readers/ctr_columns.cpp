@@ -10,6 +10,8 @@ namespace {
 
 // Documents whose keys are looked up side by side, so that none waits for memory alone.
 constexpr int64_t BLOCK = 4096;
+// Of fewer documents than these, so many look-ups of several projections are under way together.
+constexpr int64_t FEW = 64;
 constexpr int64_t LEAST = 64;  // documents of a thread
 
 // A category's hash counts as CatBoost has it, as a signed number.
@@ -32,14 +34,20 @@ void add_element(const CtrElement& element, const double* given, int64_t n, uint
     }
 }
 
-// The place of each key among the projection's, or n_keys: the upper bits tell where its like begin, and few have the same.
-void find_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t* row) {
-    const int shift = 64 - p.bits;
+// The place of each key among the projection's, or n_keys, in three steps, each of which asks for what the next one reads. The upper
+// bits tell where a key's like begin, and few have the same.
+void ask_for_rows(const CtrProjection& p, const uint64_t* key, int64_t n) {
+    for (int64_t d = 0; d < n; d++) __builtin_prefetch(p.starts + (key[d] >> (64 - p.bits)));
+}
+void begin_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t* row) {
     for (int64_t d = 0; d < n; d++) {
-        row[d] = p.starts[key[d] >> shift];
+        row[d] = p.starts[key[d] >> (64 - p.bits)];
         __builtin_prefetch(p.keys + row[d]);
         __builtin_prefetch(p.keys + row[d] + CTR_WINDOW - 1);
     }
+}
+void end_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t* row) {
+    const int shift = 64 - p.bits;
     for (int64_t d = 0; d < n; d++) {
         const uint64_t* at = p.keys + row[d];
         uint32_t less = 0;
@@ -77,7 +85,8 @@ void fill_group(const CtrGroup& group, const double* given, int64_t given_step, 
         const int64_t m = std::min(GROUP_BLOCK, stop - start);
         std::fill_n(key, m, 0);
         add_element(*group.category.elements, given + column * given_step + start, m, key);
-        find_rows(group.category, key, m, row);
+        begin_rows(group.category, key, m, row);
+        end_rows(group.category, key, m, row);
         for (int64_t d = 0; d < m; d++) of_document[d] = group.values + row[d] * group.size;
         for (int64_t i = 0; i < group.n_members; i++) {
             const CtrOfGroup& p = group.members[i];
@@ -94,20 +103,30 @@ void fill_group(const CtrGroup& group, const double* given, int64_t given_step, 
     }
 }
 
-// Documents [start, start + n), BLOCK at most, by the projections that are in no group.
+// Documents [start, start + n), one to BLOCK, by the projections that are in no group.
 void fill_alone(const CtrProjection* projections, int64_t n_projections, const double* given, int64_t step, int64_t start, int64_t n,
                 float* out) {
     uint64_t key[BLOCK];
     uint32_t row[BLOCK];
-    for (int64_t i = 0; i < n_projections; i++) {
-        const CtrProjection& p = projections[i];
-        std::fill_n(key, n, 0);
-        for (int64_t e = 0; e < p.n_elements; e++) add_element(p.elements[e], given + p.elements[e].column * step + start, n, key);
-        find_rows(p, key, n, row);
-        for (int32_t c = 0; c < p.n_ctrs; c++) {
-            float* const to = out + (p.first + c) * step + start;
-            for (int64_t d = 0; d < n; d++) to[d] = p.values[static_cast<int64_t>(row[d]) * p.n_ctrs + c];
-        }
+    const int64_t together = std::max<int64_t>(FEW / n, 1);
+    for (int64_t first = 0; first < n_projections; first += together) {
+        const auto each = [&](auto step_of) {
+            for (int64_t i = first; i < std::min(first + together, n_projections); i++)
+                step_of(projections[i], key + (i - first) * n, row + (i - first) * n);
+        };
+        each([&](const CtrProjection& p, uint64_t* keys, uint32_t*) {
+            std::fill_n(keys, n, 0);
+            for (int64_t e = 0; e < p.n_elements; e++) add_element(p.elements[e], given + p.elements[e].column * step + start, n, keys);
+            if (together > 1) ask_for_rows(p, keys, n);
+        });
+        each([&](const CtrProjection& p, const uint64_t* keys, uint32_t* rows) { begin_rows(p, keys, n, rows); });
+        each([&](const CtrProjection& p, const uint64_t* keys, uint32_t* rows) { end_rows(p, keys, n, rows); });
+        each([&](const CtrProjection& p, const uint64_t*, const uint32_t* rows) {
+            for (int32_t c = 0; c < p.n_ctrs; c++) {
+                float* const to = out + (p.first + c) * step + start;
+                for (int64_t d = 0; d < n; d++) to[d] = p.values[static_cast<int64_t>(rows[d]) * p.n_ctrs + c];
+            }
+        });
     }
 }
 
