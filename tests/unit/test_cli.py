@@ -346,6 +346,11 @@ def test_help_names_the_commands() -> None:
     assert {"score", "info", "demo"} <= set(gpuqs_command("--help").stdout.split())
 
 
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "gpuqs", "formats"], capture_output=True, text=True, check=True)
+    assert done.stdout == gpuqs_command("formats").stdout
+
+
 @pytest.mark.parametrize("package", ["click", "rich"])
 def test_a_missing_extra_is_named(package: str) -> None:
     # In a process of its own: `main` takes over signals and standard output, and leaves them to the process's end.

@@ -37,6 +37,7 @@ LEVELS = [
     {"gpuqs"},
     {"verify", "sklearn", "demo"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
