@@ -10,6 +10,7 @@ import numpy as np
 from gpuqs.arrays import Documents, as_documents
 from gpuqs.arrays.memory import memory_of
 from gpuqs.arrays.on_devices import from_device
+from gpuqs.arrays.pandas_frames import is_pandas
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.devices.cuda import device_of
 from gpuqs.devices.foreign import is_on_device
@@ -35,7 +36,7 @@ def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_ma
     if device is not None:
         if device is not HOST and not (isinstance(device, str) and device == "cpu"):
             find = lambda: find_device(device)  # noqa: E731
-    elif is_on_device(X):
+    elif not is_pandas(X) and is_on_device(X):  # frames look long for what they lack
         find = lambda: device_of(X)  # noqa: E731
     elif kind == "cuda":
         find = lambda: find_device("cuda")  # noqa: E731

@@ -110,13 +110,18 @@ class _Plan(NamedTuple):
         return Documents(len(X), lambda start, stop: rows[start:stop])
 
     def _column(self, X: Any, place: int) -> Any:
-        return X[self.labels[place]] if self.labels else X.iloc[:, place]
+        return X[self.labels[place]] if self.labels and is_pandas(X) else X.iloc[:, place]
 
 
 def is_frame(X: Any) -> bool:
     """Whether `from_frame` reads it."""
     kind = type(X)  # asked first: pandas makes ``dtypes`` anew for each who asks
     return all(hasattr(kind, name) or hasattr(X, name) for name in ("iloc", "columns", "dtypes"))
+
+
+def is_pandas(X: Any) -> bool:
+    """Whether pandas itself made the type: what others derive from its types may mean something else by brackets."""
+    return type(X).__module__.partition(".")[0] == "pandas"
 
 
 def from_frame(X: Any, forest: Forest) -> Documents:

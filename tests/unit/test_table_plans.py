@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
+from gpuqs import from_model
 from gpuqs.arrays import as_documents
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -305,6 +306,35 @@ def test_categories_that_take_the_place_of_others_in_memory() -> None:
         codes = as_documents(frame, forest).chunk(0, 4)[:, 2]
         assert codes.tolist() == [LEVELS.index(level) for level in levels]
         del frame
+
+
+def test_frames_of_other_types_have_brackets_of_their_own() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+
+    class Strange(pd.DataFrame):
+        def __getitem__(self, key: Any) -> Any:
+            column = super().__getitem__(key)
+            return column.astype(str) if isinstance(column, pd.Series) else column
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 300))
+    frame = pd.DataFrame({"a": a, "c": pd.Categorical(rng.integers(0, 9, 300)), "b": b})
+    params = {"verbosity": -1, "num_threads": 1, "min_data_per_group": 2, "cat_smooth": 1}
+    booster = lightgbm.train(params, lightgbm.Dataset(frame, frame["c"].cat.codes + frame["a"]), 10)
+    model = from_model(booster)
+    for rows in (frame, Strange(frame), frame, Strange(frame)):
+        np.testing.assert_array_equal(model.predict(rows), booster.predict(frame))
+
+
+@pytest.mark.parametrize("names", [("a", "a", "b"), ("b", "a", "a")])
+def test_models_whose_features_have_one_name_take_no_tables(names: tuple[str, ...]) -> None:
+    model = Model(random_forest(np.random.default_rng(0), n_features=3, schema=Schema(names)))
+    X = np.random.default_rng(1).normal(size=(9, 3))
+    with pytest.raises(InputError, match="several features called 'a'"):
+        model.predict(pd.DataFrame(X[:, :2], columns=["a", "b"]))
+    with pytest.raises(InputError, match="several columns called 'a'"):
+        model.predict(pd.DataFrame(X, columns=names))
+    assert model.predict(X).shape == (9,)
 
 
 def test_texts_and_categories_of_one_name() -> None:
