@@ -22,7 +22,7 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     Raises
     ------
     InputError
-        The model's features are not among them, or one of them is there twice.
+        The model's features are not among them, or one of them is there twice, or two have the same name.
     """
     wanted = forest.schema.names
     places: dict[str, list[int]] = {}
@@ -37,6 +37,12 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
         twice = [name for name, at in zip(wanted, found, strict=True) if len(at) > 1]
         if twice:
             raise InputError(f"{what} has several columns called {_shown(twice)}; drop or rename all but one")
+        if len(set(wanted)) < len(wanted):
+            alike = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
+            raise InputError(
+                f"the model has several features called {_shown(alike)}, which {what}'s columns do not tell apart; "
+                "pass an array with the columns as in training, or train with other names"
+            )
         take = [at[0] for at in found]
         return None if take == list(range(len(names))) else take
     if named and forest.schema.has_names:
