@@ -217,8 +217,9 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
         const auto number = [&](int block, int rows, int tree, int n_trees, const void* leaves) {
             const Leaf* leaf = static_cast<const Leaf*>(leaves);
             int32_t* const to = out + (first + block * blocks.size) * values.n_trees;
-            for (int t = tree, end = tree + n_trees; t < end; t += kNumbersTogether, leaf += kNumbersTogether * stride)
-                write_numbers(values, order, t, std::min(kNumbersTogether, end - t), leaf, stride, rows, to);
+            for (int t = 0; t < n_trees; t += kNumbersTogether)
+                write_numbers(values, order, tree + t, std::min(kNumbersTogether, n_trees - t), leaf + static_cast<int64_t>(t) * stride,
+                              stride, rows, to);
         };
         if (found)
             number(0, n, 0, values.n_trees, found.get());

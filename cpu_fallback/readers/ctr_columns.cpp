@@ -10,7 +10,7 @@ namespace {
 
 // Documents whose keys are looked up side by side, so that none waits for memory alone.
 constexpr int64_t BLOCK = 4096;
-// Of fewer documents than these, so many look-ups of several projections are under way together.
+// So many look-ups are under way together: of fewer documents, those of several projections.
 constexpr int64_t FEW = 64;
 constexpr int64_t LEAST = 64;  // documents of a thread
 
@@ -34,26 +34,27 @@ void add_element(const CtrElement& element, const double* given, int64_t n, uint
     }
 }
 
-// The place of each key among the projection's, or n_keys, in three steps, each of which asks for what the next one reads. The upper
-// bits tell where a key's like begin, and few have the same.
+// The upper bits tell where a key's like begin, and end; few have the same.
+const uint32_t* start_of(const CtrProjection& p, uint64_t key) { return p.starts + (key >> (64 - p.bits)); }
+
+// The place of each key among the projection's, or n_keys, in three steps, each of which asks for what the next one reads.
 void ask_for_rows(const CtrProjection& p, const uint64_t* key, int64_t n) {
-    for (int64_t d = 0; d < n; d++) __builtin_prefetch(p.starts + (key[d] >> (64 - p.bits)));
+    for (int64_t d = 0; d < n; d++) __builtin_prefetch(start_of(p, key[d]));
 }
 void begin_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t* row) {
     for (int64_t d = 0; d < n; d++) {
-        row[d] = p.starts[key[d] >> (64 - p.bits)];
+        row[d] = *start_of(p, key[d]);
         __builtin_prefetch(p.keys + row[d]);
         __builtin_prefetch(p.keys + row[d] + CTR_WINDOW - 1);
     }
 }
 void end_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t* row) {
-    const int shift = 64 - p.bits;
     for (int64_t d = 0; d < n; d++) {
         const uint64_t* at = p.keys + row[d];
         uint32_t less = 0;
         for (int64_t i = 0; i < CTR_WINDOW; i++) less += at[i] < key[d];
         at += less;
-        if (less == CTR_WINDOW) at = std::lower_bound(at, p.keys + p.starts[(key[d] >> shift) + 1], key[d]);
+        if (less == CTR_WINDOW) at = std::lower_bound(at, p.keys + start_of(p, key[d])[1], key[d]);
         row[d] = static_cast<uint32_t>(at < p.keys + p.n_keys && *at == key[d] ? at - p.keys : p.n_keys);
         __builtin_prefetch(p.values + static_cast<int64_t>(row[d]) * p.n_ctrs);
     }

@@ -10,7 +10,7 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import arrow_table
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import array_of
-from gpuqs.arrays.pandas_frames import labels_of
+from gpuqs.arrays.pandas_frames import is_frame, labels_of
 from gpuqs.forest import Forest
 
 
@@ -22,7 +22,7 @@ def memory_of(X: Any, forest: Forest) -> Iterator[np.ndarray]:
     forest = forest.given
     if isinstance(X, (list, tuple)):
         return
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
+    if is_frame(X):
         take = columns_of(*labels_of(X, forest), forest)
         for at in range(X.shape[1]) if take is None else take:
             yield from _of_column(X.iloc[:, at])

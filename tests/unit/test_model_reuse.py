@@ -42,8 +42,9 @@ def test_ranges_of_trees_score_as_a_forest_of_them(trees: slice, fields: dict[st
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_many_ranges_one_after_the_other(precision: str) -> None:
+def test_many_ranges_one_after_the_other(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More ranges than are kept, each right every time."""
+    monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     model = make()
     expected = {
         stop: Model(model.forest.select(slice(0, stop))).predict(X, "raw", engine="reference", precision=precision)
@@ -55,7 +56,7 @@ def test_many_ranges_one_after_the_other(precision: str) -> None:
             np.testing.assert_array_equal(got, scores)
 
 
-def test_small_ranges_are_kept_as_long_as_their_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = [(first, first + n) for n in range(1, 8) for first in range(12)]
 
     def kept(model: Model) -> list[tuple[int, int]]:
