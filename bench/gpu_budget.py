@@ -148,7 +148,7 @@ class Launches(Paper):
 def shared_memory(forest: Forest, documents: np.ndarray) -> dict[str, int]:
     """Bytes of a thread block's shared memory, by kernel."""
     device = Launches()
-    each = kernels.summed("float64", small=True)
+    each = (*kernels.summed("float64", small=True), None)  # the documents are few
     for words, precision, evaluation, summed in product((1, 2), ("exact", "fast"), ("steps", "slots"), each):
         settings = BitsliceSettings(words, evaluation=evaluation, summed=summed)
         placed = BitsliceGpu(settings).prepare(forest, precision, device=device).forest

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 #: The kernels of `bitslice_gpu`; all others but `walk_scores` are `qs_gpu`'s.
-BITSLICED = ("rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_fast")
+BITSLICED = ("rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_few", "sum_fast")
 TREE_BLOCKS = tuple(range(1000, 10_001, 1000))
 N_DOCUMENTS = 20_000
+#: Of those that are few.
+N_FEW = 4_000
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
     from gpuqs.demo.mslr import mslr_like
     from gpuqs.devices.cuda import cuda_device
 
-    device, X = cuda_device(), mslr_like(200, 1)[0][:N_DOCUMENTS]
+    device, X = cuda_device(), mslr_like(200, 1)[0][: N_FEW if kernel == "sum_few" else N_DOCUMENTS]
     engine, precision = engine_of(kernel, tree_block, threads)
     placed = engine.prepare(lambdamart_like(trees, leaves, X), precision, device=device).forest
     documents, sums = device.upload(X), device.empty((len(X), 1), placed.values.sum_dtype)

@@ -1,6 +1,6 @@
 // rank_documents: documents as the caller holds them -> bit planes of their ranks, bit 0 first, then the mark of missing values.
 //
-//   parallel_block foreach (1,024 documents, 8 columns); parallel_warp foreach column:
+//   parallel_block foreach (1,024 documents, or fewer, 8 columns); parallel_warp foreach column:
 //       shared <- the column's levels of thresholds, as many as fit
 //       foreach batch of 4 x 32 documents (2 x 32 where they are tested as doubles), the next one being loaded meanwhile:
 //           foreach level of the column; parallel_lane foreach document:
@@ -36,22 +36,23 @@ __device__ __forceinline__ Words<N> answers(const Value (&threshold)[N], const L
     return votes;
 }
 
-// Launch: 256 threads, a block for each (1,024 documents, 8 columns), blocks of the same documents next to each other. Dynamic shared
-// memory: tiles [2][8][PITCH] of Lines; n_staged thresholds for each of 8 columns, whole levels, UNROLLED of them at least if a column
-// has so many; 32 words for each plane of 8 columns. `words` is those of a tile: 32, or 64. level_offsets, levels: see level_tables in
-// gpuqs/layout/ranks.py: 2^n_bits - 1 thresholds a column.
+// Launch: 256 threads, a block for each (32 * block_words documents, 8 columns), blocks of the same documents next to each other:
+// block_words is 32, or 4 to 16 where there would be few blocks. Dynamic shared memory: tiles [2][8][PITCH] of Lines; n_staged
+// thresholds for each of 8 columns, whole levels, UNROLLED of them at least if a column has so many; 32 words for each plane of 8
+// columns. `words` is those of a tile: 32, or 64. level_offsets, levels: see level_tables in gpuqs/layout/ranks.py: 2^n_bits - 1
+// thresholds a column.
 template <class Input, class Value, bool BY_ROW>
 __global__ void __launch_bounds__(COLUMNS* WARP, 5)
     rank_documents(const Input* documents, i64 document_stride, i64 feature_stride, int n_documents, int n_columns, const int* feature,
                    const u8* routing, const int* set_offsets, const u32* set_words, const int* level_offsets, const Value* levels,
-                   const int* plane_offsets, int n_staged, int words, u32* planes) {
+                   const int* plane_offsets, int n_staged, int block_words, int words, u32* planes) {
     enum { N = Line<Value>::SIZE, BATCH = N * WARP };
     DYNAMIC_SHARED(shared);
     const Documents<Input> given = {documents, document_stride, feature_stride, feature, routing, set_offsets, set_words};
     const u32 n_groups = (n_columns + COLUMNS - 1) / COLUMNS, block = blockIdx.x / n_groups;
     const int lane = kept(threadIdx.x % WARP), warp = threadIdx.x / WARP;
     const int first_column = blockIdx.x % n_groups * COLUMNS, end_column = min(first_column + COLUMNS, n_columns);
-    const int first_document = block * (WORDS * WARP), n_here = min(WORDS * WARP, n_documents - first_document);
+    const int first_document = block * block_words * WARP, n_here = min(block_words * WARP, n_documents - first_document);
 
     Line<Value>* tiles = reinterpret_cast<Line<Value>*>(shared);
     Value* staged = reinterpret_cast<Value*>(tiles + 2 * COLUMNS * PITCH) + warp * n_staged;
@@ -130,8 +131,9 @@ __global__ void __launch_bounds__(COLUMNS* WARP, 5)
         out += N;
     }
     __syncthreads();
-    const int all_planes = plane_offsets[n_columns], n_words = (n_here + WARP - 1) / WARP, words_before = block * WORDS;
+    const int all_planes = plane_offsets[n_columns], n_words = (n_here + WARP - 1) / WARP, words_before = block * block_words;
     u32* rows = planes + (static_cast<i64>(words_before / words) * all_planes + first_plane) * words + words_before % words;
-    for (int i = threadIdx.x; i < (plane_offsets[end_column] - first_plane) * WORDS; i += blockDim.x)
-        rows[i / WORDS * words + i % WORDS] = i % WORDS < n_words ? found[i] : 0;
+    const int word = threadIdx.x % block_words, more = blockDim.x / block_words;
+    for (int i = threadIdx.x / block_words; i < plane_offsets[end_column] - first_plane; i += more)
+        rows[i * words + word] = word < n_words ? found[i * WORDS + word] : 0;
 }

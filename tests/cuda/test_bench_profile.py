@@ -137,6 +137,7 @@ def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         ("update_scores", "qs_gpu", "exact"),
         ("steps", "bitslice_gpu", "exact"),
         ("sum_exact", "bitslice_gpu", "exact"),
+        ("sum_few", "bitslice_gpu", "exact"),
         ("sum_fast", "bitslice_gpu", "fast"),
         ("walk_scores", "walk_gpu", "exact"),
     ],

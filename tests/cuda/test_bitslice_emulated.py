@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulation.device import EmulatedDevice
+from emulation.device import RTX3090, EmulatedDevice
 from emulation.memory import Memory
 from emulation.module import ORDERS
 from forests import forest_of_columns, forest_of_stumps, probing_documents, random_forest
@@ -27,8 +27,8 @@ from gpuqs.layout.ranks import MAX_THRESHOLDS, build_ranks
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 ONE, TWO = BitsliceSettings(words=1), BitsliceSettings(words=2)
-#: Sums of four documents a thread, which few documents would not take.
-FOUR = BitsliceSettings(words=2, summed=4)
+#: Sums of one document a thread, and of four, which few documents would not take.
+ONE_EACH, FOUR = BitsliceSettings(words=2, summed=1), BitsliceSettings(words=2, summed=4)
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,43 @@ def test_equals_reference(forward: EmulatedDevice, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_sums_of_four_documents_a_thread_equal_reference(forward: EmulatedDevice, case: Case) -> None:
-    check(forward, *case.make(), FOUR)
+@pytest.mark.parametrize("chosen", [ONE_EACH, FOUR], ids=["one", "four"])
+def test_sums_of_many_documents_equal_reference(forward: EmulatedDevice, case: Case, chosen: BitsliceSettings) -> None:
+    check(forward, *case.make(), chosen)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n_trees", [1, 31, 32, 33, 64, 65, 96, 97, 128, 129])
+def test_sums_of_few_documents_by_rounds(order: str, n_trees: int) -> None:
+    """Rounds of 32 trees, two by two; one thread block, and several whose last is not full; vector leaves, outputs."""
+    rng = np.random.default_rng(n_trees)
+    for n, fields in ((130, {}), (31, {"n_outputs": 2, "vector_leaves": True}), (40, {"n_outputs": 3}),
+                      (300, {"sum_dtype": "float32", "input_dtype": "float32"})):  # fmt: skip
+        forest = random_forest(rng, n_trees=n_trees, max_leaves=64 if n < 100 else 9, n_features=4, **fields)
+        device = EmulatedDevice(order)
+        check(device, forest, probing_documents(rng, forest, n, np.float32))
+        sums = {name.partition("<")[0] for _, name in device.launched if name.startswith("sum_")}
+        assert "sum_few" in sums
+
+
+@pytest.mark.parametrize("n", [1, 1023, 1025, 2100])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_ranks_a_tile_where_blocks_are_many(n: int, dtype: type) -> None:
+    """Of a device that one thread block fills; elsewhere the few that tests have rank fewer documents each."""
+    rng = np.random.default_rng(n)
+    forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=19)
+    device = EmulatedDevice()
+    placed = BitsliceGpu().prepare(forest, "exact", device=device).forest
+    n_blocks = -(-placed.n_columns // 8)
+    assert n_blocks > 1
+    for parts, words in ((1, 32), (2, 16), (4, 8), (8, 4), (80, 4)):
+        device.attributes = replace(RTX3090, multiprocessors=n_blocks * parts // 2)
+        assert placed._block_words(1) == words
+        check(device, forest, probing_documents(rng, forest, n, dtype))
 
 
 @pytest.mark.parametrize("order", ORDERS[1:])
-@pytest.mark.parametrize("chosen", [TWO, FOUR], ids=["one document", "four"])
+@pytest.mark.parametrize("chosen", [TWO, ONE_EACH, FOUR], ids=["few", "one each", "four"])
 @pytest.mark.parametrize(
     "name", ["words, up to 64 leaves", "many leaves", "more classes than warps", "trees in every warp", "category sets"]
 )
@@ -160,7 +191,7 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
         part_trees=int(rng.choice([1, 7, 1000])),
         warp_trees=int(rng.choice([1, 4, 40])),
         evaluation=str(rng.choice(["steps", "steps", "slots"])),
-        summed=int(rng.choice([4, 1])),
+        summed=[4, 1, None][rng.integers(3)],
     )
     dtype = np.float32 if rng.random() < 0.5 else np.float64
     check(forward, forest, probing_documents(rng, forest, int(rng.integers(1, 50)), dtype), chosen)

@@ -20,7 +20,8 @@ from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
 from gpuqs.engines.gpu.walk_placed import WalkSettings
 
-KERNELS = {"rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_fast", "look_up_leaves"}
+KERNELS = {"rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_few", "sum_fast",
+           "look_up_leaves"}  # fmt: skip
 KERNELS |= {"transpose", "find_false_nodes", "update_scores", "update_outputs", "exit_leaves"}
 KERNELS |= {"walk_scores", "walk_leaves", "add_tree_blocks", "finish_scores"}
 
@@ -63,6 +64,9 @@ def test_launches_name_the_kernels_parameters(monkeypatch: pytest.MonkeyPatch) -
         sums = np.zeros((len(documents), n_outputs), placed.values.sum_dtype)
         placed.score(documents, sums)
         placed.score(documents[:1], sums[:1])
+        if isinstance(engine, BitsliceGpu) and precision == "exact":
+            many = BitsliceGpu(BitsliceSettings(summed=1)).prepare(forest, precision, device=Device()).forest
+            many.score(documents, sums)
         placed.finish(sums, np.zeros(sums.shape))
         placed.leaves(documents, np.zeros((len(documents), forest.n_trees), np.int32))
     assert {kernel for _, kernel in launched} == KERNELS

@@ -93,6 +93,11 @@ def works(model: Model) -> dict[str, tuple[str, Work]]:
                   Skip("LDG", "STG", special, loops=True)), ("VOTE", 2 * groups / nodes / w)),
         )  # fmt: skip
         found[f"sum_fast<{w}>"] = ("sum_fast.cu", Work("tree", ("LDG", "LDS"), 2, mark=("LDS", 32)))
+        # A trip is 32 trees of 128 documents, and each role's code is run by four warps of those that a trip has.
+        found[f"sum_few<double, double, {w}>"] = (
+            "sum_few.cu",
+            Work("tree", ("DADD", "LDG"), 1, mark=("DADD", 32)),
+        )
         for d in summed("float64", small=True):
             found[f"sum_exact<double, double, true, {w}, {d}>"] = (
                 "sum_exact.cu",

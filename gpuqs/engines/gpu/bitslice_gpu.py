@@ -33,9 +33,9 @@ class BitsliceGpu(GpuEngine):
         self._settings = settings or BitsliceSettings()
 
     def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
-        in_turn = 18 + 0.031 * forest.n_trees  # as of walks, in fewer threads
+        in_turn = 15 + 0.02 * forest.n_trees  # as of walks
         each = 0.5 + 0.0025 * forest.n_features + 2.3e-5 * forest.n_nodes + 0.001 * forest.n_trees
-        return 4 * LAUNCH + in_turn + n_documents * each * 1e-3
+        return 2 * LAUNCH + in_turn + n_documents * each * 1e-3
 
     def supports(self, forest: Forest) -> str | None:
         if forest.has_linear_leaves:

@@ -5,7 +5,7 @@
         foreach part of the forest, as a rule all of it:
             rows <- decode_predicates(planes of ranks), once for the parts of a tree block
             planes of leaf numbers <- steps(rows), or slots(rows): tile after tile, whose rows the L2 cache then holds
-            sums <- sum_exact(sums, planes), in tree order; of whole numbers sums + sum_fast(planes)
+            sums <- sum_exact(sums, planes), or sum_few, in tree order; of whole numbers sums + sum_fast(planes)
 
 Everything is queued on the current stream; nothing here waits for the device.
 """
@@ -39,6 +39,8 @@ ROW_BYTES = 4 * WARP
 COLUMNS = 8
 #: Bytes of the documents' values that it holds: two tiles of lines of 16 bytes, with one line of padding a column.
 VALUE_BYTES = 2 * COLUMNS * (WARP + 1) * 16
+#: Fewest words of documents that it ranks: a batch of its loop.
+LEAST_WORDS = 4
 #: Most levels of a column's thresholds that it holds; eight always fit.
 MOST_STAGED = 9
 #: Warps of a thread block that decodes or evaluates.
@@ -54,6 +56,9 @@ SUMMED, ADDED = 256, 32
 WAVEFRONTS = {1: 182, 4: 146}
 #: Bytes of these documents' leaf numbers in these trees, of one byte each.
 NUMBERS = SUMMED * ADDED
+#: Documents that a thread block of `sum_few` adds leaf values for, its threads, and what it adds of a tree together:
+#: leaf values, and leaf numbers with their padding.
+FEW, FEW_THREADS, FEW_VALUES, FEW_NUMBERS = 128, 640, 32 * 64, 128 * 48
 #: Trees that a thread block of `sum_fast` may add: the more, the less often sums are added up.
 GROUPS = (128, 64)
 #: Most outputs that `sum_fast` is for: of more, `sum_exact` has work enough.
@@ -75,7 +80,7 @@ class BitsliceSettings:
     warp_trees : int, optional
         Trees that a warp takes one after the other.
     summed : {4, 1}, optional
-        Documents of a thread of `sum_exact`, where it may have so many.
+        Documents of a thread of `sum_exact`, where it may have so many; no sums are `sum_few`'s then.
     evaluation : {"steps", "slots"}
         As `build_rows` has it.
     """
@@ -165,6 +170,7 @@ class BitslicePlacedForest(PlacedForest):
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
         allowed = kernels.summed(values.value.dtype, self.small)
+        self.sums_few = self.small and values.value.dtype.kind == "f" and settings.summed is None
         #: Documents of a thread of `sum_exact`, most first.
         self.summed = (settings.summed,) if settings.summed in allowed else allowed
         enough = device.scratch_bytes // (BATCH_TILES * ROW_BYTES * max(kernels.WORDS))
@@ -229,6 +235,17 @@ class BitslicePlacedForest(PlacedForest):
 
     def _sum_exact(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
         leaf, n = self.values.value.dtype, sums.shape[0]
+        arguments = {**self._summed(part, planes, n), "started": np.int32(started), "start": self.start, "sums": sums}
+        if self._takes_few(n):
+            with self.device.stage("sum_few"):
+                self._launch_kernel(
+                    self._compiled("sum_few.cu", kernels.sum_few(leaf, words)),
+                    (-(-n // FEW), self.n_outputs),
+                    (FEW_THREADS,),
+                    shared_bytes=2 * (FEW_VALUES * leaf.itemsize + FEW_NUMBERS),
+                    **arguments,
+                )
+            return
         each = min(self.summed, key=lambda d: self._busiest(-(-n // (SUMMED * d))) * d * WAVEFRONTS[d])
         # Of trees that are added together: values or where they begin, and numbers of one byte or two.
         added = NUMBERS + ADDED // each * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
@@ -238,11 +255,12 @@ class BitslicePlacedForest(PlacedForest):
                 (-(-n // (SUMMED * each)), self.n_outputs),
                 (256,),
                 shared_bytes=2 * added,
-                **self._summed(part, planes, n),
-                started=np.int32(started),
-                start=self.start,
-                sums=sums,
+                **arguments,
             )
+
+    def _takes_few(self, n: int) -> bool:
+        """Whether `sum_few` sums: a multiprocessor has no more than one thread block of it."""
+        return self.sums_few and -(-n // FEW) * self.n_outputs <= self.device.attributes.multiprocessors
 
     def _busiest(self, n_blocks: int) -> int:
         """Thread blocks that a multiprocessor runs, of ``n_blocks`` of each output, if it runs the most."""
@@ -357,6 +375,8 @@ class BitslicePlacedForest(PlacedForest):
             else:
                 for each in self.summed:
                     self._compiled("sum_exact.cu", kernels.sum_exact(leaf, self.small, words, each))
+                if self.sums_few:
+                    self._compiled("sum_few.cu", kernels.sum_few(leaf, words))
         self._loaded = True
 
     def _run_programs(self, part: _Part, words: int, n_tiles: int, predicates: Any, leaves: Any) -> None:
@@ -384,10 +404,11 @@ class BitslicePlacedForest(PlacedForest):
         beside = VALUE_BYTES + self.most_planes * WARP * 4
         room = (SHARED - beside) // (COLUMNS * value.itemsize)  # thresholds of each column: whole levels
         n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
+        n_groups, block_words = -(-self.n_columns // COLUMNS), self._block_words(n_tiles * words)
         document_stride, feature_stride = map(np.int64, documents.strides)
         self._launch_kernel(
             self._compiled("rank_documents.cu", kernels.rank_documents(documents.dtype, value, along)),
-            (n_tiles * words * -(-self.n_columns // COLUMNS),),
+            (n_tiles * words * (WARP // block_words) * n_groups,),
             (WARP * COLUMNS,),
             shared_bytes=beside + COLUMNS * n_staged * value.itemsize,
             documents=documents,
@@ -400,9 +421,18 @@ class BitslicePlacedForest(PlacedForest):
             levels=self.levels[value.name],
             plane_offsets=self.plane_offsets,
             n_staged=np.int32(n_staged),
+            block_words=np.int32(block_words),
             words=np.int32(WARP * words),
             planes=ranks,
         )
+
+    def _block_words(self, n_tiles: int) -> int:
+        """Words of documents that a thread block ranks: those of a tile of one word a lane; of few, a part."""
+        block_words, enough = WARP, 2 * self.device.attributes.multiprocessors
+        n_blocks = n_tiles * -(-self.n_columns // COLUMNS)
+        while block_words > LEAST_WORDS and n_blocks < enough:
+            block_words, n_blocks = block_words // 2, 2 * n_blocks
+        return block_words
 
     def _decode(self, block: int, words: int, n_tiles: int, ranks: Any, predicates: Any) -> None:
         segments, n = self.segments[block]

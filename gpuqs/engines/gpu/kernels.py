@@ -41,6 +41,7 @@ REGISTERS = {
     "slots": 64,
     "steps": 64,  # eight nodes' words are under way
     "sum_exact": 64,
+    "sum_few": 128,  # values of several trees on their way; one thread block a multiprocessor
     "sum_fast": 128,  # the sums of 32 documents
     "walk_scores": 40,  # a walk, or the next values that are added
     "walk_leaves": 40,
@@ -160,6 +161,12 @@ def sum_exact(leaf: DType, small: bool, words: int, documents: int) -> str:
 
 
 @cache
+def sum_few(leaf: DType, words: int) -> str:
+    """As `sum_exact`, of trees of up to 64 leaves, where documents are few."""
+    return f"sum_few<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {words}>"
+
+
+@cache
 def sum_fast(words: int) -> str:
     """Planes of leaf numbers to partial sums of whole numbers, of trees of up to 64 leaves."""
     return f"sum_fast<{words}>"
@@ -246,6 +253,7 @@ def every_kernel() -> dict[str, tuple[str, ...]]:
             for leaf, small, words in product(SUMS, (True, False), WORDS)
             for each in summed(leaf, small)
         ),
+        "sum_few.cu": tuple(sum_few(leaf, words) for leaf, words in product(reals, WORDS)),
         "sum_fast.cu": tuple(sum_fast(words) for words in WORDS),
         "look_up_leaves.cu": tuple(look_up_leaves(entry) for entry in SUMS),
         "walk_scores.cu": tuple(walk_scores(value, leaf) for value, leaf in product(reals, SUMS)),

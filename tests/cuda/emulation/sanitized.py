@@ -75,6 +75,7 @@ def run_kernels(sanitizer: str) -> None:
             forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, n_features=2, n_thresholds=15)
             for chosen in (one, two):
                 check_bits(device, forest, probing_documents(rng, forest, 200), chosen)
+            check_bits(device, forest, probing_documents(rng, forest, 100), BitsliceSettings(2, warp_trees=10))
         sums = device.from_host(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
         with device.active():
             for link, width in (("softmax", 4), ("argmax", 1)):

@@ -11,8 +11,10 @@ _MORE = (_FILE, "-k", "test_equals_reference and every")
 _ORDERS = (_FILE, "-k", "orders_of_threads and (words or many or every)")
 _SETTINGS = (_FILE, "-k", "random_forests_and_settings")
 _BLOCKS = (f"{_FILE}::test_tree_blocks_have_rows_of_their_own",)
+_ROUNDS = (_FILE, "-k", "few_documents_by_rounds")
+_BLOCK_WORDS = (_FILE, "-k", "a_block_ranks_a_tile")
 _EVEN = (_FILE, "-k", "keep_multiprocessors_even")
-_FOUR = (_FILE, "-k", "four_documents_a_thread_equal and words")
+_FOUR = (_FILE, "-k", "sums_of_many_documents and words")
 _TILES = (f"{_FILE}::test_tiles_of_documents_in_other_orders_of_threads",)
 _LENGTHS = (f"{_FILE}::test_ranks_of_columns_of_any_length",)
 _MANY = (f"{_FILE}::test_thousands_of_documents",)
@@ -22,6 +24,7 @@ _SAME = (_FILE, "-k", "same_planes and (words or chains)")
 
 _RANK, _DECODE = "cuda/rank_documents.cu", "cuda/decode_predicates.cu"
 _SLOTS, _STEPS, _STEPS_LAYOUT = "cuda/slots.cu", "cuda/steps.cu", "layout/steps.py"
+_FEW = "cuda/sum_few.cu"
 _EXACT, _FAST, _CODES = "cuda/sum_exact.cu", "cuda/sum_fast.cu", "cuda/leaf_codes.cuh"
 _HOST, _LAYOUT = "engines/gpu/bitslice_placed.py", "layout/bitslice_gpu.py"
 
@@ -47,6 +50,22 @@ BITSLICE = [
     Fault("missing values are not marked", _RANK, "x.of[i] != x.of[i]", "x.of[i] < x.of[i]", _SMALL),
     Fault("zeros that are missing are read as zeros", _RANK, "if (flags & SPECIAL)", "if (flags & 0)", _SMALL),
     Fault("levels that are not staged are read as if they were", _RANK, "- 1 <= n_staged", "- 1 <= 65535", _LENGTHS),
+    Fault("every thread block ranks a tile", _RANK, "block * block_words * WARP", "block * WORDS * WARP", _BLOCK_WORDS),
+    Fault(
+        "thread blocks rank their neighbours' documents, too",
+        _RANK,
+        "min(block_words * WARP, n_documents - first_document)",
+        "min(WORDS * WARP, n_documents - first_document)",
+        _BLOCK_WORDS,
+    ),
+    Fault(
+        "ranks are written as those of a tile",
+        _RANK,
+        "words_before = block * block_words",
+        "words_before = block * WORDS",
+        _BLOCK_WORDS,
+    ),
+    Fault("thread blocks are those of tiles", _HOST, "(WARP // block_words) *", "1 *", _BLOCK_WORDS),
     Fault("missing values go right", _DECODE, "if (segment.marked)", "if (segment.marked > 1)", _SMALL),
     Fault("the high bits of ranks are not compared", _DECODE, "equal.of[w] & of.of[w] & ~set", "0 & ~set", _SMALL),
     Fault("rows have another polarity", _DECODE, "segment.flip >> b & 1", "segment.low >> b & 1", _SMALL),
@@ -91,6 +110,54 @@ BITSLICE = [
     Fault("a value's words are one", _EXACT, "words[w * (TREES * TABLE)]", "words[0]", _SMALL),
     Fault("trees that are taken together are too many for four", _EXACT, "OF_WARP = WARP / SPAN", "OF_WARP = 4", _FOUR),
     Fault("a thread sums as many documents as waste the most", _HOST, "* d * WAVEFRONTS[d]", "* d", _EVEN),
+    Fault(
+        "no barrier before few documents' values are added",
+        _FEW,
+        "    __syncthreads();\n#pragma unroll 1\n    for (; left",
+        "#pragma unroll 1\n    for (; left",
+        _ROUNDS,
+    ),
+    Fault(
+        "no barrier after few documents' values are added",
+        _FEW,
+        "        __syncthreads();\n    }\n    if (role",
+        "    }\n    if (role",
+        _ROUNDS,
+    ),
+    Fault(
+        "what few documents add next takes the place of what they add",
+        _FEW,
+        "store(together[turn ^ 1]);",
+        "store(together[turn]);",
+        _ROUNDS,
+    ),
+    Fault("all warps prepare every round", _FEW, "} else if (own_turn != turn) {", "} else {", _ROUNDS),
+    Fault("warps prepare the rounds of the others", _FEW, "own_turn != turn", "own_turn == turn", _ROUNDS),
+    Fault("warps ask for every round", _FEW, "coming += 2 * TREES", "coming += TREES", _ROUNDS),
+    Fault("all ask first for the first round", _FEW, "begin + own_turn * TREES +", "begin +", _ROUNDS),
+    Fault(
+        "few documents' second sixteen numbers are the first",
+        _FEW,
+        "from.numbers[thread] + first)",
+        "from.numbers[thread])",
+        _ROUNDS,
+    ),
+    Fault(
+        "few documents have their neighbours' sums",
+        _FEW,
+        "* WARP + thread / SPAN : n_documents",
+        "* WARP + thread % WARP : n_documents",
+        _ROUNDS,
+    ),
+    Fault("few documents' sums begin with zero", _FEW, "!started ? start[output]", "!started ? Sum(0)", _ROUNDS),
+    Fault(
+        "few documents add the last tree's values for those not there",
+        _FEW,
+        "for (int i = 0; i < left; ++i)",
+        "for (int i = 0; i < TREES; ++i)",
+        _ROUNDS,
+    ),
+    Fault("few documents add one output's values", _FEW, "k = width > 1 ? output : 0", "k = 0", _ROUNDS),
     Fault("the next trees take the place of those that are added", _EXACT, "turn ^ 1]", "turn]", _MORE),
     Fault(
         "sums take the place of tables in use",
@@ -143,4 +210,4 @@ BITSLICE = [
     Fault(
         "children keep their places", _LAYOUT, "swapped = negated[of_all]", "swapped = negated[of_all] & False", _SMALL
     ),
-]
+]  # fmt: skip
