@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
-from gpuqs.devices import HOST, Device, find_device
+from gpuqs.devices import HOST, Device, GpuDevice, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.errors import InputError, UnsupportedModelError
@@ -25,6 +25,7 @@ from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place
 from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
+from gpuqs.repeated_calls import RepeatedCalls, all_are
 from gpuqs.scoring import Scoring
 from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
 from gpuqs.tuning.plan import Plan, Way
@@ -58,6 +59,7 @@ class Model:
         self._chooser = Chooser(programs.forest, programs.reasons, plan)
         self._plain_narrow: tuple[Chooser, cpu_fallback.PlainCalls | None] | None = None
         self._elsewhere: dict[Any, Model] = {}
+        self._repeated = RepeatedCalls()
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -243,6 +245,12 @@ class Model:
             A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
             CUDA graph, and something would have to be copied or compiled first.
         """
+        if self._repeated and engine == "auto" and start_iteration == 0 and not others:
+            nothing = (n_threads, out, trees, base_margin, device, num_iteration, iteration_range)
+            if all_are(None, nothing) and all_are(False, (raw_score, output_margin, pred_leaf, pred_contrib)):
+                answer = self._repeated.answer(X, output, precision)
+                if answer is not None:
+                    return answer
         check_others(self.forest, others)
         output, trees = output_and_trees(
             self.forest,
@@ -284,6 +292,7 @@ class Model:
             answer = self._answer_plain(documents, output)
             if answer is not None:
                 return answer
+        repeats = engine == "auto" and trees is base_margin is None and self.forest.n_trees > 0
         if engine == "auto":
             engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
         way = Way(engine) if isinstance(engine, str) else engine
@@ -297,7 +306,7 @@ class Model:
         more = LEAF * self.forest.n_trees if linear or output in ("leaf", "per_tree") else 0.0
         look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
         n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
-        fill = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
+        fill: Callable[..., None] = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
         rows = documents.n or 1
         if where is not runs_on:
             rows = rows_for_gpu(documents, self.forest)
@@ -305,6 +314,8 @@ class Model:
             rows = rows_for_cpu(documents, self.forest, "per_tree" if linear else output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
+        if repeats and where is runs_on is not HOST:
+            fill = self._repeated.filling(fill, cast(GpuDevice, runs_on), output, precision)
         for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
             runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])
@@ -424,7 +435,7 @@ class Model:
         with self.device.active():
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
-            self._chooser = Chooser(self.forest, self._programs.reasons, plan)
+            self._chooser, self._repeated = Chooser(self.forest, self._programs.reasons, plan), RepeatedCalls()
             self.__dict__["_plain"] = self._make_plain(self._chooser)  # plain calls keep programs of their own
             self.__dict__["_plain_fast"] = self._make_plain(self._chooser, "fast")
         return plan

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuqs.devices.base import Device
+from gpuqs.devices.base import Device, GpuDevice
 from gpuqs.devices.cuda import cuda_device
 from gpuqs.devices.host import HOST
 
-__all__ = ["HOST", "Device", "find_device"]
+__all__ = ["HOST", "Device", "GpuDevice", "find_device"]
 
 
 def find_device(device: Any) -> Device:

@@ -145,6 +145,14 @@ class GpuDevice(Device, Protocol):
     def upload(self, array: np.ndarray) -> Any:
         """A copy on the device, complete when this returns."""
 
+    def is_ready(self, X: Any) -> bool:
+        """Whether a recorded call may run: ``X``, for which `holds` is true, lies on this device, which is the current
+        one, and nothing is captured."""
+
+    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], None]:
+        """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again, with the same
+        numbers, for other arrays of these types, shapes and strides."""
+
     def kernel(self, file: str, name: str, registers: int) -> Kernel:
         """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk.
 

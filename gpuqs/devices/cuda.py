@@ -19,6 +19,8 @@ from gpuqs.devices import foreign, nvrtc, pipeline, sources
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.bindings import bindings, checked
 from gpuqs.devices.kernel_cache import MachineCode, cached
+from gpuqs.devices.recording import Recorder
+from gpuqs.devices.replay import Replay
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
@@ -147,21 +149,30 @@ class CudaKernel:
     ----------
     name : str
     function : cupy.cuda.Function
+    recorder : Recorder
+        Of its device.
     """
 
-    def __init__(self, name: str, function: Any) -> None:
+    def __init__(self, name: str, function: Any, recorder: Recorder) -> None:
         self.name = name
-        self._function = function
+        self._function, self._recorder = function, recorder
 
     def __call__(
         self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
     ) -> None:
         self._function(grid, block, args, shared_mem=shared_mem)
+        if self._recorder.recording is not None:
+            self._recorder.recording.launched(self, grid, block, args, shared_mem)
+
+    @property
+    def pointer(self) -> int:
+        """The kernel as a number that the driver knows."""
+        return int(self._function.ptr)
 
     @property
     def handle(self) -> Any:
         """The kernel as the driver's own type."""
-        return bindings("driver").CUfunction(self._function.ptr)
+        return bindings("driver").CUfunction(self.pointer)
 
     def attribute(self, name: str) -> int:
         """What the driver says of it; ``name`` as in CUDA's ``CU_FUNC_ATTRIBUTE_...``."""
@@ -196,6 +207,7 @@ class CudaDevice:
             free, _ = cupy.cuda.runtime.memGetInfo()
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
+        self._recorder = Recorder()
         self._idle: list[Any] = []
         self._lock = Lock()
         self._captured: list[Any] = []
@@ -245,7 +257,10 @@ class CudaDevice:
         return copy
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
-        return self._cupy.empty(shape, dtype)
+        array = self._cupy.empty(shape, dtype)
+        if self._recorder.recording is not None:
+            self._recorder.recording.made(array)
+        return array
 
     def kernel(self, file: str, name: str, registers: int) -> CudaKernel:
         found = self._kernels.get((file, name))
@@ -254,7 +269,9 @@ class CudaDevice:
             code = self._compile(file, name, registers)
             module = self._cupy.cuda.Module()
             module.load(code.cubin)
-            found = self._kernels[file, name] = CudaKernel(name, module.get_function(code.symbol))
+            found = self._kernels[file, name] = CudaKernel(
+                name, module.get_function(code.symbol), self._recorder
+            )
         return found
 
     def _compile(self, file: str, name: str, registers: int) -> MachineCode:
@@ -336,6 +353,14 @@ class CudaDevice:
 
     def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
         pipeline.run(self, fill, documents, out)
+
+    def is_ready(self, X: Any) -> bool:
+        cuda = self._cupy.cuda
+        here = cuda.runtime.getDevice() == self.index == X.data.device_id
+        return here and not self._is_capturing()
+
+    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Replay:
+        return Replay(self._cupy, self._recorder.record(fill, documents, out, lambda array: array.data.ptr))
 
     def hand_back(self, array: Any, X: Any) -> Any:
         return foreign.hand_back(array, X)

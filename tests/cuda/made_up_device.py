@@ -10,6 +10,7 @@ from typing import Any
 from emulation.device import RTX3090
 
 from gpuqs.devices.cuda import CudaDevice
+from gpuqs.devices.recording import Recorder
 
 
 class MadeUpModule:
@@ -25,7 +26,7 @@ class MadeUpModule:
 def made_up_device(cupy: Any = None, capturing: bool = False, **attributes: Any) -> CudaDevice:
     """An RTX 3090 but for ``attributes``; its allocators are CuPy's where that is given."""
     device = object.__new__(CudaDevice)
-    device.index, device._captured, device._kernels = 0, [], {}
+    device.index, device._captured, device._kernels, device._recorder = 0, [], {}, Recorder()
     device.attributes = replace(RTX3090, **attributes)
     stream = SimpleNamespace(is_capturing=lambda: capturing)
     cuda = SimpleNamespace(

@@ -16,6 +16,7 @@ from made_up_device import made_up_device
 
 from gpuqs.devices import cuda
 from gpuqs.devices.cuda import CudaDevice, CudaKernel, cuda_device, read_attribute
+from gpuqs.devices.recording import Recorder
 from gpuqs.errors import DeviceError
 from gpuqs.forks import Lock
 
@@ -53,7 +54,7 @@ def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) 
         return answer
 
     monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", count)
-    kernel = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096))
+    kernel = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096), Recorder())
     answer: tuple = (bindings.CUresult.CUDA_SUCCESS, 12)
     assert resident_blocks(made_up_device(), kernel, 256, 9000) == 12
     assert asked == [(bindings.CUfunction, 4096, 256, 9000)]
@@ -64,7 +65,8 @@ def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_kernel_may_have_more_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     bindings = pytest.importorskip("cuda.bindings.driver")
-    kernel, bytes_of = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096)), {}
+    kernel = CudaKernel("update_scores<...>", SimpleNamespace(ptr=4096), Recorder())
+    bytes_of: dict = {}
     success, refused = bindings.CUresult.CUDA_SUCCESS, bindings.CUresult.CUDA_ERROR_INVALID_VALUE
 
     def allow(function, attribute, value: int) -> tuple:
@@ -88,7 +90,7 @@ def test_a_kernel_is_launched_as_cupys_are() -> None:
     def function(*arguments: object, **options: object) -> None:
         launched.append((arguments, options))
 
-    CudaKernel("transpose<...>", function)((2, 3), (32, 8), (1,), shared_mem=64)
+    CudaKernel("transpose<...>", function, Recorder())((2, 3), (32, 8), (1,), shared_mem=64)
     assert launched == [(((2, 3), (32, 8), (1,)), {"shared_mem": 64})]
 
 

@@ -73,7 +73,7 @@ def test_equals_reference(device: TestedDevice, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
-@pytest.mark.parametrize(("words", "summed"), [(1, None), (2, None), (1, 4), (2, 4)])
+@pytest.mark.parametrize(("words", "summed"), [(1, None), (2, None), (1, 1), (2, 1), (1, 4), (2, 4)])
 def test_bit_slices_equal_reference(device: TestedDevice, case: Case, words: int, summed: int | None) -> None:
     check_bits(device, *case.make(), BitsliceSettings(words=words, summed=summed))
 
@@ -302,6 +302,85 @@ def test_a_captured_graph_scores_what_its_input_holds(device: TestedDevice, cupy
             stream.synchronize()
             np.testing.assert_array_equal(cupy.asnumpy(out), want)
         assert all((other == 7).all() for other in others)
+
+
+FORMS = (
+    np.ascontiguousarray,
+    np.asfortranarray,
+    lambda x: x[::-1, ::-1],
+    lambda x: np.repeat(np.repeat(x, 3, 0), 2, 1)[::3, ::2],
+)
+
+
+@pytest.mark.parametrize("fields", [{}, {"link": "sigmoid", "base_first": False}, {"n_outputs": 3, "link": "softmax"},
+                                    {"n_outputs": 3, "link": "argmax"}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("n", [1, 100, 3000, 20_000])
+def test_repeated_calls_give_the_bits_of_first_ones(device: TestedDevice, cupy, n: int, fields: dict) -> None:
+    """Of other documents in other memory, on other streams; several forms in turn."""
+    rng = np.random.default_rng(n)
+    forest = random_forest(rng, n_trees=300, max_leaves=40, n_features=20, **fields)
+    rows, model, whole = probing_documents(rng, forest, n), Model(forest).to(device), Model(forest)
+    streams = [cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)]
+    kept = []
+    for turn in range(6):
+        for form in FORMS:
+            for dtype in (np.float64, np.float32):
+                with np.errstate(over="ignore"):
+                    here = form(np.roll(rows, 7 * turn, axis=0).astype(dtype))
+                with streams[turn % 3] as stream:
+                    X = device.from_host(here)
+                    got = [(model if turn % 2 else whole).predict(X, output) for output in ("raw", "value")]
+                    want = [Model(forest).to(device).predict(X, output) for output in ("raw", "value")]
+                    stream.synchronize()
+                for g, w in zip(got, want, strict=True):
+                    np.testing.assert_array_equal(cupy.asnumpy(g), cupy.asnumpy(w))
+                kept.append(got)  # answers lie elsewhere each time
+    assert model._repeated and whole._repeated
+
+
+def test_repeated_calls_of_threads_do_not_mix(device: TestedDevice, cupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was recorded may go while it is under way."""
+    monkeypatch.setattr("gpuqs.repeated_calls.KEPT", 3)
+    rng = np.random.default_rng(28)
+    forest = random_forest(rng, n_trees=300, max_leaves=64)
+    model, sizes = Model(forest).to(device), (1, 90, 2500, 6000)
+    batches = [probing_documents(rng, forest, 6000) for _ in range(6)]
+    want = [Model(forest).predict(batch, "raw") for batch in batches]
+    failed: list[int] = []
+
+    def work(index: int) -> None:
+        with device.active(), cupy.cuda.Stream(non_blocking=True) as stream:
+            X = cupy.asarray(batches[index])
+            answers = [(n, model.predict(X[:n], "raw")) for _ in range(40) for n in sizes]
+            stream.synchronize()
+            if not all((cupy.asnumpy(answer) == want[index][:n]).all() for n, answer in answers):
+                failed.append(index)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(batches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == [] and len(model._repeated._calls) == 3
+
+
+def test_a_repeated_call_may_be_captured(device: TestedDevice, cupy) -> None:
+    rng = np.random.default_rng(29)
+    forest = random_forest(rng, n_trees=300, max_leaves=64)
+    model, rows = Model(forest).to(device), probing_documents(rng, forest, 5000)
+    X = cupy.asarray(rows)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        for _ in range(4):
+            model.predict(X, "raw")
+        stream.synchronize()
+        stream.begin_capture()
+        out = model.predict(X, "raw")
+        graph = stream.end_capture()
+        X.set(rows[::-1].copy())
+        for _ in range(3):
+            model.predict(X, "raw")
+        graph.launch(stream)
+        np.testing.assert_array_equal(cupy.asnumpy(out), Model(forest).predict(rows[::-1].copy(), "raw"))
 
 
 def test_predict_on_the_device_does_not_wait_for_it(device: TestedDevice, cupy) -> None:

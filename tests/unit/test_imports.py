@@ -29,7 +29,7 @@ LEVELS = [
     {"engines", "keywords", "told_categories"},
     {"tuning"},
     {"explanation"},
-    {"programs", "scoring", "chooser", "chunks", "encoded"},
+    {"programs", "scoring", "chooser", "chunks", "encoded", "repeated_calls"},
     {"placement", "plain_calls"},
     {"tune"},
     {"model"},

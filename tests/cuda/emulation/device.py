@@ -18,6 +18,7 @@ from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
 from emulation.streams import Queues, Stream, StreamError
 from gpuqs.devices import pipeline
 from gpuqs.devices.base import DeviceAttributes
+from gpuqs.devices.recording import Launch, Moving, Recorder
 from gpuqs.devices.sources import source_folder
 from gpuqs.engines.gpu.kernels import every_kernel
 from gpuqs.errors import DeviceError
@@ -65,6 +66,11 @@ class QueuedKernel:
 
     def __call__(self, grid: tuple, block: tuple, args: Sequence, *, shared_mem: int = 0) -> None:
         self.device.check_active()
+        self.launch(grid, block, args, shared_mem)
+        if self.device.recorder.recording is not None:
+            self.device.recorder.recording.launched(self, grid, block, tuple(args), shared_mem)
+
+    def launch(self, grid: tuple, block: tuple, args: Sequence, shared_mem: int) -> None:
         for index, value in enumerate(args):
             if isinstance(value, np.ndarray):
                 raise EmulationError(f"{self.kernel.name}: argument {index} is an array of the host")
@@ -72,6 +78,35 @@ class QueuedKernel:
         values = [value.data if isinstance(value, DeviceArray) else value for value in args]
         launch = self.kernel.prepare(grid, block, values, shared_mem)
         self.device.pool.run_later(self.kernel.name, [array.block for array in arrays], launch)
+
+
+@dataclass
+class Replay:
+    """A recorded call, launched again: what `gpuqs.devices.replay.Replay` does with the driver."""
+
+    device: EmulatedDevice
+    scratch_bytes: int
+    launches: list[Launch]
+
+    def __call__(self, documents: DeviceArray, out: DeviceArray) -> None:
+        scratch = empty(self.device.pool, self.scratch_bytes, np.uint8)
+        for launch in self.launches:
+            arguments = [
+                place(a, (documents, out, scratch)[a.within]) if isinstance(a, Moving) else a for a in launch.arguments
+            ]
+            launch.kernel.launch(launch.grid, launch.block, arguments, launch.shared_mem)
+
+
+def place(moving: Moving, within: DeviceArray) -> DeviceArray:
+    """An array that begins where a launch is told to, as long as memory goes on."""
+    memory = within.block.memory.bytes
+    at = address(within) + moving.offset - memory.ctypes.data
+    whole = memory[at : at + (len(memory) - at) // moving.dtype.itemsize * moving.dtype.itemsize]
+    return DeviceArray(within.block, whole.view(moving.dtype))
+
+
+def address(array: DeviceArray) -> int:
+    return array.data.ctypes.data
 
 
 class EmulatedDevice:
@@ -113,6 +148,7 @@ class EmulatedDevice:
         self.queues = Queues(schedule, seed)
         self.pool = Pool(self.queues)
         self.launched: list[tuple[str, str]] = []
+        self.recorder = Recorder()
         self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
         self._kernels: dict[tuple[str, str], EmulatedKernel] = {}
         self._idle: list[Stream] = []
@@ -159,7 +195,17 @@ class EmulatedDevice:
         return DeviceArray(copy.block, view)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
-        return empty(self.pool, shape, dtype)
+        array = empty(self.pool, shape, dtype)
+        if self.recorder.recording is not None:
+            self.recorder.recording.made(array)
+        return array
+
+    def is_ready(self, X: DeviceArray) -> bool:
+        return not self.queues.current.capturing
+
+    def recorded(self, fill: Callable[[Any, Any], None], documents: DeviceArray, out: DeviceArray) -> Replay:
+        recording = self.recorder.record(fill, documents, out, address)
+        return Replay(self, recording.scratch_bytes, recording.launches)
 
     def kernel(self, file: str, name: str, registers: int) -> QueuedKernel:
         self.launched.append((file, name))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from planted.bitslice import BITSLICE
 from planted.campaign import copied_package, run_tests, try_fault
-from planted.host import LAUNCHES, STREAMS
+from planted.host import LAUNCHES, REPEATED, STREAMS
 from planted.kernels import KERNELS
 from planted.tuning import TUNING
 from planted.walk import WALKS
@@ -26,7 +26,7 @@ def passes(tests: tuple[str, ...]) -> bool:
 
 
 def main(wanted: list[str]) -> int:
-    faults = [*STREAMS, *LAUNCHES, *KERNELS, *BITSLICE, *WALKS, *TUNING]
+    faults = [*STREAMS, *REPEATED, *LAUNCHES, *KERNELS, *BITSLICE, *WALKS, *TUNING]
     chosen = [fault for fault in faults if not wanted or any(word in fault.what + fault.file for word in wanted)]
     with ThreadPoolExecutor(2) as pool:
         sound = all(list(pool.map(passes, dict.fromkeys(fault.tests for fault in chosen))))

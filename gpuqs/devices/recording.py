@@ -1,0 +1,102 @@
+"""What a call launched, so that it can be launched again for other documents: with nothing but new addresses to say.
+
+    while a call is recorded: note each launch, and each array that is made
+    foreach argument of each launch:
+        an array in the documents, the answer, or memory that was made: which of these, and how far into it
+        anything else (numbers, the model's arrays): as it is
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: What moves from call to call: the documents, the answer, and the scratch memory, which is one piece.
+DOCUMENTS, OUT, SCRATCH = range(3)
+#: Arrays in the scratch memory begin at multiples of so many bytes, as memory does that devices allocate.
+ALIGNED = 512
+
+
+class Moving(NamedTuple):
+    """An array of a launch that lies elsewhere in each call: in which memory, and how many bytes behind its begin."""
+
+    within: int
+    offset: int
+    dtype: np.dtype[Any]
+
+
+class Launch(NamedTuple):
+    """A launch; ``arguments`` are numbers of NumPy's, arrays that stay where they are, and `Moving` ones."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_mem: int
+    arguments: tuple[Any, ...]
+
+
+class Recording:
+    """The launches of a call that is under way, and the arrays that it makes.
+
+    Parameters
+    ----------
+    documents, out
+        Arrays of the device.
+    address : callable
+        Gives where an array of the device begins.
+    """
+
+    def __init__(self, documents: Any, out: Any, address: Callable[[Any], int]) -> None:
+        self._address = address
+        self.launches: list[Launch] = []
+        self._memory = [(DOCUMENTS, address(documents), *_reach(documents)), (OUT, address(out), *_reach(out))]
+        self._made: list[Any] = []  # kept, or memory of one might come again as another's
+        self.scratch_bytes = 0
+
+    def made(self, array: Any) -> None:
+        """``array`` was allocated."""
+        self._made.append(array)
+        begin = self._address(array) - self.scratch_bytes
+        self._memory.append((SCRATCH, begin, self.scratch_bytes, self.scratch_bytes + array.nbytes))
+        self.scratch_bytes += -(-array.nbytes // ALIGNED) * ALIGNED
+
+    def launched(
+        self, kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int
+    ) -> None:
+        """A kernel was launched."""
+        self.launches.append(Launch(kernel, grid, block, shared_mem, tuple(map(self._placed, arguments))))
+
+    def _placed(self, argument: Any) -> Any:
+        if isinstance(argument, np.generic):
+            return argument
+        address = self._address(argument)
+        for within, begin, low, high in self._memory:
+            if low <= address - begin < high:
+                return Moving(within, address - begin, argument.dtype)
+        return argument
+
+
+def _reach(array: Any) -> tuple[int, int]:
+    """From where to where an array's bytes lie, relative to its first element."""
+    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.dtype.itemsize
+
+
+class Recorder(threading.local):
+    """The recording that is under way in this thread, if one is."""
+
+    recording: Recording | None = None
+
+    def record(
+        self, fill: Callable[[Any, Any], None], documents: Any, out: Any, address: Callable[[Any], int]
+    ) -> Recording:
+        """Run ``fill(documents, out)``, and note what it launches."""
+        recording = self.recording = Recording(documents, out, address)
+        try:
+            fill(documents, out)
+        finally:
+            self.recording = None
+        return recording

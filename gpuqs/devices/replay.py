@@ -1,0 +1,120 @@
+"""Recorded launches on a CUDA device, made again: arguments packed once, several launches as one graph.
+
+    foreach array that moves from call to call: its words <- its place in this call
+    one launch: launch it
+    several: tell the graph of those whose words have changed; launch the graph
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gpuqs.devices.bindings import bindings, checked
+from gpuqs.devices.recording import Launch, Moving, Recording
+
+
+class Replay:
+    """A recorded call of a CUDA device; threads may share it.
+
+    Parameters
+    ----------
+    cupy : module
+    recording : Recording
+    """
+
+    def __init__(self, cupy: Any, recording: Recording) -> None:
+        self._cuda, self._scratch_bytes = cupy.cuda, recording.scratch_bytes
+        self._launches = recording.launches  # their arrays stay
+        self._idle: list[_Packed] = []
+
+    def __call__(self, documents: Any, out: Any) -> None:
+        """Queue the call on the current stream, for documents and an answer of the recorded form."""
+        try:
+            packed = self._idle.pop()
+        except IndexError:
+            packed = _Packed(self._launches)  # one a thread: the driver reads it while others may write theirs
+        # Given back when this returns: to the stream, whose later work alone may have it.
+        scratch = self._cuda.alloc(self._scratch_bytes) if self._scratch_bytes else None
+        changed = packed.move(documents.data.ptr, out.data.ptr, scratch.ptr if scratch is not None else 0)
+        stream = self._cuda.get_current_stream().ptr
+        if len(packed.launches) == 1:
+            function, sizes, shared_mem, arguments = packed.launches[0]
+            self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
+        else:
+            if packed.graph is None:
+                packed.graph, changed = _Graph(packed), set()
+            packed.graph.launch(changed, stream)
+        self._idle.append(packed)
+
+
+class _Packed:
+    """Launches as the driver takes them: each argument in a word of its own, and where all these words lie."""
+
+    def __init__(self, launches: list[Launch]) -> None:
+        n = sum(len(launch.arguments) for launch in launches)
+        self._words = (ctypes.c_uint64 * n)()
+        begin = ctypes.addressof(self._words)
+        self._places = (ctypes.c_void_p * n)(*range(begin, begin + 8 * n, 8))
+        self._moving: list[tuple[int, int, int, int]] = []
+        self.launches: list[tuple[int, tuple[int, ...], int, int]] = []
+        self.graph: _Graph | None = None
+        at = 0
+        for index, launch in enumerate(launches):
+            arguments = ctypes.addressof(self._places) + 8 * at
+            grid, block = (tuple(map(int, size)) + (1,) * (3 - len(size)) for size in (launch.grid, launch.block))
+            self.launches.append((launch.kernel.pointer, grid + block, launch.shared_mem, arguments))
+            for argument in launch.arguments:
+                if isinstance(argument, Moving):
+                    self._moving.append((at, argument.within, argument.offset, index))
+                elif isinstance(argument, np.generic):
+                    number = argument.tobytes()
+                    ctypes.memmove(begin + 8 * at, number, len(number))
+                else:
+                    self._words[at] = argument.data.ptr
+                at += 1
+
+    def move(self, *begins: int) -> set[int]:
+        """Say where the documents, the answer and the scratch memory begin; gives the launches that this changes."""
+        words, changed = self._words, set()
+        for at, within, offset, index in self._moving:
+            place = begins[within] + offset
+            if words[at] != place:
+                words[at] = place
+                changed.add(index)
+        return changed
+
+
+class _Graph:
+    """Launches, one after the other, as one graph that is launched at once; made of what they are told now."""
+
+    def __init__(self, packed: _Packed) -> None:
+        self._driver = driver = bindings("driver")
+        graph = checked(driver.cuGraphCreate(0), "the driver makes no graph")
+        self._nodes: list[tuple[Any, Any]] = []
+        for function, sizes, shared_mem, arguments in packed.launches:
+            node = driver.CUDA_KERNEL_NODE_PARAMS()
+            node.func, node.sharedMemBytes, node.kernelParams = driver.CUfunction(function), shared_mem, arguments
+            node.gridDimX, node.gridDimY, node.gridDimZ, node.blockDimX, node.blockDimY, node.blockDimZ = sizes
+            before = [self._nodes[-1][0]] if self._nodes else None
+            added = driver.cuGraphAddKernelNode(graph, before, len(before or ()), node)
+            self._nodes.append((checked(added, "a launch does not become part of a graph"), node))
+        self._made = checked(driver.cuGraphInstantiate(graph, 0), "the driver does not make a graph ready")
+        weakref.finalize(self, _destroy, driver, self._made, graph).atexit = False
+
+    def launch(self, changed: set[int], stream: int) -> None:
+        """Queue all launches; ``changed``: those whose arguments are others than in the launch before."""
+        driver = self._driver
+        for index in changed:
+            told = driver.cuGraphExecKernelNodeSetParams(self._made, *self._nodes[index])
+            checked(told, "a graph does not take other arguments")
+        checked(driver.cuGraphLaunch(self._made, driver.CUstream(stream)), "a graph is not launched")
+
+
+def _destroy(driver: Any, made: Any, graph: Any) -> None:
+    """What is under way is completed first, says the driver's manual."""
+    driver.cuGraphExecDestroy(made)
+    driver.cuGraphDestroy(graph)

@@ -1,0 +1,210 @@
+"""Calls on a device that are recorded and launched again: the answers of other documents, wherever these lie."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from emulation.device import EmulatedDevice, ForeignArray
+from emulation.memory import DeviceArray, to_host
+from emulation.streams import SCHEDULES
+from forests import probing_documents, random_forest
+from gpu_conformance import CASES, OF_BITS, Case
+
+from gpuqs import repeated_calls
+from gpuqs.engines import ENGINES
+from gpuqs.forest import Forest
+from gpuqs.model import Model
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+@pytest.fixture(params=SCHEDULES)
+def device(request: pytest.FixtureRequest) -> EmulatedDevice:
+    return EmulatedDevice(schedule=request.param)
+
+
+class Counted:
+    """A model whose calls on the general path are counted."""
+
+    def __init__(self, forest: Forest, device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.model, self.planned = Model(forest).to(device), 0
+        answer = self.model._answer
+
+        def counting(*asked: object) -> object:
+            self.planned += 1
+            return answer(*asked)
+
+        monkeypatch.setattr(self.model, "_answer", counting)
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+@pytest.mark.parametrize("engine", ["bitslice_gpu", "walk_gpu", "qs_gpu"])
+@pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
+def test_every_kind_of_forest(monkeypatch: pytest.MonkeyPatch, case: Case, engine: str) -> None:
+    forest, documents = case.make()
+    if ENGINES[engine].supports(forest) is not None:
+        pytest.skip(ENGINES[engine].supports(forest))
+    device = EmulatedDevice()
+    monkeypatch.setattr("gpuqs.chooser.Chooser.fastest", lambda *asked: engine)
+    for output, precision in (("raw", "exact"), ("value", "fast")):
+        counted = Counted(forest, device, monkeypatch)
+        for turn, order in enumerate((1, -1, 1, -1)):
+            rows = documents[::order].copy()
+            X = device.from_host(rows)
+            want = to_host(Model(forest).to(device).predict(X, output, precision=precision))
+            got = to_host(counted.model.predict(X, output, precision=precision))
+            np.testing.assert_array_equal(bits(got), bits(want))
+            repeats = forest.n_trees and len(documents) and documents.dtype.kind == "f"
+            assert counted.planned == (min(turn + 1, 2) if repeats else turn + 1)
+
+
+def make(n: int = 40, **fields: object) -> tuple[Forest, np.ndarray]:
+    rng = np.random.default_rng(31)
+    forest = random_forest(rng, **{"n_features": 7, "n_trees": 9, "max_leaves": 12, **fields})
+    return forest, probing_documents(rng, forest, n)
+
+
+def first_answer(forest: Forest, device: EmulatedDevice, rows: np.ndarray, **asked: object) -> np.ndarray:
+    """That of a model which nobody has called."""
+    X = device.from_host(np.ascontiguousarray(rows))
+    return to_host(Model(forest).to(device).predict(X, **{"precision": "fast", **asked}))
+
+
+@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "link": "softmax"}, {"n_outputs": 3, "link": "argmax"},
+                                    {"link": "sigmoid", "base_first": False}, {"average": True}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("cut", [1, 1 << 20], ids=["chunks", "whole"])
+def test_documents_of_any_form(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, fields: dict, cut: int
+) -> None:
+    """Strides, types and places; each form's calls are its own, also when several lie in one memory."""
+    forest, documents = make(**fields)
+    device.scratch_bytes = cut
+    counted = Counted(forest, device, monkeypatch)
+    forms = (
+        np.ascontiguousarray,
+        np.asfortranarray,
+        lambda x: x[::-1, ::-1],
+        lambda x: np.repeat(np.repeat(x, 3, 0), 2, 1)[::3, ::2],
+        lambda x: x.astype(np.float32),
+        lambda x: x[:1],
+    )
+    shared = device.from_host(np.concatenate([documents, documents[::-1], documents]))
+    for turn in range(4):
+        for form in forms:
+            rows = form(np.roll(documents, turn, axis=0))
+            got = to_host(counted.model.predict(device.from_host(rows), precision="fast"))
+            np.testing.assert_array_equal(bits(got), bits(first_answer(forest, device, rows)))
+        for start in (40, 0, 80, 17):
+            got = to_host(counted.model.predict(shared[start : start + 40], precision="fast"))
+            want = first_answer(forest, device, to_host(shared)[start : start + 40])
+            np.testing.assert_array_equal(bits(got), bits(want))
+    assert counted.planned == 2 * len(forms)
+
+
+def test_calls_under_way_at_once(device: EmulatedDevice) -> None:
+    """On several streams, whose work runs late: scratch memory and answers are each call's own."""
+    forest, documents = make()
+    model, answers = Model(forest).to(device), []
+    streams = [device.stream() for _ in range(3)]
+    for turn in range(12):
+        with streams[turn % 3]:
+            X = device.from_host(np.roll(documents, turn, axis=0))
+            answers.append(model.predict(X, "raw", precision="fast"))
+            del X
+    for turn, answer in enumerate(answers):
+        with streams[turn % 3]:
+            want = Model(forest).predict(np.roll(documents, turn, axis=0), "raw", precision="fast")
+            np.testing.assert_array_equal(to_host(answer), want)
+
+
+def test_what_is_asked_for_otherwise_is_not_repeated(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    forest, documents = make(n_trees=30, link="sigmoid")
+    counted = Counted(forest, device, monkeypatch)
+    X = device.from_host(documents)
+    for _ in range(3):
+        counted.model.predict(X, precision="fast")
+    assert counted.planned == 2
+    out = device.empty((40,), np.float64)
+    for asked in (
+        {"output": "raw"}, {"raw_score": True}, {"output_margin": True}, {"trees": slice(0, 4)}, {"pred_leaf": True},
+        {"num_iteration": 3}, {"start_iteration": 2}, {"iteration_range": (1, 5)}, {"output": "class"},
+        {"out": out}, {"n_threads": 2}, {"validate_features": True}, {"engine": "walk_gpu"},
+    ):  # fmt: skip
+        for _ in range(3):
+            before = counted.planned
+            got = to_host(counted.model.predict(X, precision="fast", **asked))
+            want = first_answer(forest, device, documents, **{k: v for k, v in asked.items() if k != "out"})
+            np.testing.assert_array_equal(got, want)
+            assert counted.planned == before + 1 or asked == {"output": "raw"}
+    integers = np.nan_to_num(documents, posinf=3, neginf=-3).clip(-9, 9).astype(np.int32)
+    for _ in range(3):
+        got = to_host(counted.model.predict(device.from_host(integers), precision="fast"))
+        np.testing.assert_array_equal(got, first_answer(forest, device, integers))
+    for wrong in (["value"], None, "values"):
+        with pytest.raises((TypeError, ValueError)):
+            counted.model.predict(X, wrong)
+
+
+def test_other_libraries_arrays_are_launched_again_too(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    model, stream = Model(forest).to(device), device.stream()
+    for turn in range(4):
+        rows = np.roll(documents, turn, axis=0)
+        with stream:
+            X = ForeignArray(device.from_host(rows), stream)
+        answer = model.predict(X, "raw", precision="fast")
+        assert isinstance(answer, ForeignArray)
+        with stream:
+            got = to_host(answer.array)
+        np.testing.assert_array_equal(got, Model(forest).predict(rows, "raw", precision="fast"))
+
+
+def test_a_captured_call_is_not_launched_from_what_was_recorded(device: EmulatedDevice) -> None:
+    """Graphs keep the memory that they use; a repeated call's scratch goes back."""
+    forest, documents = make()
+    model, stream = Model(forest).to(device), device.stream()
+    X, out = device.from_host(documents), device.empty((40,), np.float64)
+    for _ in range(3):
+        model.predict(X, "raw", precision="fast")
+    with stream:
+        stream.begin_capture()
+        answer = model.predict(X, "raw", precision="fast")
+        model.predict(X, "raw", precision="fast", out=out)
+        graph = stream.end_capture()
+        more = device.from_host(documents[::-1].copy())
+        want = Model(forest).predict(documents[::-1].copy(), "raw", precision="fast")
+        X[...] = more
+        graph.launch(stream)
+        for got in (answer, out):
+            np.testing.assert_array_equal(to_host(got), want)
+
+
+def test_tuned_models_and_copies_record_anew(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    forest, documents = make()
+    model, X = Model(forest).to(device), device.from_host(documents)
+    for _ in range(3):
+        model.predict(X, "raw")
+    before = model._repeated
+    assert before
+    monkeypatch.setattr("gpuqs.tune.tune", lambda *asked: None)
+    model.tune(X)
+    assert not model._repeated and model._repeated is not before
+    assert not Model(replace(forest))._repeated
+
+
+def test_few_forms_are_kept(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_calls, "KEPT", 3)
+    monkeypatch.setattr(repeated_calls, "SEEN", 5)
+    forest, documents = make()
+    model = Model(forest).to(device)
+    for n in range(1, 12):
+        for _ in range(2):
+            X = device.from_host(documents[:n])
+            assert isinstance(model.predict(X, "raw"), DeviceArray)
+    assert len(model._repeated._calls) == 3 and len(model._repeated._seen) <= 5
