@@ -16,25 +16,31 @@ CALLS, BATCHES = ("gpuqs, predict", "nvForest"), (1, 10, 100, 1_000, 10_000, 100
 
 
 def measured(results: Results) -> list[str]:
-    """Large batches against nvForest and GPU-QuickScorer, then calls of every size; for each GPU."""
+    """Large batches against nvForest and GPU-QuickScorer, then calls of every size; XGBoost, where it was there.
+
+    Of GPUs that this version was measured on: a note is of an earlier one.
+    """
     lines: list[str] = []
     for report in results.gpus().values():
         name, rows = report["gpu"]["name"], report["rows"]
+        if "note" in report:
+            continue
         lines += paragraph(
-            f"Nanoseconds a document on an {name}, float32 documents on the device, one run, medians. In parentheses: "
-            f"how many times as long as `{CONTENDERS[0].partition(',')[0]}`, exact."
+            f"Nanoseconds a document on an {name}, float32 documents on the device, kernels launched one by one, one "
+            f"run, medians. In parentheses: how many times as long as `{CONTENDERS[0].partition(',')[0]}`, exact."
         )
         lines += [*table(["", *CONTENDERS], cells(rows)), ""]
-        peers = {row["peer"]: row["us_per_document"] * 1e3 for row in rows if row["section"] == "peer"}
+        lines += ["Microseconds a call of `predict` like one before, documents on the device, 1,000 x 64:", ""]
+        lines += [*table(["documents a call", *(f"{n:,}" for n in BATCHES)], calls(rows)), ""]
+    for report in results.gpus().values():
+        peers = {row["peer"]: row["us_per_document"] * 1e3 for row in report["rows"] if row["section"] == "peer"}
         if "XGBoost" in peers:
             ours = next(ns for peer, ns in peers.items() if peer.startswith("bitslice_gpu"))
             lines += paragraph(
-                "On a model of 1,000 x 64 that XGBoost trained on that GPU, `bitslice_gpu` takes "
+                f"On a model of 1,000 x 64 that XGBoost trained on an {report['gpu']['name']}, `bitslice_gpu` took "
                 f"{figure(ours)} ns a document, and XGBoost {figure(peers['XGBoost'])}."
             )
-        lines += ["Microseconds a call of `predict`, documents on the device, 1,000 x 64:", ""]
-        lines += [*table(["documents a call", *(f"{n:,}" for n in BATCHES)], calls(rows))]
-    return lines
+    return lines[:-1]
 
 
 def cells(rows: list[dict[str, Any]]) -> list[list[str]]:
@@ -82,7 +88,8 @@ def front(results: Results, folder: Path) -> list[str]:
     tables = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("tables/*/*.json"))]
     for gpu, report in results.gpus().items():
         name = report["gpu"]["name"]
-        lines += [f"[{name}](results/gpu-{gpu}.md), by `python bench/gpu.py`.", ""]
+        note = f", {report['note']}" if "note" in report else ""
+        lines += paragraph(f"[{name}](results/gpu-{gpu}.md), by `python bench/gpu.py`{note}.")
         lines += [f"![Time a document by trees and by batch](results/gpu-{gpu}.png)", ""]
         for path, told in tables:
             if name in told["versions"]:
