@@ -245,9 +245,10 @@ class Model:
             A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
             CUDA graph, and something would have to be copied or compiled first.
         """
-        if self._repeated and engine == "auto" and start_iteration == 0 and not others:
+        if self._repeated and type(engine) is str and engine == "auto" and not others:
             nothing = (n_threads, out, trees, base_margin, device, num_iteration, iteration_range)
-            if all_are(None, nothing) and all_are(False, (raw_score, output_margin, pred_leaf, pred_contrib)):
+            no = (raw_score, output_margin, pred_leaf, pred_contrib)
+            if all_are(None, nothing) and all_are(False, no) and type(start_iteration) is int and not start_iteration:
                 answer = self._repeated.answer(X, output, precision)
                 if answer is not None:
                     return answer
@@ -286,6 +287,7 @@ class Model:
     ) -> Any:
         """The answer of `predict`, once its keywords are read and the device is chosen."""
         here, encoded = cpu_fallback.machine(), isinstance(X, EncodedDocuments)
+        repeated = self._repeated  # before the chooser: what is recorded by an old plan goes with it
         documents, where = self._documents(X, runs_on, engine, here[0])
         plain = engine == "auto" and precision == "exact" and where is runs_on is HOST and not encoded
         if plain and n_threads is None and out is None and trees is None and base_margin is None:
@@ -314,8 +316,9 @@ class Model:
             rows = rows_for_cpu(documents, self.forest, "per_tree" if linear else output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
-        if repeats and where is runs_on is not HOST:
-            fill = self._repeated.filling(fill, cast(GpuDevice, runs_on), output, precision)
+        if repeats and runs_on is not HOST:
+            new = out is None or where is HOST
+            fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, record=new)
         for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
             runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])

@@ -7,8 +7,9 @@ general path, `Model._answer`, and so does the second, which is recorded; those 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -25,13 +26,16 @@ Form: TypeAlias = tuple[Any, ...]
 #: Fills an answer for documents.
 Fill: TypeAlias = Callable[[Any, Any], None]
 
+#: In the place of a call, and of its answer's shape and type.
+NOT_RECORDED: Final[tuple[Fill | None, tuple[int, ...], Any]] = (None, (), None)
+
 
 class RepeatedCalls:
     """The calls of one model, by their form; threads share it."""
 
     def __init__(self) -> None:
-        self._devices: dict[type, GpuDevice] = {}
-        self._calls: dict[Form, tuple[Fill, tuple[int, ...], np.dtype[Any]]] = {}
+        self._devices: dict[type, tuple[GpuDevice, ...]] = {}
+        self._calls: dict[Form, tuple[Fill | None, tuple[int, ...], np.dtype[Any]]] = {}
         self._seen: dict[Form, None] = {}
         self._lock = Lock()
 
@@ -40,43 +44,49 @@ class RepeatedCalls:
 
     def answer(self, X: Any, output: str, precision: str) -> Any:
         """The answer, on the current stream; None where no such call was recorded, or this one cannot repeat it."""
-        device = self._devices.get(type(X))
-        if device is None or not device.is_ready(X) or type(output) is not str or type(precision) is not str:
+        devices = self._devices.get(type(X), ())
+        device = next((device for device in devices if device.is_ready(X)), None)
+        if device is None or type(output) is not str or type(precision) is not str:
             return None
-        call = self._calls.get(_form(device, X, output, precision))
-        if call is None:
+        again, shape, dtype = self._calls.get(_form(device, X, output, precision), NOT_RECORDED)
+        if again is None:
             return None
-        again, shape, dtype = call
         answer = device.empty(shape, dtype)
         again(X, answer)
         return answer
 
-    def filling(self, fill: Fill, device: GpuDevice, output: str, precision: str) -> Fill:
-        """``fill``, which fills an answer for documents on the device, or what launches the same again."""
+    def filling(self, fill: Fill, device: GpuDevice, output: str, precision: str, *, record: bool) -> Fill:
+        """``fill``, which fills an answer for documents on the device, or what launches the same again.
+
+        ``record``: that may be recorded, for the answer's memory is new.
+        """
         if output not in ("value", "raw"):
             return fill
 
         def filled(X: Any, answer: Any) -> None:
-            ready = X.dtype.kind == "f" and 0 < X.shape[0] <= MOST_DOCUMENTS and device.is_ready(X)
+            may = X.dtype.kind == "f" and X.shape[0] <= MOST_DOCUMENTS and device.is_ready(X)
             form = _form(device, X, output, precision)
-            call = self._calls.get(form) if ready else None
-            if call is not None:
-                call[0](X, answer)
-            elif ready and form in self._seen:
+            again, *_ = self._calls.get(form, NOT_RECORDED) if may else NOT_RECORDED
+            if again is not None:
+                again(X, answer)
+            elif may and record and form in self._seen and form not in self._calls:
+                self._seen.pop(form, None)  # what fails is not recorded the next time
                 again = device.recorded(fill, X, answer)
                 self._keep(self._calls, form, (again, answer.shape, answer.dtype), KEPT)
-                self._devices[type(X)] = device
+                with self._lock.held():
+                    known = self._devices.get(type(X), ())
+                    self._devices[type(X)] = known if device in known else (*known, device)
             else:
                 fill(X, answer)
-                if ready:
+                if may:
                     self._keep(self._seen, form, None, SEEN)
 
         return filled
 
     def _keep(self, kept: dict[Any, Any], form: Form, what: Any, most: int) -> None:
         with self._lock.held():
-            if len(kept) >= most:
-                del kept[next(iter(kept))]
+            if len(kept) >= most:  # any one: the oldest is the next to come, where forms come in turn
+                del kept[random.choice(tuple(kept))]
             kept[form] = what
 
 

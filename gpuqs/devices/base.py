@@ -149,9 +149,12 @@ class GpuDevice(Device, Protocol):
         """Whether a recorded call may run: ``X``, for which `holds` is true, lies on this device, which is the current
         one, and nothing is captured."""
 
-    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], None]:
+    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], None] | None:
         """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again, with the same
-        numbers, for other arrays of these types, shapes and strides."""
+        numbers, for other arrays of these types, shapes and strides. None where that would take too much memory.
+
+        ``documents`` and ``out`` share no memory.
+        """
 
     def kernel(self, file: str, name: str, registers: int) -> Kernel:
         """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -19,7 +20,7 @@ from gpuqs.devices import foreign, nvrtc, pipeline, sources
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.bindings import bindings, checked
 from gpuqs.devices.kernel_cache import MachineCode, cached
-from gpuqs.devices.recording import Recorder
+from gpuqs.devices.recording import Recorder, Recording
 from gpuqs.devices.replay import Replay
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
@@ -28,6 +29,8 @@ from gpuqs.forks import Lock
 SCRATCH_SHARE = 4
 #: ... and so many bytes at most.
 SCRATCH_BYTES = 2 << 30
+#: A call that is launched again may take so many: it takes as one piece what else is taken one after the other.
+RECORDED_BYTES = 512 << 20
 
 #: CUDA's error code (``cudaError_t``) where the driver is too old, or there is none.
 _INSUFFICIENT_DRIVER = 35
@@ -193,6 +196,12 @@ class CudaKernel:
         checked(allowed, f"{self.name} gets no {n_bytes:,} bytes of shared memory")
 
 
+class _Entered(threading.local):
+    """The devices whose context this thread has."""
+
+    indexes: frozenset[int] = frozenset()
+
+
 class CudaDevice:
     """One GPU, as `gpuqs.devices.base.GpuDevice`; made by `cuda_device`."""
 
@@ -207,7 +216,7 @@ class CudaDevice:
             free, _ = cupy.cuda.runtime.memGetInfo()
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
-        self._recorder = Recorder()
+        self._recorder, self._entered = Recorder(), _Entered()
         self._idle: list[Any] = []
         self._lock = Lock()
         self._captured: list[Any] = []
@@ -221,7 +230,7 @@ class CudaDevice:
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         cuda = self._cupy.cuda
-        with cuda.Device(self.index):
+        with cuda.Device(self.index), self._recorder.nothing():
             if not self._is_capturing():
                 yield
                 return
@@ -356,11 +365,18 @@ class CudaDevice:
 
     def is_ready(self, X: Any) -> bool:
         cuda = self._cupy.cuda
-        here = cuda.runtime.getDevice() == self.index == X.data.device_id
-        return here and not self._is_capturing()
+        if not cuda.runtime.getDevice() == self.index == X.data.device_id or self._is_capturing():
+            return False
+        if self.index not in self._entered.indexes:  # the driver, which replays call, asks for a context in each thread
+            cuda.Device(self.index).use()
+            self._entered.indexes |= {self.index}
+        return True
 
-    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Replay:
-        return Replay(self._cupy, self._recorder.record(fill, documents, out, lambda array: array.data.ptr))
+    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Replay | None:
+        most = min(self.scratch_bytes, RECORDED_BYTES)
+        recording = Recording(documents, out, lambda array: array.data.ptr, most)
+        self._recorder.record(recording, fill, documents, out)
+        return Replay(self._cupy, recording) if recording.whole else None
 
     def hand_back(self, array: Any, X: Any) -> Any:
         return foreign.hand_back(array, X)

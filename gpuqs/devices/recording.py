@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,30 +45,46 @@ class Recording:
     Parameters
     ----------
     documents, out
-        Arrays of the device.
+        Arrays of the device, that share no memory.
     address : callable
         Gives where an array of the device begins.
+    most_bytes : int
+        Of the arrays that are made, together: a call that makes more of them, one after the other, is not recorded.
+
+    Attributes
+    ----------
+    launches : list of Launch
+    scratch_bytes : int
+    whole : bool
+        Whether all was recorded.
     """
 
-    def __init__(self, documents: Any, out: Any, address: Callable[[Any], int]) -> None:
-        self._address = address
+    def __init__(self, documents: Any, out: Any, address: Callable[[Any], int], most_bytes: int) -> None:
+        self._address, self._most_bytes = address, most_bytes
         self.launches: list[Launch] = []
-        self._memory = [(DOCUMENTS, address(documents), *_reach(documents)), (OUT, address(out), *_reach(out))]
+        # Documents last: what lies between their rows is not theirs.
+        self._memory = [(OUT, address(out), *_reach(out)), (DOCUMENTS, address(documents), *_reach(documents))]
         self._made: list[Any] = []  # kept, or memory of one might come again as another's
-        self.scratch_bytes = 0
+        self.scratch_bytes, self.whole = 0, True
 
     def made(self, array: Any) -> None:
         """``array`` was allocated."""
+        self.whole = self.whole and self.scratch_bytes + array.nbytes <= self._most_bytes
+        if not self.whole:
+            self._made.clear()
+            self.launches.clear()
+            return
         self._made.append(array)
         begin = self._address(array) - self.scratch_bytes
-        self._memory.append((SCRATCH, begin, self.scratch_bytes, self.scratch_bytes + array.nbytes))
+        self._memory.insert(0, (SCRATCH, begin, self.scratch_bytes, self.scratch_bytes + array.nbytes))
         self.scratch_bytes += -(-array.nbytes // ALIGNED) * ALIGNED
 
     def launched(
         self, kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int
     ) -> None:
         """A kernel was launched."""
-        self.launches.append(Launch(kernel, grid, block, shared_mem, tuple(map(self._placed, arguments))))
+        if self.whole:
+            self.launches.append(Launch(kernel, grid, block, shared_mem, tuple(map(self._placed, arguments))))
 
     def _placed(self, argument: Any) -> Any:
         if isinstance(argument, np.generic):
@@ -90,13 +107,20 @@ class Recorder(threading.local):
 
     recording: Recording | None = None
 
-    def record(
-        self, fill: Callable[[Any, Any], None], documents: Any, out: Any, address: Callable[[Any], int]
-    ) -> Recording:
+    def record(self, recording: Recording, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Recording:
         """Run ``fill(documents, out)``, and note what it launches."""
-        recording = self.recording = Recording(documents, out, address)
-        try:
+        with self._instead(recording):
             fill(documents, out)
-        finally:
-            self.recording = None
         return recording
+
+    def nothing(self) -> AbstractContextManager[None]:
+        """Record nothing inside: it is another call's, of a signal's handler or of what is collected."""
+        return self._instead(None)
+
+    @contextmanager
+    def _instead(self, recording: Recording | None) -> Iterator[None]:
+        before, self.recording = self.recording, recording
+        try:
+            yield
+        finally:
+            self.recording = before

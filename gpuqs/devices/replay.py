@@ -15,6 +15,12 @@ import numpy as np
 
 from gpuqs.devices.bindings import bindings, checked
 from gpuqs.devices.recording import Launch, Moving, Recording
+from gpuqs.errors import DeviceError
+
+#: Most streams whose arguments and graphs are kept.
+STREAMS = 8
+#: CUDA's ``CU_STREAM_LEGACY``: the stream that CuPy calls 0, whatever cuda-python takes 0 for.
+LEGACY = 1
 
 
 class Replay:
@@ -29,26 +35,30 @@ class Replay:
     def __init__(self, cupy: Any, recording: Recording) -> None:
         self._cuda, self._scratch_bytes = cupy.cuda, recording.scratch_bytes
         self._launches = recording.launches  # their arrays stay
-        self._idle: list[_Packed] = []
+        self._graphs = len(self._launches) > 1
+        self._idle: dict[int, _Packed] = {}
 
     def __call__(self, documents: Any, out: Any) -> None:
         """Queue the call on the current stream, for documents and an answer of the recorded form."""
-        try:
-            packed = self._idle.pop()
-        except IndexError:
-            packed = _Packed(self._launches)  # one a thread: the driver reads it while others may write theirs
+        stream = self._cuda.get_current_stream().ptr
+        # One a thread, for the driver reads it while others write theirs; one a stream, for a graph waits for itself.
+        packed = self._idle.pop(stream, None) or _Packed(self._launches)
         # Given back when this returns: to the stream, whose later work alone may have it.
         scratch = self._cuda.alloc(self._scratch_bytes) if self._scratch_bytes else None
         changed = packed.move(documents.data.ptr, out.data.ptr, scratch.ptr if scratch is not None else 0)
-        stream = self._cuda.get_current_stream().ptr
-        if len(packed.launches) == 1:
-            function, sizes, shared_mem, arguments = packed.launches[0]
-            self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
-        else:
-            if packed.graph is None:
+        if self._graphs and packed.graph is None:
+            try:
                 packed.graph, changed = _Graph(packed), set()
+            except DeviceError:  # what cannot be a graph here can still be launched
+                self._graphs = False
+        if self._graphs and packed.graph is not None:
             packed.graph.launch(changed, stream)
-        self._idle.append(packed)
+        else:
+            for function, sizes, shared_mem, arguments in packed.launches:
+                self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
+        if len(self._idle) >= STREAMS:
+            self._idle.clear()
+        self._idle[stream] = packed
 
 
 class _Packed:
@@ -94,6 +104,7 @@ class _Graph:
     def __init__(self, packed: _Packed) -> None:
         self._driver = driver = bindings("driver")
         graph = checked(driver.cuGraphCreate(0), "the driver makes no graph")
+        weakref.finalize(self, driver.cuGraphDestroy, graph).atexit = False
         self._nodes: list[tuple[Any, Any]] = []
         for function, sizes, shared_mem, arguments in packed.launches:
             node = driver.CUDA_KERNEL_NODE_PARAMS()
@@ -103,7 +114,8 @@ class _Graph:
             added = driver.cuGraphAddKernelNode(graph, before, len(before or ()), node)
             self._nodes.append((checked(added, "a launch does not become part of a graph"), node))
         self._made = checked(driver.cuGraphInstantiate(graph, 0), "the driver does not make a graph ready")
-        weakref.finalize(self, _destroy, driver, self._made, graph).atexit = False
+        # What is under way is completed first, says the driver's manual.
+        weakref.finalize(self, driver.cuGraphExecDestroy, self._made).atexit = False
 
     def launch(self, changed: set[int], stream: int) -> None:
         """Queue all launches; ``changed``: those whose arguments are others than in the launch before."""
@@ -111,10 +123,4 @@ class _Graph:
         for index in changed:
             told = driver.cuGraphExecKernelNodeSetParams(self._made, *self._nodes[index])
             checked(told, "a graph does not take other arguments")
-        checked(driver.cuGraphLaunch(self._made, driver.CUstream(stream)), "a graph is not launched")
-
-
-def _destroy(driver: Any, made: Any, graph: Any) -> None:
-    """What is under way is completed first, says the driver's manual."""
-    driver.cuGraphExecDestroy(made)
-    driver.cuGraphDestroy(graph)
+        checked(driver.cuGraphLaunch(self._made, driver.CUstream(stream or LEGACY)), "a graph is not launched")

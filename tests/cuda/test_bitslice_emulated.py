@@ -94,7 +94,7 @@ def test_tiles_of_documents_in_other_orders_of_threads(order: str, layout: str) 
     rng = np.random.default_rng(21)
     forest = random_forest(rng, n_trees=3, max_leaves=12, n_features=9)
     documents = np.asarray(probing_documents(rng, forest, 300, np.float32), order=layout)
-    check(EmulatedDevice(order), forest, documents)
+    check(EmulatedDevice(order, attributes=replace(RTX3090, multiprocessors=1)), forest, documents)
 
 
 #: Thresholds of each column: bits from one to 16, as few as these hold and as many.

@@ -11,7 +11,7 @@ from emulation.device import EmulatedDevice, ForeignArray
 from emulation.memory import DeviceArray, to_host
 from emulation.streams import SCHEDULES
 from forests import probing_documents, random_forest
-from gpu_conformance import CASES, OF_BITS, Case
+from gpu_conformance import CASES, OF_BITS, Case, rounded_twice
 
 from gpuqs import repeated_calls
 from gpuqs.engines import ENGINES
@@ -93,6 +93,8 @@ def test_documents_of_any_form(
         lambda x: np.repeat(np.repeat(x, 3, 0), 2, 1)[::3, ::2],
         lambda x: x.astype(np.float32),
         lambda x: x[:1],
+        lambda x: np.broadcast_to(x[0, 0], x.shape),  # of strides that tell no type
+        lambda x: np.broadcast_to(x[0, 0].astype(np.float32), x.shape),
     )
     shared = device.from_host(np.concatenate([documents, documents[::-1], documents]))
     for turn in range(4):
@@ -149,6 +151,166 @@ def test_what_is_asked_for_otherwise_is_not_repeated(device: EmulatedDevice, mon
     for wrong in (["value"], None, "values"):
         with pytest.raises((TypeError, ValueError)):
             counted.model.predict(X, wrong)
+
+
+def test_integers_are_rounded_anew(device: EmulatedDevice) -> None:
+    """By a kernel of CuPy's, which nobody records."""
+    forest, documents = rounded_twice()
+    model = Model(forest).to(device)
+    for turn in range(5):
+        rows = np.roll(documents, turn, axis=0)
+        got = to_host(model.predict(device.from_host(rows), "raw", precision="fast"))
+        np.testing.assert_array_equal(got, Model(forest).predict(rows, "raw", precision="fast"))
+    assert not model._repeated
+
+
+def test_what_is_not_recorded(device: EmulatedDevice) -> None:
+    """Calls with no documents, of an engine by name, and while work is captured."""
+    forest, documents = make()
+    model, X, stream = Model(forest).to(device), device.from_host(documents), device.stream()
+    for _ in range(4):
+        assert model.predict(X[:0], "raw").shape == (0,)
+        model.predict(X, "raw", engine="qs_gpu")
+    assert not model._repeated
+    model.predict(X, "raw")
+    with stream:
+        stream.begin_capture()
+        captured = [model.predict(X, "raw") for _ in range(3)]
+        graph = stream.end_capture()
+        graph.launch(stream)
+        want = first_answer(forest, device, documents, output="raw", precision="exact")
+        for answer in captured:
+            np.testing.assert_array_equal(to_host(answer), want)
+    assert not model._repeated
+
+
+@pytest.mark.parametrize("row", [1, 0], ids=["between", "among"])
+def test_an_answer_between_the_documents(device: EmulatedDevice, row: int) -> None:
+    """Rows of one memory are columns of X, and another the answer, or even one of these: the next calls know nothing
+    of that."""
+    forest, documents = make(n_features=2)
+    model, memory = Model(forest).to(device), np.zeros((3, 40))
+    for turn in range(6):
+        memory[::2] = np.roll(documents, turn, axis=0).T
+        there = device.from_host(memory)
+        X, between = DeviceArray(there.block, there[::2].data.T), there[row]
+        given = {"out": between} if turn < 3 else {}
+        got = to_host(model.predict(X, "raw", precision="fast", **given))
+        if row == 1 or not given:  # else documents change while they are read
+            np.testing.assert_array_equal(got, Model(forest).predict(memory[::2].T, "raw", precision="fast"))
+            np.testing.assert_array_equal(to_host(between), got if given else memory[row])
+    assert model._repeated
+
+
+def test_a_call_in_the_midst_of_one_that_is_recorded(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal's handler may make it, or what is collected: recorded itself, or with an answer of its own."""
+    (forest, documents), (other, rows) = make(link="sigmoid"), make(n_trees=20)
+    inner, Z = Model(other).to(device), device.empty((40,), np.float64)
+    Y, made = device.from_host(rows), device.empty
+    inner.predict(Y)
+    for asked in ({}, {"out": Z}):
+        model = Model(forest).to(device)
+        model.predict(device.from_host(documents), precision="fast")
+        calls: list[int] = []
+
+        def empty(*form: object, calls: list = calls, asked: dict = asked) -> DeviceArray:
+            calls.append(1)
+            if len(calls) == 2:
+                inner.predict(Y, **asked)
+            return made(*form)
+
+        monkeypatch.setattr(device, "empty", empty)
+        model.predict(device.from_host(documents), precision="fast")
+        monkeypatch.setattr(device, "empty", made)
+        assert len(calls) >= 2 and model._repeated
+        Z[...] = 7
+        for turn in range(3):
+            here = np.roll(documents, turn, axis=0)
+            got = to_host(model.predict(device.from_host(here), precision="fast"))
+            np.testing.assert_array_equal(bits(got), bits(first_answer(forest, device, here)))
+        assert (to_host(Z) == 7).all()
+        np.testing.assert_array_equal(to_host(inner.predict(Y)), Model(other).predict(rows))
+
+
+def test_calls_of_much_memory_are_not_recorded(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    forest, documents = make()
+    device.recorded_bytes = 100
+    turned = [np.roll(documents, turn, axis=0) for turn in range(5)]
+    want = [Model(forest).predict(here, precision="fast") for here in turned]
+    monkeypatch.setattr("gpuqs.chooser.Chooser.fastest", lambda *asked: "bitslice_gpu")
+    counted = Counted(forest, device, monkeypatch)
+    for here, right in zip(turned, want, strict=True):
+        np.testing.assert_array_equal(to_host(counted.model.predict(device.from_host(here), precision="fast")), right)
+    assert counted.planned == 5 and len(counted.model._repeated._calls) == 1
+
+
+def test_what_fails_while_it_is_recorded_is_not_recorded_next(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forest, documents = make()
+    model, X = Model(forest).to(device), device.from_host(documents)
+    want, recorded = to_host(model.predict(X, "raw")), device.recorded
+    monkeypatch.setattr(device, "recorded", lambda *call: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(MemoryError):
+        model.predict(X, "raw")
+    np.testing.assert_array_equal(to_host(model.predict(X, "raw")), want)
+    monkeypatch.setattr(device, "recorded", recorded)
+    for _ in range(3):
+        np.testing.assert_array_equal(to_host(model.predict(X, "raw")), want)
+    assert model._repeated
+
+
+def test_a_model_of_the_host_with_documents_of_several_devices(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forest, documents = make()
+    here, both = Model(forest), (device, EmulatedDevice())
+    monkeypatch.setattr(
+        "gpuqs.placement.device_of", lambda X: next(d for d in both if X.block.pool is d.pool)
+    )
+    monkeypatch.setattr("gpuqs.placement.is_on_device", lambda X: isinstance(X, DeviceArray))
+    planned, answer = [], here._answer
+    monkeypatch.setattr(here, "_answer", lambda *asked: planned.append(1) or answer(*asked))
+    for turn in range(6):
+        for one in both:
+            rows = np.roll(documents, turn, axis=0)
+            got = to_host(here.predict(one.from_host(rows), "raw", precision="fast"))
+            np.testing.assert_array_equal(got, Model(forest).predict(rows, "raw", precision="fast"))
+    assert len(planned) == 4
+
+
+@pytest.mark.parametrize("rows", [7, 40])
+def test_documents_of_the_host_are_launched_again(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Whole, or chunk by chunk: all chunks of one size are one form."""
+    monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 7 * rows)
+    forest, documents = make(n_features=7, link="sigmoid")
+    model = Model(forest).to(device)
+    for turn in range(4):
+        here = np.roll(documents, turn, axis=0)
+        for out in (None, np.empty(40)):
+            got = model.predict(here, precision="fast", out=out)
+            np.testing.assert_array_equal(bits(got), bits(first_answer(forest, device, here)))
+    assert len(model._repeated._calls) == (1 if rows == 40 else 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [({"engine": np.array(["auto", "auto"])}, "engine"), ({"start_iteration": np.zeros(2)}, "start_iteration")],
+    ids=["engine", "start_iteration"],
+)
+def test_errors_are_those_of_first_calls(device: EmulatedDevice, asked: dict, told: str) -> None:
+    forest, documents = make()
+    model, X = Model(forest).to(device), device.from_host(documents)
+    said = []
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError), match=told) as error:
+            model.predict(X, **asked)
+        said.append(str(error.value))
+        for _ in range(3):
+            model.predict(X)
+    assert said[0] == said[1]
 
 
 def test_other_libraries_arrays_are_launched_again_too(device: EmulatedDevice) -> None:

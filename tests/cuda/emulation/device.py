@@ -18,7 +18,7 @@ from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
 from emulation.streams import Queues, Stream, StreamError
 from gpuqs.devices import pipeline
 from gpuqs.devices.base import DeviceAttributes
-from gpuqs.devices.recording import Launch, Moving, Recorder
+from gpuqs.devices.recording import Launch, Moving, Recorder, Recording
 from gpuqs.devices.sources import source_folder
 from gpuqs.engines.gpu.kernels import every_kernel
 from gpuqs.errors import DeviceError
@@ -148,7 +148,7 @@ class EmulatedDevice:
         self.queues = Queues(schedule, seed)
         self.pool = Pool(self.queues)
         self.launched: list[tuple[str, str]] = []
-        self.recorder = Recorder()
+        self.recorder, self.recorded_bytes = Recorder(), 64 << 20
         self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
         self._kernels: dict[tuple[str, str], EmulatedKernel] = {}
         self._idle: list[Stream] = []
@@ -160,7 +160,8 @@ class EmulatedDevice:
     def active(self) -> Iterator[None]:
         self.pool.active += 1
         try:
-            yield
+            with self.recorder.nothing():
+                yield
         finally:
             self.pool.active -= 1
 
@@ -201,11 +202,12 @@ class EmulatedDevice:
         return array
 
     def is_ready(self, X: DeviceArray) -> bool:
-        return not self.queues.current.capturing
+        return X.block.pool is self.pool and not self.queues.current.capturing
 
-    def recorded(self, fill: Callable[[Any, Any], None], documents: DeviceArray, out: DeviceArray) -> Replay:
-        recording = self.recorder.record(fill, documents, out, address)
-        return Replay(self, recording.scratch_bytes, recording.launches)
+    def recorded(self, fill: Callable[[Any, Any], None], documents: DeviceArray, out: DeviceArray) -> Replay | None:
+        recording = Recording(documents, out, address, self.recorded_bytes)
+        self.recorder.record(recording, fill, documents, out)
+        return Replay(self, recording.scratch_bytes, recording.launches) if recording.whole else None
 
     def kernel(self, file: str, name: str, registers: int) -> QueuedKernel:
         self.launched.append((file, name))

@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def run_kernels(sanitizer: str) -> None:
     from forests import probing_documents, random_forest
     from gpu_conformance import CASES, check, check_bits, check_walks
 
-    from emulation.device import EmulatedDevice
+    from emulation.device import RTX3090, EmulatedDevice
     from gpuqs.engines.gpu.bitslice_placed import BitsliceSettings
     from gpuqs.engines.gpu.links import apply_link
     from gpuqs.engines.gpu.walk_placed import WalkSettings
@@ -83,7 +84,10 @@ def run_kernels(sanitizer: str) -> None:
         device.wait()
         return device
 
-    run(EmulatedDevice("random", sanitizer, set(run(EmulatedDevice("random")).launched)))
+    # Of one multiprocessor, which few thread blocks fill: none takes a part of what one can.
+    single = replace(RTX3090, multiprocessors=1)
+    launched = set(run(EmulatedDevice("random", attributes=single)).launched)
+    run(EmulatedDevice("random", sanitizer, launched, attributes=single))
 
 
 def in_own_process(sanitizer: str, *what: str) -> subprocess.CompletedProcess[str]:

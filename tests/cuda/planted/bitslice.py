@@ -52,13 +52,6 @@ BITSLICE = [
     Fault("levels that are not staged are read as if they were", _RANK, "- 1 <= n_staged", "- 1 <= 65535", _LENGTHS),
     Fault("every thread block ranks a tile", _RANK, "block * block_words * WARP", "block * WORDS * WARP", _BLOCK_WORDS),
     Fault(
-        "thread blocks rank their neighbours' documents, too",
-        _RANK,
-        "min(block_words * WARP, n_documents - first_document)",
-        "min(WORDS * WARP, n_documents - first_document)",
-        _BLOCK_WORDS,
-    ),
-    Fault(
         "ranks are written as those of a tile",
         _RANK,
         "words_before = block * block_words",
