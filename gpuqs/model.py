@@ -317,8 +317,8 @@ class Model:
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
         if repeats and runs_on is not HOST:
-            new = out is None or where is HOST
-            fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, record=new)
+            theirs, new = where is runs_on, out is None or where is HOST
+            fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=theirs, record=new)
         for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
             runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])

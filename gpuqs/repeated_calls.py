@@ -21,13 +21,16 @@ KEPT, SEEN = 512, 4096
 #: Most documents of a call that is recorded: launches of more take a small part of its time.
 MOST_DOCUMENTS = 1 << 18
 
-#: The device's key, shape, strides and type of documents, and what is asked for.
+#: The device's key, whether documents are the caller's, their shape, strides and type, and what is asked for.
 Form: TypeAlias = tuple[Any, ...]
 #: Fills an answer for documents.
 Fill: TypeAlias = Callable[[Any, Any], None]
 
 #: In the place of a call, and of its answer's shape and type.
 NOT_RECORDED: Final[tuple[Fill | None, tuple[int, ...], Any]] = (None, (), None)
+
+#: Apart from Python's own, whose state is the user's.
+_CHANCE: Final = random.Random()
 
 
 class RepeatedCalls:
@@ -48,50 +51,56 @@ class RepeatedCalls:
         device = next((device for device in devices if device.is_ready(X)), None)
         if device is None or type(output) is not str or type(precision) is not str:
             return None
-        again, shape, dtype = self._calls.get(_form(device, X, output, precision), NOT_RECORDED)
+        again, shape, dtype = self._calls.get(_form(device, True, X, output, precision), NOT_RECORDED)
         if again is None:
             return None
         answer = device.empty(shape, dtype)
         again(X, answer)
         return answer
 
-    def filling(self, fill: Fill, device: GpuDevice, output: str, precision: str, *, record: bool) -> Fill:
+    def filling(
+        self, fill: Fill, device: GpuDevice, output: str, precision: str, *, callers: bool, record: bool
+    ) -> Fill:
         """``fill``, which fills an answer for documents on the device, or what launches the same again.
 
-        ``record``: that may be recorded, for the answer's memory is new.
+        ``callers``: documents are as the caller gave them, so that `answer` may take others; else made of the host's.
+        ``record``: what is done may be recorded, for the answer's memory is new.
         """
         if output not in ("value", "raw"):
             return fill
 
         def filled(X: Any, answer: Any) -> None:
             may = X.dtype.kind == "f" and X.shape[0] <= MOST_DOCUMENTS and device.is_ready(X)
-            form = _form(device, X, output, precision)
+            form = _form(device, callers, X, output, precision)
             again, *_ = self._calls.get(form, NOT_RECORDED) if may else NOT_RECORDED
             if again is not None:
                 again(X, answer)
             elif may and record and form in self._seen and form not in self._calls:
-                self._seen.pop(form, None)  # what fails is not recorded the next time
+                with self._lock.held():
+                    self._seen.pop(form, None)  # what fails is not recorded the next time
                 again = device.recorded(fill, X, answer)
-                self._keep(self._calls, form, (again, answer.shape, answer.dtype), KEPT)
                 with self._lock.held():
                     known = self._devices.get(type(X), ())
-                    self._devices[type(X)] = known if device in known else (*known, device)
+                    if callers and device not in known:
+                        self._devices[type(X)] = (*known, device)
+                    _keep(self._calls, form, (again, answer.shape, answer.dtype), KEPT)
             else:
                 fill(X, answer)
                 if may:
-                    self._keep(self._seen, form, None, SEEN)
+                    with self._lock.held():
+                        _keep(self._seen, form, None, SEEN)
 
         return filled
 
-    def _keep(self, kept: dict[Any, Any], form: Form, what: Any, most: int) -> None:
-        with self._lock.held():
-            if len(kept) >= most:  # any one: the oldest is the next to come, where forms come in turn
-                del kept[random.choice(tuple(kept))]
-            kept[form] = what
+
+def _keep(kept: dict[Form, Any], form: Form, what: Any, most: int) -> None:
+    if form not in kept and len(kept) >= most:  # any one: the oldest is the next to come, where forms come in turn
+        kept.pop(_CHANCE.choice(tuple(kept)), None)
+    kept[form] = what
 
 
-def _form(device: GpuDevice, X: Any, output: str, precision: str) -> Form:
-    return device.key, X.shape, X.strides, X.dtype, output, precision
+def _form(device: GpuDevice, callers: bool, X: Any, output: str, precision: str) -> Form:
+    return device.key, callers, X.shape, X.strides, X.dtype, output, precision
 
 
 def all_are(what: object, given: tuple[object, ...]) -> bool:

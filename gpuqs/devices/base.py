@@ -147,7 +147,7 @@ class GpuDevice(Device, Protocol):
 
     def is_ready(self, X: Any) -> bool:
         """Whether a recorded call may run: ``X``, for which `holds` is true, lies on this device, which is the current
-        one, and nothing is captured."""
+        one, and nothing is captured, or recorded in this thread."""
 
     def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], None] | None:
         """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again, with the same

@@ -365,7 +365,9 @@ class CudaDevice:
 
     def is_ready(self, X: Any) -> bool:
         cuda = self._cupy.cuda
-        if not cuda.runtime.getDevice() == self.index == X.data.device_id or self._is_capturing():
+        if not cuda.runtime.getDevice() == self.index == X.data.device_id:
+            return False
+        if self._recorder.recording is not None or self._is_capturing():
             return False
         if self.index not in self._entered.indexes:  # the driver, which replays call, asks for a context in each thread
             cuda.Device(self.index).use()

@@ -8,8 +8,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import random
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,9 +21,12 @@ from gpuqs.devices.recording import Launch, Moving, Recording
 from gpuqs.errors import DeviceError
 
 #: Most streams whose arguments and graphs are kept.
-STREAMS = 8
+STREAMS = 32
 #: CUDA's ``CU_STREAM_LEGACY``: the stream that CuPy calls 0, whatever cuda-python takes 0 for.
 LEGACY = 1
+
+#: Apart from Python's own, whose state is the user's.
+_CHANCE: Final = random.Random()
 
 
 class Replay:
@@ -36,13 +42,17 @@ class Replay:
         self._cuda, self._scratch_bytes = cupy.cuda, recording.scratch_bytes
         self._launches = recording.launches  # their arrays stay
         self._graphs = len(self._launches) > 1
-        self._idle: dict[int, _Packed] = {}
+        self._idle: dict[int, list[_Packed]] = {}
 
     def __call__(self, documents: Any, out: Any) -> None:
         """Queue the call on the current stream, for documents and an answer of the recorded form."""
         stream = self._cuda.get_current_stream().ptr
         # One a thread, for the driver reads it while others write theirs; one a stream, for a graph waits for itself.
-        packed = self._idle.pop(stream, None) or _Packed(self._launches)
+        idle = self._of_stream(stream)
+        try:
+            packed = idle.pop()
+        except IndexError:
+            packed = _Packed(self._launches)
         # Given back when this returns: to the stream, whose later work alone may have it.
         scratch = self._cuda.alloc(self._scratch_bytes) if self._scratch_bytes else None
         changed = packed.move(documents.data.ptr, out.data.ptr, scratch.ptr if scratch is not None else 0)
@@ -56,9 +66,16 @@ class Replay:
         else:
             for function, sizes, shared_mem, arguments in packed.launches:
                 self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
-        if len(self._idle) >= STREAMS:
-            self._idle.clear()
-        self._idle[stream] = packed
+        idle.append(packed)
+
+    def _of_stream(self, stream: int) -> list[_Packed]:
+        """What nobody uses now of what a stream has used: as many as threads that used it at once."""
+        idle = self._idle.get(stream)
+        if idle is None:
+            if len(self._idle) >= STREAMS:
+                self._idle.pop(_CHANCE.choice(tuple(self._idle)), None)
+            idle = self._idle.setdefault(stream, [])
+        return idle
 
 
 class _Packed:
@@ -104,7 +121,7 @@ class _Graph:
     def __init__(self, packed: _Packed) -> None:
         self._driver = driver = bindings("driver")
         graph = checked(driver.cuGraphCreate(0), "the driver makes no graph")
-        weakref.finalize(self, driver.cuGraphDestroy, graph).atexit = False
+        weakref.finalize(self, _give_back, driver.cuGraphDestroy, graph, os.getpid()).atexit = False
         self._nodes: list[tuple[Any, Any]] = []
         for function, sizes, shared_mem, arguments in packed.launches:
             node = driver.CUDA_KERNEL_NODE_PARAMS()
@@ -115,7 +132,7 @@ class _Graph:
             self._nodes.append((checked(added, "a launch does not become part of a graph"), node))
         self._made = checked(driver.cuGraphInstantiate(graph, 0), "the driver does not make a graph ready")
         # What is under way is completed first, says the driver's manual.
-        weakref.finalize(self, driver.cuGraphExecDestroy, self._made).atexit = False
+        weakref.finalize(self, _give_back, driver.cuGraphExecDestroy, self._made, os.getpid()).atexit = False
 
     def launch(self, changed: set[int], stream: int) -> None:
         """Queue all launches; ``changed``: those whose arguments are others than in the launch before."""
@@ -124,3 +141,9 @@ class _Graph:
             told = driver.cuGraphExecKernelNodeSetParams(self._made, *self._nodes[index])
             checked(told, "a graph does not take other arguments")
         checked(driver.cuGraphLaunch(self._made, driver.CUstream(stream or LEGACY)), "a graph is not launched")
+
+
+def _give_back(destroy: Callable[[Any], Any], what: Any, process: int) -> None:
+    """Destroy what is this process's own; a child that was forked has no driver."""
+    if os.getpid() == process:
+        destroy(what)

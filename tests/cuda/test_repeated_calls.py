@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from dataclasses import replace
 
@@ -14,9 +15,12 @@ from forests import probing_documents, random_forest
 from gpu_conformance import CASES, OF_BITS, Case, rounded_twice
 
 from gpuqs import repeated_calls
+from gpuqs.arrays import coded_rows
 from gpuqs.engines import ENGINES
+from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.schema import Schema
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -205,15 +209,14 @@ def test_an_answer_between_the_documents(device: EmulatedDevice, row: int) -> No
 def test_a_call_in_the_midst_of_one_that_is_recorded(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a signal's handler may make it, or what is collected: recorded itself, or with an answer of its own."""
     (forest, documents), (other, rows) = make(link="sigmoid"), make(n_trees=20)
-    inner, Z = Model(other).to(device), device.empty((40,), np.float64)
-    Y, made = device.from_host(rows), device.empty
-    inner.predict(Y)
+    Z, Y, made = device.empty((40,), np.float64), device.from_host(rows), device.empty
     for asked in ({}, {"out": Z}):
-        model = Model(forest).to(device)
+        model, inner = Model(forest).to(device), Model(other).to(device)
+        inner.predict(Y)
         model.predict(device.from_host(documents), precision="fast")
         calls: list[int] = []
 
-        def empty(*form: object, calls: list = calls, asked: dict = asked) -> DeviceArray:
+        def empty(*form: object, calls: list = calls, asked: dict = asked, inner: Model = inner) -> DeviceArray:
             calls.append(1)
             if len(calls) == 2:
                 inner.predict(Y, **asked)
@@ -293,6 +296,75 @@ def test_documents_of_the_host_are_launched_again(
             got = model.predict(here, precision="fast", out=out)
             np.testing.assert_array_equal(bits(got), bits(first_answer(forest, device, here)))
     assert len(model._repeated._calls) == (1 if rows == 40 else 2)
+
+
+def test_calls_that_are_refused_stay_so(device: EmulatedDevice) -> None:
+    """Whatever the host's documents are made into before they come to the device."""
+    (forest, _), rng = make(n_features=3, input_dtype="float32"), np.random.default_rng(5)
+    categories = Schema(categories=(("7", 7), ("9", 9), None), library="CatBoost")
+    coded = Model(replace(forest, ctrs=None, schema=categories)).to(device)
+    wide = Model(replace(forest, n_features=40, feature=13 * forest.feature)).to(device)
+    rows = rng.integers(0, 9, (40, 40))
+    for _ in range(4):
+        coded.predict(coded_rows(rows[:, :3].astype(float)))
+        wide.predict(rows)
+    for model, X, why in (
+        (coded, rows[:, :3], "categories are coded on the host"),
+        (wide, rows[:, : len(wide.forest.tested)], "not .documents, 40"),
+    ):
+        for dtype in (np.float64, np.float32):
+            with pytest.raises(InputError, match=why):
+                model.predict(device.from_host(np.ascontiguousarray(X.astype(dtype))))
+
+
+def test_what_is_kept_is_the_callers_to_choose(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's random numbers are the user's; and a form that is there again takes nobody's place."""
+    monkeypatch.setattr(repeated_calls, "SEEN", 3)
+    forest, documents = make()
+    model, X, out = Model(forest).to(device), device.from_host(documents), device.empty((40,), np.float64)
+    random.seed(5)
+    before = random.getstate()
+    for n in (1, 2, 3, 4, 5):
+        model.predict(X[:n], "raw")
+    assert random.getstate() == before
+    seen = set(model._repeated._seen)
+    assert len(seen) == 3
+    n = next(iter(seen))[2][0]
+    for _ in range(3):
+        model.predict(X[:n], "raw", out=out[:n])
+    assert set(model._repeated._seen) == seen
+
+
+def test_a_call_that_is_launched_again_in_the_midst_of_one_that_is_recorded(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is not the other's scratch memory."""
+    (forest, documents), (other, rows) = make(link="sigmoid"), make(n_trees=20)
+    model, inner, Y, made = Model(forest).to(device), Model(other).to(device), device.from_host(rows), device.empty
+    for _ in range(3):
+        inner.predict(Y)
+    model.predict(device.from_host(documents), precision="fast")
+    calls: list[int] = []
+
+    def empty(*form: object) -> DeviceArray:
+        calls.append(1)
+        if len(calls) == 2:
+            inner.predict(Y)
+        return made(*form)
+
+    monkeypatch.setattr(device, "empty", empty)
+    model.predict(device.from_host(documents), precision="fast")
+    monkeypatch.setattr(device, "empty", made)
+    both = model, recorded_alone(forest, device, documents)
+    (again, *_), (alone, *_) = (next(iter(one._repeated._calls.values())) for one in both)
+    assert again.scratch_bytes == alone.scratch_bytes
+
+
+def recorded_alone(forest: Forest, device: EmulatedDevice, documents: np.ndarray) -> Model:
+    model = Model(forest).to(device)
+    for _ in range(2):
+        model.predict(device.from_host(documents), precision="fast")
+    return model
 
 
 @pytest.mark.parametrize(

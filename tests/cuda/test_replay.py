@@ -320,7 +320,38 @@ def test_each_stream_has_a_graph_of_its_own(driver: Driver) -> None:
     for cupy.stream in range(100, 140):
         again(Array(0x10000), Array(0x20000))
     gc.collect()
-    assert len(made) == 43 and driver.gone.count("made") >= 43 - replay.STREAMS
+    assert len(made) == 43 and driver.gone.count("made") == 43 - replay.STREAMS
+
+
+def test_threads_that_share_a_stream_keep_their_graphs(driver: Driver) -> None:
+    cupy, made = Cupy(driver), []
+    again, instantiate, launch = Replay(cupy, recorded(3)), driver.cuGraphInstantiate, driver.cuGraphLaunch
+    driver.cuGraphInstantiate = lambda *told: made.append(1) or instantiate(*told)
+    together = threading.Barrier(3, timeout=10)
+
+    def meeting(*told: Any) -> tuple[Any, ...]:
+        together.wait()
+        return launch(*told)
+
+    driver.cuGraphLaunch = meeting
+    threads = [
+        threading.Thread(target=lambda i=i: [again(Array(0x10000 * i), Array(0x20000)) for _ in range(5)])
+        for i in range(1, 4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 3 and len(driver.launched) == 3 * 15
+
+
+def test_a_forked_child_leaves_its_parents_graphs(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Replay(Cupy(driver), recorded(3))
+    again(Array(0x10000), Array(0x20000))
+    monkeypatch.setattr(replay.os, "getpid", lambda: -1)
+    del again
+    gc.collect()
+    assert driver.gone == []
 
 
 def test_graphs_are_given_back(driver: Driver) -> None:

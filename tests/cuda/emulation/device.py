@@ -202,7 +202,8 @@ class EmulatedDevice:
         return array
 
     def is_ready(self, X: DeviceArray) -> bool:
-        return X.block.pool is self.pool and not self.queues.current.capturing
+        idle = self.recorder.recording is None and not self.queues.current.capturing
+        return idle and X.block.pool is self.pool
 
     def recorded(self, fill: Callable[[Any, Any], None], documents: DeviceArray, out: DeviceArray) -> Replay | None:
         recording = Recording(documents, out, address, self.recorded_bytes)

@@ -432,7 +432,7 @@ REPEATED = [
         "<= MOST_DOCUMENTS",
         _AGAIN,
     ),
-    Fault("whatever is recorded is kept", _CALLS, "if len(kept) >= most:", "if len(kept) >= most * 99:", _AGAIN),
+    Fault("whatever is recorded is kept", _CALLS, "len(kept) >= most:", "len(kept) >= most * 99:", _AGAIN),
     Fault(
         "calls of other ranges of trees are launched again",
         "model.py",
@@ -450,8 +450,8 @@ REPEATED = [
     Fault(
         "keywords do not keep a call from being launched again",
         "model.py",
-        "start_iteration == 0 and not others:",
-        "not others:",
+        "type(start_iteration) is int and not start_iteration:",
+        "type(start_iteration) is int:",
         _AGAIN,
     ),
     Fault(
@@ -516,8 +516,8 @@ REPEATED = [
     Fault(
         "threads share a launch's arguments",
         _REPLAYED,
-        "self._idle.pop(stream, None) or",
-        "self._idle.get(stream) or",
+        "packed = idle.pop()\n",
+        "packed = idle[-1]\n",
         _REPLAY,
     ),
     Fault("a graph is not told of what has moved", _REPLAYED, "                changed.add(index)\n", "", _REPLAY),
@@ -540,8 +540,8 @@ REPEATED = [
     Fault(
         "a graph is never given back",
         _REPLAYED,
-        "        weakref.finalize(self, driver.cuGraphExecDestroy, self._made).atexit = False\n",
-        "",
+        "weakref.finalize(self, _give_back, driver.cuGraphExecDestroy,",
+        "weakref.finalize(self, _give_back, id,",
         _REPLAY,
     ),
     Fault(
@@ -561,8 +561,8 @@ REPEATED = [
     Fault(
         "graphs of streams that are gone stay",
         _REPLAYED,
-        "            self._idle.clear()\n",
-        "            pass\n",
+        "                self._idle.pop(_CHANCE.choice(tuple(self._idle)), None)\n",
+        "                pass\n",
         _REPLAY,
     ),
     Fault(
@@ -603,15 +603,15 @@ REPEATED = [
     Fault(
         "what fails is recorded again",
         _CALLS,
-        "                self._seen.pop(form, None)  # what fails is not recorded the next time\n",
-        "",
+        "                    self._seen.pop(form, None)  # what fails is not recorded the next time\n",
+        "                    pass\n",
         _AGAIN,
     ),
     Fault(
         "one device's calls are launched on another",
         _CALLS,
-        "known if device in known else (*known, device)",
-        "(device,)",
+        "(*known, device)\n",
+        "(device,)\n",
         _AGAIN,
     ),
     Fault(
@@ -622,4 +622,26 @@ REPEATED = [
         _AGAIN,
     ),
     Fault("an engine's name is any that equals", "model.py", "type(engine) is str and engine ==", "engine ==", _AGAIN),
+    Fault(
+        "the host's documents are taken for the caller's",
+        "model.py",
+        "theirs, new = where is runs_on,",
+        "theirs, new = True,",
+        _AGAIN,
+    ),
+    Fault("a form that is there takes another's place", _CALLS, "if form not in kept and len", "if len", _AGAIN),
+    Fault(
+        "Python's random numbers are drawn",
+        _CALLS,
+        "_CHANCE: Final = random.Random()",
+        "_CHANCE: Final = random",
+        _AGAIN,
+    ),
+    Fault(
+        "a forked child gives its parent's graphs back",
+        _REPLAYED,
+        "if os.getpid() == process:",
+        "if process:",
+        _REPLAY,
+    ),
 ]  # fmt: skip
