@@ -107,11 +107,10 @@ class Recorder(threading.local):
 
     recording: Recording | None = None
 
-    def record(self, recording: Recording, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Recording:
+    def record(self, recording: Recording, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
         """Run ``fill(documents, out)``, and note what it launches."""
         with self._instead(recording):
             fill(documents, out)
-        return recording
 
     def nothing(self) -> AbstractContextManager[None]:
         """Record nothing inside: it is another call's, of a signal's handler or of what is collected."""

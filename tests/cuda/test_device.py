@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 
 import driver
 import numpy as np
@@ -59,6 +60,15 @@ def device() -> TestedDevice:
 @pytest.fixture(scope="module")
 def cupy():
     return pytest.importorskip("cupy")
+
+
+def in_threads(work: Callable[[int], None], n: int) -> None:
+    """``work`` of each number below n, in threads of their own."""
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def make_small(dtype: type):
@@ -228,11 +238,7 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
             if not all((cupy.asnumpy(out) == want[index]).all() for out in sums):
                 failed.append(index)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(batches))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, len(batches))
     assert failed == []
 
 
@@ -338,6 +344,35 @@ def test_repeated_calls_give_the_bits_of_first_ones(device: TestedDevice, cupy, 
     assert model._repeated and whole._repeated
 
 
+@pytest.mark.parametrize("n", [1, 3000, 100_000])
+def test_repeated_calls_with_documents_of_the_host(device: TestedDevice, n: int) -> None:
+    """In one piece, and chunk by chunk on two streams."""
+    rng = np.random.default_rng(n)
+    forest = random_forest(rng, n_trees=200, max_leaves=40, n_features=50)
+    rows, model = probing_documents(rng, forest, n), Model(forest).to(device)
+    for turn in range(5):
+        here = np.roll(rows, turn, axis=0)
+        np.testing.assert_array_equal(model.predict(here, "raw"), Model(forest).predict(here, "raw"))
+    assert model._repeated
+
+
+def test_many_streams_in_turn(device: TestedDevice, cupy) -> None:
+    """More than have graphs at a time; the legacy stream among them."""
+    rng = np.random.default_rng(32)
+    forest = random_forest(rng, n_trees=200, max_leaves=40)
+    rows, model = probing_documents(rng, forest, 4000), Model(forest).to(device)
+    streams = [cupy.cuda.Stream.null, *(cupy.cuda.Stream(non_blocking=True) for _ in range(40))]
+    want, answers = Model(forest).predict(rows, "raw"), []
+    X = cupy.asarray(rows)
+    cupy.cuda.Device().synchronize()
+    for _ in range(3):
+        for stream in streams:
+            with stream:
+                answers.append(model.predict(X, "raw"))
+    cupy.cuda.Device().synchronize()
+    assert all((cupy.asnumpy(answer) == want).all() for answer in answers)
+
+
 def test_repeated_calls_of_threads_do_not_mix(device: TestedDevice, cupy, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was recorded may go while it is under way."""
     monkeypatch.setattr("gpuqs.repeated_calls.KEPT", 3)
@@ -356,11 +391,7 @@ def test_repeated_calls_of_threads_do_not_mix(device: TestedDevice, cupy, monkey
             if not all((cupy.asnumpy(answer) == want[index][:n]).all() for n, answer in answers):
                 failed.append(index)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(batches))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, len(batches))
     assert failed == [] and len(model._repeated._calls) == 3
 
 
