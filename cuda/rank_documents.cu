@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(COLUMNS* WARP, 5)
     __syncthreads();
     const int all_planes = plane_offsets[n_columns], n_words = (n_here + WARP - 1) / WARP, words_before = block * block_words;
     u32* rows = planes + (static_cast<i64>(words_before / words) * all_planes + first_plane) * words + words_before % words;
-    const int word = threadIdx.x % block_words, more = blockDim.x / block_words;
-    for (int i = threadIdx.x / block_words; i < plane_offsets[end_column] - first_plane; i += more)
+    const int word = threadIdx.x % block_words, at_once = blockDim.x / block_words;
+    for (int i = threadIdx.x / block_words; i < plane_offsets[end_column] - first_plane; i += at_once)
         rows[i * words + word] = word < n_words ? found[i * WORDS + word] : 0;
 }

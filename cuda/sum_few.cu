@@ -1,7 +1,7 @@
 // sum_few: as sum_exact, where documents are few: planes of leaf numbers -> sums in tree order, in the source library's type.
 //
 //   parallel_block foreach (128 documents, output):
-//       foreach 32 trees of the output, in order, three things at once, by four warps each:
+//       foreach 32 trees of the output, in order, three things at once, by four warps each of its twenty:
 //           parallel_thread foreach document: foreach of the trees, in order: sum[document] += leaf value
 //           of the trees after these: shared <- their leaf values
 //           of the trees after these: shared <- the documents' leaf numbers, those of a document side by side
@@ -17,7 +17,7 @@
 // SPAN: words of documents of a thread block, which lie in neighbouring lanes. PITCH: bytes from a document's numbers to the next one's;
 // 16 bytes of eight neighbours lie in different banks, so do the bytes that a warp writes.
 enum { SPAN = 4, TREES = 32, TOGETHER = 16, PITCH = TREES + 16, OF_WARP = WARP / SPAN };
-enum Role { ADDS, VALUES, NUMBERS = VALUES + 2, ROLES = NUMBERS + 2, ROLE_WARPS = TREES / OF_WARP };
+enum { ADDS, VALUES, NUMBERS = VALUES + 2, ROLES = NUMBERS + 2, ROLE_WARPS = TREES / OF_WARP };
 
 // What is added together. Documents in the order of the threads that add.
 template <class Leaf>

@@ -246,9 +246,10 @@ class Model:
             CUDA graph, and something would have to be copied or compiled first.
         """
         if self._repeated and type(engine) is str and engine == "auto" and not others:
-            nothing = (n_threads, out, trees, base_margin, device, num_iteration, iteration_range)
-            no = (raw_score, output_margin, pred_leaf, pred_contrib)
-            if all_are(None, nothing) and all_are(False, no) and type(start_iteration) is int and not start_iteration:
+            # What was recorded answers calls whose other options have their defaults.
+            unset = (n_threads, out, trees, base_margin, device, num_iteration, iteration_range)
+            off = (raw_score, output_margin, pred_leaf, pred_contrib)
+            if all_are(None, unset) and all_are(False, off) and type(start_iteration) is int and not start_iteration:
                 answer = self._repeated.answer(X, output, precision)
                 if answer is not None:
                     return answer
@@ -317,8 +318,8 @@ class Model:
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
         if repeats and runs_on is not HOST:
-            theirs, new = where is runs_on, out is None or where is HOST
-            fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=theirs, record=new)
+            callers, fresh = where is runs_on, out is None or where is HOST
+            fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=callers, record=fresh)
         for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])
             runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])

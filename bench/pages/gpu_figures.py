@@ -30,7 +30,10 @@ def measured(results: Results) -> list[str]:
             f"run, medians. In parentheses: how many times as long as `{CONTENDERS[0].partition(',')[0]}`, exact."
         )
         lines += [*table(["", *CONTENDERS], cells(rows)), ""]
-        lines += ["Microseconds a call of `predict` like one before, documents on the device, 1,000 x 64:", ""]
+        lines += paragraph(
+            "Microseconds a call of `predict` like two before, documents on the device, 1,000 x 64; calls of 1,000,000 "
+            "documents are planned anew:"
+        )
         lines += [*table(["documents a call", *(f"{n:,}" for n in BATCHES)], calls(rows)), ""]
     for report in results.gpus().values():
         peers = {row["peer"]: row["us_per_document"] * 1e3 for row in report["rows"] if row["section"] == "peer"}
@@ -38,7 +41,8 @@ def measured(results: Results) -> list[str]:
             ours = next(ns for peer, ns in peers.items() if peer.startswith("bitslice_gpu"))
             lines += paragraph(
                 f"On a model of 1,000 x 64 that XGBoost trained on an {report['gpu']['name']}, `bitslice_gpu` took "
-                f"{figure(ours)} ns a document, and XGBoost {figure(peers['XGBoost'])}."
+                f"{figure(ours)} ns a document{', in an earlier version' if 'note' in report else ''}, and XGBoost "
+                f"{figure(peers['XGBoost'])}."
             )
     return lines[:-1]
 
@@ -78,8 +82,10 @@ def stages(results: Results) -> list[str]:
                 found.setdefault(row["stage"], {})[key] = row["us_per_document"] * 1e3
         forests = list(dict.fromkeys(key for of in found.values() for key in of))
         told = [[f"`{stage}`", *(figure(of[f]) if f in of else "" for f in forests)] for stage, of in found.items()]
-        lines += [f"{report['gpu']['name']}, nanoseconds a document:", "", *table(["stage", *forests], told)]
-    return lines
+        note = f", {report['note']}" if "note" in report else ""
+        lines += paragraph(f"{report['gpu']['name']}, nanoseconds a document{note}:")
+        lines += [*table(["stage", *forests], told), ""]
+    return lines[:-1]
 
 
 def front(results: Results, folder: Path) -> list[str]:

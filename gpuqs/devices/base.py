@@ -146,14 +146,17 @@ class GpuDevice(Device, Protocol):
         """A copy on the device, complete when this returns."""
 
     def is_ready(self, X: Any) -> bool:
-        """Whether a recorded call may run: ``X``, for which `holds` is true, lies on this device, which is the current
-        one, and nothing is captured, or recorded in this thread."""
+        """Whether a recorded call may run.
+
+        ``X``, for which `holds` is true, lies on this device, which is the current one, and nothing is captured, or
+        recorded in this thread.
+        """
 
     def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], None] | None:
-        """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again, with the same
-        numbers, for other arrays of these types, shapes and strides. None where that would take too much memory.
+        """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again.
 
-        ``documents`` and ``out`` share no memory.
+        That is with the same numbers, for other arrays of these types, shapes and strides. None where it would take too
+        much memory. ``documents`` and ``out`` share no memory.
         """
 
     def kernel(self, file: str, name: str, registers: int) -> Kernel:

@@ -230,7 +230,7 @@ class CudaDevice:
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         cuda = self._cupy.cuda
-        with cuda.Device(self.index), self._recorder.nothing():
+        with cuda.Device(self.index), self._recorder.paused():
             if not self._is_capturing():
                 yield
                 return

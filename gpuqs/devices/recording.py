@@ -112,7 +112,7 @@ class Recorder(threading.local):
         with self._instead(recording):
             fill(documents, out)
 
-    def nothing(self) -> AbstractContextManager[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """Record nothing inside: it is another call's, of a signal's handler or of what is collected."""
         return self._instead(None)
 

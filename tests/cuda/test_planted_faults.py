@@ -11,8 +11,9 @@ from subprocess import CompletedProcess
 import pytest
 from planted.bitslice import BITSLICE
 from planted.campaign import Fault, copied_package, judge, run_tests, try_fault
-from planted.host import LAUNCHES, REPEATED, STREAMS
+from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
+from planted.repeated import REPEATED
 from planted.tuning import TUNING
 from planted.walk import WALKS
 
@@ -22,7 +23,7 @@ from gpuqs.devices import sources
 #: What is planted where, by what docs/reliability.md calls it.
 SUITES = {
     "streams, copies and memory | `tests/cuda/planted/host.py`": STREAMS,
-    "calls that are launched again | `tests/cuda/planted/host.py`": REPEATED,
+    "calls that are launched again | `tests/cuda/planted/repeated.py`": REPEATED,
     "launches and layouts of `qs_gpu`, the cache of kernels | `tests/cuda/planted/host.py`": LAUNCHES,
     "kernels of `qs_gpu` | `tests/cuda/planted/kernels.py`": KERNELS,
     "`bitslice_gpu` | `tests/cuda/planted/bitslice.py`": BITSLICE,

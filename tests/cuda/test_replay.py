@@ -218,7 +218,7 @@ def test_what_is_recorded_is_one_calls() -> None:
         other = threading.Thread(target=lambda: seen.append(recorder.recording))
         other.start()
         other.join()
-        with recorder.nothing():
+        with recorder.paused():
             seen.append(recorder.recording)
             recorder.record(inner, lambda documents, out: seen.append(recorder.recording), X, ANSWER)
             seen.append(recorder.recording)

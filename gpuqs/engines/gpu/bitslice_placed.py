@@ -170,6 +170,7 @@ class BitslicePlacedForest(PlacedForest):
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
         allowed = kernels.summed(values.value.dtype, self.small)
+        #: Whether few documents' sums are `sum_few`'s.
         self.sums_few = self.small and values.value.dtype.kind == "f" and settings.summed is None
         #: Documents of a thread of `sum_exact`, most first.
         self.summed = (settings.summed,) if settings.summed in allowed else allowed

@@ -41,9 +41,9 @@ class GpuProgram(Program):
         return self.forest.device.upload(self.classes)
 
 
-#: Microseconds of a launch, as the driver and Python take them; of several in a graph, as calls that repeat others make
-#: them, it is two. An engine's other figures are those of an H100 and an H200 with documents that lie there and sums in
-#: tree order; other GPUs scale them much alike.
+#: Microseconds of a launch, as the driver and Python take them; several in a graph, as repeated calls make them, cost
+#: two of these. An engine's other figures are those of an H100, and for `bitslice_gpu` of an H200, too, with documents
+#: that lie there and sums in tree order; other GPUs scale them much alike.
 LAUNCH = 10.0
 
 

@@ -41,7 +41,7 @@ REGISTERS = {
     "slots": 64,
     "steps": 64,  # eight nodes' words are under way
     "sum_exact": 64,
-    "sum_few": 128,  # values of several trees on their way; one thread block a multiprocessor
+    "sum_few": 96,  # values of several trees on their way; 640 threads, one thread block a multiprocessor
     "sum_fast": 128,  # the sums of 32 documents
     "walk_scores": 40,  # a walk, or the next values that are added
     "walk_leaves": 40,

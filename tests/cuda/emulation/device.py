@@ -160,7 +160,7 @@ class EmulatedDevice:
     def active(self) -> Iterator[None]:
         self.pool.active += 1
         try:
-            with self.recorder.nothing():
+            with self.recorder.paused():
                 yield
         finally:
             self.pool.active -= 1

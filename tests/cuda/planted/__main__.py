@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from planted.bitslice import BITSLICE
 from planted.campaign import copied_package, run_tests, try_fault
-from planted.host import LAUNCHES, REPEATED, STREAMS
+from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
+from planted.repeated import REPEATED
 from planted.tuning import TUNING
 from planted.walk import WALKS
 

@@ -203,4 +203,4 @@ BITSLICE = [
     Fault(
         "children keep their places", _LAYOUT, "swapped = negated[of_all]", "swapped = negated[of_all] & False", _SMALL
     ),
-]  # fmt: skip
+]
