@@ -1,8 +1,25 @@
-"""The last few of what was made, to be found again by what it was made from."""
+"""Some of what was made, to be found again by what it was made from."""
 
 from __future__ import annotations
 
-from typing import Any
+import random
+from typing import Any, Final, TypeVar
+
+#: Apart from Python's own, whose state is the user's.
+_CHANCE: Final = random.Random()
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def keep_some(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:
+    """Keep a value beside ``most - 1`` others, unless its key has one; gives what the key has.
+
+    Which other one gives way is chance, for the oldest is the next to come where keys take turns.
+    """
+    if key not in kept and len(kept) >= most:
+        kept.pop(_CHANCE.choice(tuple(kept)), None)
+    return kept.setdefault(key, value)
 
 
 class Kept:

@@ -8,7 +8,6 @@ from here. Of calls with ``out``, and of the host's documents, chunk by chunk, o
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from gpuqs.devices import GpuDevice
 from gpuqs.forks import Lock
+from gpuqs.kept import keep_some
 
 #: Forms whose launches are kept, at most, and forms that were seen once.
 KEPT, SEEN = 512, 4096
@@ -29,9 +29,6 @@ Fill: TypeAlias = Callable[[Any, Any], None]
 
 #: In the place of a call, and of its answer's shape and type.
 NOT_RECORDED: Final[tuple[Fill | None, tuple[int, ...], Any]] = (None, (), None)
-
-#: Apart from Python's own, whose state is the user's.
-_CHANCE: Final = random.Random()
 
 
 class RepeatedCalls:
@@ -84,20 +81,14 @@ class RepeatedCalls:
                     known = self._devices.get(type(X), ())
                     if callers and device not in known:
                         self._devices[type(X)] = (*known, device)
-                    _keep(self._calls, form, (again, answer.shape, answer.dtype), KEPT)
+                    keep_some(self._calls, form, (again, answer.shape, answer.dtype), KEPT)
             else:
                 fill(X, answer)
                 if may:
                     with self._lock.held():
-                        _keep(self._seen, form, None, SEEN)
+                        keep_some(self._seen, form, None, SEEN)
 
         return filled
-
-
-def _keep(kept: dict[Form, Any], form: Form, what: Any, most: int) -> None:
-    if form not in kept and len(kept) >= most:  # any one: the oldest is the next to come, where forms come in turn
-        kept.pop(_CHANCE.choice(tuple(kept)), None)
-    kept[form] = what
 
 
 def _form(device: GpuDevice, callers: bool, X: Any, output: str, precision: str) -> Form:

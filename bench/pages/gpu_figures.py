@@ -71,6 +71,11 @@ def calls(rows: list[dict[str, Any]]) -> list[list[str]]:
     return [[name, *(figure(seen[name, n]) if (name, n) in seen else "" for n in BATCHES)] for name in CALLS]
 
 
+def note(report: dict[str, Any]) -> str:
+    """By what version a report was made, where by an earlier one."""
+    return f", {report['note']}" if "note" in report else ""
+
+
 def stages(results: Results) -> list[str]:
     """Nanoseconds a document of each kernel of `bitslice_gpu`."""
     lines: list[str] = []
@@ -82,8 +87,7 @@ def stages(results: Results) -> list[str]:
                 found.setdefault(row["stage"], {})[key] = row["us_per_document"] * 1e3
         forests = list(dict.fromkeys(key for of in found.values() for key in of))
         told = [[f"`{stage}`", *(figure(of[f]) if f in of else "" for f in forests)] for stage, of in found.items()]
-        note = f", {report['note']}" if "note" in report else ""
-        lines += paragraph(f"{report['gpu']['name']}, nanoseconds a document{note}:")
+        lines += paragraph(f"{report['gpu']['name']}, nanoseconds a document{note(report)}:")
         lines += [*table(["stage", *forests], told), ""]
     return lines[:-1]
 
@@ -94,8 +98,7 @@ def front(results: Results, folder: Path) -> list[str]:
     tables = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("tables/*/*.json"))]
     for gpu, report in results.gpus().items():
         name = report["gpu"]["name"]
-        note = f", {report['note']}" if "note" in report else ""
-        lines += paragraph(f"[{name}](results/gpu-{gpu}.md), by `python bench/gpu.py`{note}.")
+        lines += paragraph(f"[{name}](results/gpu-{gpu}.md), by `python bench/gpu.py`{note(report)}.")
         lines += [f"![Time a document by trees and by batch](results/gpu-{gpu}.png)", ""]
         for path, told in tables:
             if name in told["versions"]:

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import ctypes
 import os
-import random
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from gpuqs.devices.bindings import bindings, checked
 from gpuqs.devices.recording import Launch, Moving, Recording
 from gpuqs.errors import DeviceError
+from gpuqs.kept import keep_some
 
 #: Most streams whose arguments and graphs are kept.
 STREAMS = 32
 #: CUDA's ``CU_STREAM_LEGACY``: the stream that CuPy calls 0, whatever cuda-python takes 0 for.
 LEGACY = 1
-
-#: Apart from Python's own, whose state is the user's.
-_CHANCE: Final = random.Random()
 
 
 class Replay:
@@ -71,11 +68,7 @@ class Replay:
     def _of_stream(self, stream: int) -> list[_Packed]:
         """What nobody uses now of what a stream has used: as many as threads that used it at once."""
         idle = self._idle.get(stream)
-        if idle is None:
-            if len(self._idle) >= STREAMS:
-                self._idle.pop(_CHANCE.choice(tuple(self._idle)), None)
-            idle = self._idle.setdefault(stream, [])
-        return idle
+        return keep_some(self._idle, stream, [], STREAMS) if idle is None else idle
 
 
 class _Packed:

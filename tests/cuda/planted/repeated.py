@@ -28,7 +28,7 @@ REPEATED = [
         "<= MOST_DOCUMENTS",
         _AGAIN,
     ),
-    Fault("whatever is recorded is kept", _CALLS, "len(kept) >= most:", "len(kept) >= most * 99:", _AGAIN),
+    Fault("whatever is recorded is kept", "kept.py", "len(kept) >= most:", "len(kept) >= most * 99:", _AGAIN),
     Fault(
         "calls of other ranges of trees are launched again",
         "model.py",
@@ -157,8 +157,8 @@ REPEATED = [
     Fault(
         "graphs of streams that are gone stay",
         _REPLAYED,
-        "                self._idle.pop(_CHANCE.choice(tuple(self._idle)), None)\n",
-        "                pass\n",
+        "stream, [], STREAMS)",
+        "stream, [], 99 * STREAMS)",
         _REPLAY,
     ),
     Fault(
@@ -225,10 +225,10 @@ REPEATED = [
         "callers, fresh = True,",
         _AGAIN,
     ),
-    Fault("a form that is there takes another's place", _CALLS, "if form not in kept and len", "if len", _AGAIN),
+    Fault("a form that is there takes another's place", "kept.py", "if key not in kept and len", "if len", _AGAIN),
     Fault(
         "Python's random numbers are drawn",
-        _CALLS,
+        "kept.py",
         "_CHANCE: Final = random.Random()",
         "_CHANCE: Final = random",
         _AGAIN,
