@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The trees of LightGBM's text that test numbers alone, read without the GIL."""
+"""The trees of LightGBM's text, as LightGBM writes them, read without the GIL."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
@@ -10,10 +10,11 @@ import numpy as np
 
 cdef extern from "readers/lightgbm_trees.hpp" namespace "gpuqs" nogil:
     cdef cppclass PlainTrees:
-        vector[int64_t] starts, n_leaves
-        vector[int32_t] feature, left, right
-        vector[double] threshold, leaf_value
+        vector[int64_t] starts, n_leaves, n_sets, set_size, linear, n_terms
+        vector[int32_t] feature, left, right, term_feature
+        vector[double] threshold, leaf_value, coefficient
         vector[uint8_t] decision
+        vector[uint32_t] words
         int64_t next
 
     PlainTrees read_plain_trees(const char* text, int64_t at, int64_t end, int64_t tree, int64_t bytes, int largest_decision) except +
@@ -44,7 +45,9 @@ def read(bytes text, int64_t at, int64_t end, int64_t tree, int64_t n_bytes, int
     Returns
     -------
     dict of str to array
-        "starts" and "n_leaves" of the trees that were read, and their fields, by name.
+        "starts", "n_leaves" and "n_sets" (category sets) of the trees that were read, and their fields, by name. Of
+        category sets "set_size" and "words", one after another. "linear": the trees that have linear leaves; "n_terms" of
+        each of their leaves, and of each term "term_feature" (-1: the constant, which comes first) and "coefficient".
     int
         Where the next tree's text starts; -1 where that was the last.
     """
@@ -63,5 +66,12 @@ def read(bytes text, int64_t at, int64_t end, int64_t tree, int64_t n_bytes, int
         "threshold": array_of(found.threshold.data(), found.threshold.size(), np.float64),
         "leaf_value": array_of(found.leaf_value.data(), found.leaf_value.size(), np.float64),
         "decision_type": array_of(found.decision.data(), found.decision.size(), np.uint8),
+        "n_sets": array_of(found.n_sets.data(), found.n_sets.size(), np.int64),
+        "set_size": array_of(found.set_size.data(), found.set_size.size(), np.int64),
+        "words": array_of(found.words.data(), found.words.size(), np.uint32),
+        "linear": array_of(found.linear.data(), found.linear.size(), np.int64),
+        "n_terms": array_of(found.n_terms.data(), found.n_terms.size(), np.int64),
+        "term_feature": array_of(found.term_feature.data(), found.term_feature.size(), np.int32),
+        "coefficient": array_of(found.coefficient.data(), found.coefficient.size(), np.float64),
     }
     return arrays, found.next

@@ -28,21 +28,29 @@ template <class Whole> const char* read_one(const char* p, const char* end, Whol
     return error == std::errc() ? last : nullptr;
 }
 
-// Exactly n numbers with one space between them.
-template <class Value> bool read_all(const char* p, const char* end, int64_t n, std::vector<Value>& values) {
+// Exactly n numbers: with one space between them, or where they are loose any number of spaces, and around them.
+template <class Value> bool read_all(const char* p, const char* end, int64_t n, std::vector<Value>& values, bool loose = false) {
+    const auto skip_spaces = [&] {
+        while (loose && p < end && *p == ' ') p++;
+    };
+    skip_spaces();
     for (int64_t i = 0; i < n; i++) {
         if (i > 0 && (p == end || *p++ != ' ')) return false;
+        skip_spaces();
         Value value;
         if (!(p = read_one(p, end, &value))) return false;
         values.push_back(value);
     }
+    skip_spaces();
     return p == end;
 }
 
 struct Line {
     const char* begin = nullptr;  // behind "key="; null: there is no such line
     const char* end = nullptr;
-    template <class Value> bool holds(int64_t n, std::vector<Value>& values) const { return begin && read_all(begin, end, n, values); }
+    template <class Value> bool holds(int64_t n, std::vector<Value>& values, bool loose = false) const {
+        return begin && read_all(begin, end, n, values, loose);
+    }
     // As it is written without need: no sign, no zero in front.
     bool number(int64_t* value) const {
         if (!begin || begin == end || end - begin > 9 || !is_digit(*begin) || (*begin == '0' && end - begin > 1)) return false;
@@ -50,9 +58,28 @@ struct Line {
     }
 };
 
-enum Key { kTree, kLeaves, kSets, kFeature, kThreshold, kDecision, kLeft, kRight, kValue, kLinear, kKeys };
-constexpr const char* kNames[kKeys] = {"Tree",          "num_leaves", "num_cat",     "split_feature", "threshold",
-                                       "decision_type", "left_child", "right_child", "leaf_value",    "is_linear"};
+enum Key {
+    kTree,
+    kLeaves,
+    kSets,
+    kFeature,
+    kThreshold,
+    kDecision,
+    kLeft,
+    kRight,
+    kValue,
+    kBoundaries,
+    kWords,
+    kLinear,
+    kConstants,
+    kTerms,
+    kTermFeatures,
+    kCoefficients,
+    kKeys
+};
+constexpr const char* kNames[kKeys] = {
+    "Tree",       "num_leaves",     "num_cat",       "split_feature", "threshold",  "decision_type", "left_child",    "right_child",
+    "leaf_value", "cat_boundaries", "cat_threshold", "is_linear",     "leaf_const", "num_features",  "leaf_features", "leaf_coeff"};
 
 // The lines of a tree by key; false where there are too many, or a key is there twice.
 bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {
@@ -73,31 +100,86 @@ bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {
     return true;
 }
 
-bool within(const std::vector<int32_t>& values, size_t from) {
+bool within(const std::vector<int32_t>& values) {
     bool is = true;
-    for (size_t i = from; i < values.size(); i++) is &= values[i] != INT32_MIN;
+    for (const int32_t value : values) is &= value != INT32_MIN;
     return is;
 }
 
-// Whether a tree was read; what was read of another is to be taken back.
+// Category sets one after another, by where each begins among the words.
+bool read_sets(const Line (&lines)[kKeys], int64_t n_sets, PlainTrees& to) {
+    std::vector<int64_t> boundaries;
+    if (!lines[kBoundaries].holds(n_sets + 1, boundaries) || boundaries[0] != 0) return false;
+    for (int64_t set = 0; set < n_sets; set++) {
+        if (boundaries[set + 1] < boundaries[set]) return false;
+        to.set_size.push_back(boundaries[set + 1] - boundaries[set]);
+    }
+    return lines[kWords].holds(boundaries[n_sets], to.words);
+}
+
+// LightGBM ends what a leaf has with two spaces: leaves without terms leave nothing but those.
+bool read_linear(const Line (&lines)[kKeys], int64_t n_leaves, PlainTrees& to) {
+    std::vector<double> constants, coefficients;
+    std::vector<int64_t> sizes;
+    std::vector<int32_t> features;
+    if (!lines[kConstants].holds(n_leaves, constants) || !lines[kTerms].holds(n_leaves, sizes)) return false;
+    int64_t n = 0;
+    for (const int64_t size : sizes) {
+        if (size < 0 || size > lines[kTermFeatures].end - lines[kTermFeatures].begin) return false;
+        n += size;
+    }
+    if (!lines[kTermFeatures].holds(n, features, true) || !lines[kCoefficients].holds(n, coefficients, true)) return false;
+    int64_t term = 0;
+    for (int64_t leaf = 0; leaf < n_leaves; leaf++) {
+        to.n_terms.push_back(sizes[leaf] + 1);
+        to.term_feature.push_back(-1);
+        to.coefficient.push_back(constants[leaf]);
+        for (const int64_t end = term + sizes[leaf]; term < end; term++) {
+            if (features[term] < 0) return false;
+            to.term_feature.push_back(features[term]);
+            to.coefficient.push_back(coefficients[term]);
+        }
+    }
+    return true;
+}
+
+// Whether a tree was read, to where nothing is yet.
 bool read_tree(const char* p, const char* end, int64_t tree, int largest_decision, PlainTrees& to) {
     Line lines[kKeys];
     int64_t number, n_leaves, n_sets, linear = 0;
     if (!find_lines(p, end, lines)) return false;
     if (!lines[kTree].number(&number) || number != tree) return false;
     if (!lines[kLeaves].number(&n_leaves) || n_leaves < 2) return false;
-    if (!lines[kSets].number(&n_sets) || n_sets != 0) return false;
-    if (lines[kLinear].begin && (!lines[kLinear].number(&linear) || linear != 0)) return false;
     const int64_t n = n_leaves - 1;
-    const size_t nodes = to.feature.size();
+    if (!lines[kSets].number(&n_sets) || n_sets > n) return false;
+    if (lines[kLinear].begin && !lines[kLinear].number(&linear)) return false;
     if (!lines[kFeature].holds(n, to.feature) || !lines[kThreshold].holds(n, to.threshold) || !lines[kLeft].holds(n, to.left) ||
         !lines[kRight].holds(n, to.right) || !lines[kValue].holds(n_leaves, to.leaf_value) || !lines[kDecision].holds(n, to.decision))
         return false;
-    if (!within(to.feature, nodes) || !within(to.left, nodes) || !within(to.right, nodes)) return false;
-    for (size_t i = nodes; i < to.decision.size(); i++)
-        if (to.decision[i] > largest_decision) return false;
+    if (!within(to.feature) || !within(to.left) || !within(to.right)) return false;
+    for (const uint8_t decision : to.decision)
+        if (decision > largest_decision) return false;
+    if (n_sets && !read_sets(lines, n_sets, to)) return false;
+    if (linear && !read_linear(lines, n_leaves, to)) return false;
+    if (linear) to.linear.push_back(tree);
     to.n_leaves.push_back(n_leaves);
+    to.n_sets.push_back(n_sets);
     return true;
+}
+
+// Puts a tree behind the others, and empties it.
+void move_behind(PlainTrees& one, PlainTrees& to) {
+    const auto move = [&](auto member) {
+        (to.*member).insert((to.*member).end(), (one.*member).begin(), (one.*member).end());
+        (one.*member).clear();
+    };
+    for (const auto member :
+         {&PlainTrees::n_leaves, &PlainTrees::n_sets, &PlainTrees::set_size, &PlainTrees::linear, &PlainTrees::n_terms})
+        move(member);
+    for (const auto member : {&PlainTrees::feature, &PlainTrees::left, &PlainTrees::right, &PlainTrees::term_feature}) move(member);
+    for (const auto member : {&PlainTrees::threshold, &PlainTrees::leaf_value, &PlainTrees::coefficient}) move(member);
+    move(&PlainTrees::decision);
+    move(&PlainTrees::words);
 }
 
 int64_t next_tree(const char* text, int64_t from, int64_t end) {
@@ -110,18 +192,12 @@ int64_t next_tree(const char* text, int64_t from, int64_t end) {
 }  // namespace
 
 PlainTrees read_plain_trees(const char* text, int64_t at, int64_t end, int64_t tree, int64_t bytes, int largest_decision) {
-    PlainTrees trees;
+    PlainTrees trees, one;
     const int64_t first = at;
     while (at != -1 && at - first < bytes) {
         const int64_t next = next_tree(text, at + 1, end), stop = next != -1 ? next : end;
-        const size_t nodes = trees.feature.size(), leaves = trees.leaf_value.size();
-        if (!read_tree(text + at + 1, text + stop, tree, largest_decision, trees)) {
-            for (std::vector<int32_t>* of : {&trees.feature, &trees.left, &trees.right}) of->resize(nodes);
-            trees.threshold.resize(nodes);
-            trees.decision.resize(nodes);
-            trees.leaf_value.resize(leaves);
-            break;
-        }
+        if (!read_tree(text + at + 1, text + stop, tree, largest_decision, one)) break;
+        move_behind(one, trees);
         trees.starts.push_back(at);
         tree++;
         at = next;

@@ -1,5 +1,5 @@
-// The trees of LightGBM's text, as LightGBM writes those that test numbers alone. What is written in any other way is left
-// to a reader that says what is wrong.
+// The trees of LightGBM's text, as LightGBM writes them. What is written in any other way is left to a reader that says what
+// is wrong.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,10 +7,16 @@
 namespace gpuqs {
 
 struct PlainTrees {
-    std::vector<int64_t> starts, n_leaves;  // of each tree: where its text starts; its leaves
+    std::vector<int64_t> starts, n_leaves, n_sets;  // of each tree: where its text starts; its leaves; its category sets
     std::vector<int32_t> feature, left, right;
     std::vector<double> threshold, leaf_value;
     std::vector<uint8_t> decision;
+    std::vector<int64_t> set_size;  // of each category set: its words
+    std::vector<uint32_t> words;
+    std::vector<int64_t> linear;   // trees that have linear leaves
+    std::vector<int64_t> n_terms;  // of each leaf of those
+    std::vector<int32_t> term_feature;  // of each leaf its constant (-1), then its features
+    std::vector<double> coefficient;
     int64_t next = 0;  // the text of the first tree that was not read; -1: there is none
 };
 

@@ -277,8 +277,9 @@ class _Trees:
         self.right = FieldNumbers("right_child", np.int32, *int32)
         self.leaf_value = FieldNumbers("leaf_value", np.float64)
         self._fields = self.feature, self.threshold, self.decision, self.left, self.right, self.leaf_value
-        #: Trees with category sets: the sets' boundaries among the tree's words, and the words.
-        self.sets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        #: Category sets: how many each tree has, the words of each, and all words.
+        self.n_sets, self.set_size = GrowingArray(np.int64), GrowingArray(np.int64)
+        self.words = GrowingArray(np.uint32)
         self.linear = LinearLeaves()
 
     def read(self, data: bytes, first: int, end: int) -> None:
@@ -295,9 +296,9 @@ class _Trees:
             at = following
 
     def _read_plain_trees(self, data: bytes, at: int, end: int) -> int:
-        """Read trees that are written as LightGBM writes most; where the next one is, or -1.
+        """Read trees that are written as LightGBM writes them; where the next one is, or -1.
 
-        Trees with categories, and damaged ones, are for `_read_tree`, which takes ten times as long.
+        Others, damaged ones among them, are for `_read_tree`, which takes ten times as long.
         """
         while at != -1:
             arrays, following = lightgbm_trees.read(
@@ -309,7 +310,9 @@ class _Trees:
             self.starts.extend(arrays["starts"])
             for values in self._fields:
                 values.extend(arrays[values.name], n_trees)
-            self.n_leaves.extend(arrays["n_leaves"])
+            for name in ("n_leaves", "n_sets", "set_size", "words"):
+                getattr(self, name).extend(arrays[name])
+            self.linear.extend(*(arrays[name] for name in ("linear", "n_terms", "term_feature", "coefficient")))
             at = following
         return at
 
@@ -348,9 +351,11 @@ class _Trees:
             words = numbers(needed(fields, "cat_threshold", tree), int(boundaries[-1]), np.int64, "cat_threshold", tree)
             if ((words < 0) | (words >= 1 << 32)).any():
                 raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
-            self.sets[tree] = boundaries, words.astype(np.uint32)
+            self.set_size.extend(np.diff(boundaries))
+            self.words.extend(words)
         self.linear.add(fields, n_leaves, tree)
         self.n_leaves.extend([n_leaves])
+        self.n_sets.extend([n_sets])
 
     def forest(self, header: _Header) -> Forest:
         """The trees as a Forest; LightGBM's tests become ``x <= threshold`` and routing bits."""
@@ -403,27 +408,30 @@ class _Trees:
         self, categorical: np.ndarray, threshold: np.ndarray, node_offsets: np.ndarray
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """Category sets in node order; a categorical node's threshold is the number of its set."""
+        node, n_sets = np.flatnonzero(categorical), self.n_sets.array()
+        n_nodes = np.diff(np.searchsorted(node, node_offsets))
+        tree, number, first = np.repeat(np.arange(len(n_sets)), n_nodes), threshold[node], offsets(n_sets)
+        known = (number >= 0) & (number < n_sets[tree]) & (number == np.floor(number))
+        of_node = first[tree] + np.where(known, number, 0).astype(np.int64)
+        # One set a node, as LightGBM writes them: sharing would let a small file ask for much memory.
+        once = np.bincount(of_node[known], minlength=int(first[-1])) == 1
+        wrong = n_nodes != n_sets
+        wrong[tree[~known]] = wrong[np.repeat(np.arange(len(n_sets)), n_sets)[~once]] = True
+        if wrong.any():
+            bad = int(np.argmax(wrong))
+            raise ModelFormatError(
+                f"{n_nodes[bad]} categorical nodes do not name each of {n_sets[bad]} category sets once",
+                tree=bad,
+                field="threshold",
+            )
+        size, words = self.set_size.array(), self.words.array()
         sizes = np.zeros(len(categorical), np.int64)
-        words = []
-        n_categorical = np.diff(np.concatenate([[0], np.cumsum(categorical)])[node_offsets])
-        for tree in sorted({*np.flatnonzero(n_categorical).tolist(), *self.sets}):
-            start, stop = node_offsets[tree : tree + 2]
-            nodes = start + np.flatnonzero(categorical[start:stop])
-            boundaries, tree_words = self.sets.get(tree, (np.zeros(1, np.int64), np.zeros(0, np.uint32)))
-            # One set a node, as LightGBM writes them: sharing would let a small file ask for much memory.
-            if not np.array_equal(np.sort(threshold[nodes]), np.arange(len(boundaries) - 1)):
-                raise ModelFormatError(
-                    f"{len(nodes)} categorical nodes do not name each of {len(boundaries) - 1} category "
-                    "sets once",
-                    tree=tree,
-                    field="threshold",
-                )
-            order = threshold[nodes].astype(np.int64)
-            sizes[nodes] = np.diff(boundaries)[order]
-            ends = np.cumsum(sizes[nodes])
-            first = np.repeat(boundaries[order] - (ends - sizes[nodes]), sizes[nodes])
-            words.append(tree_words[first + np.arange(len(first))])
-        return offsets(sizes), np.concatenate([np.zeros(0, np.uint32), *words])
+        sizes[node] = size[of_node]
+        if (of_node[1:] < of_node[:-1]).any():  # LightGBM itself numbers sets in the order of nodes
+            sorted_size = size[of_node]
+            begin = np.repeat(offsets(size)[of_node] - offsets(sorted_size)[:-1], sorted_size)
+            words = words[begin + np.arange(len(words))]
+        return offsets(sizes), words
 
 
 def _with_near_zero_as_zero(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

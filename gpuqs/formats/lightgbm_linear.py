@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
-from gpuqs.formats.growing import offsets
+from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.lightgbm_text import needed, numbers
 
 #: What LightGBM reads as a number other than 0.
@@ -22,28 +22,41 @@ class LinearLeaves:
     """The linear models of trees, as they are read; of trees without any, nothing is kept."""
 
     def __init__(self) -> None:
-        #: By tree: number of terms of each leaf, their features and coefficients.
-        self._terms: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        #: The trees that have any, the number of terms of each of their leaves, and all terms.
+        self._trees, self._n_terms = GrowingArray(np.int64), GrowingArray(np.int64)
+        self._feature, self._coefficient = GrowingArray(np.int32), GrowingArray(np.float64)
 
     def add(self, fields: dict[bytes, bytes], n_leaves: int, tree: int) -> None:
         """Read the models of a tree, if its fields say that it has any."""
         if _NOT_ZERO.match(fields.get(b"is_linear", b"")):
-            self._terms[tree] = _terms_of(fields, n_leaves, tree)
+            self.extend([tree], *_terms_of(fields, n_leaves, tree))
+
+    def extend(
+        self, trees: npt.ArrayLike, n_terms: npt.ArrayLike, feature: npt.ArrayLike, coefficient: npt.ArrayLike
+    ) -> None:
+        """Add the models of some trees, read and checked."""
+        self._trees.extend(trees)
+        self._n_terms.extend(n_terms)
+        self._feature.extend(feature)
+        self._coefficient.extend(coefficient)
 
     def arrays(self, leaf_offsets: npt.NDArray[np.int64], n_features: int) -> dict[str, Any]:
         """The arrays of a Forest's linear models; none, where no tree has any."""
-        if not self._terms:
+        if not len(self._trees):
             return {}
+        is_linear = np.zeros(len(leaf_offsets) - 1, bool)
+        is_linear[self._trees.array()] = True
         n_terms = np.zeros(leaf_offsets[-1], np.int64)
-        for tree, (of_leaves, feature, _) in self._terms.items():
-            if feature.max() >= n_features:
-                raise ModelFormatError(f"feature is not in [0, {n_features})", tree=tree, field="leaf_features")
-            n_terms[leaf_offsets[tree] : leaf_offsets[tree + 1]] = of_leaves
-        features, coefficients = (np.concatenate([terms[at] for terms in self._terms.values()]) for at in (1, 2))
+        n_terms[np.repeat(is_linear, np.diff(leaf_offsets))] = self._n_terms.array()
+        term_offsets, feature = offsets(n_terms), self._feature.array()
+        if feature.max() >= n_features:
+            leaf = np.searchsorted(term_offsets, np.argmax(feature >= n_features), "right") - 1
+            tree = int(np.searchsorted(leaf_offsets, leaf, "right")) - 1
+            raise ModelFormatError(f"feature is not in [0, {n_features})", tree=tree, field="leaf_features")
         return {
-            "linear_offsets": offsets(n_terms),
-            "linear_feature": features.astype(np.int32),
-            "linear_coefficient": coefficients,
+            "linear_offsets": term_offsets,
+            "linear_feature": feature,
+            "linear_coefficient": self._coefficient.array(),
         }
 
 
