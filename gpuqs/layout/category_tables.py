@@ -55,13 +55,13 @@ def build_category_tables(columns: Columns) -> CategoryTables:
     tables, members_of, rows = [], [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
     for members in _groups(columns):
         table = np.zeros((), CATEGORY_TABLE)
-        n_codes = 32 * int(np.diff(columns.set_offsets)[members].max())
+        starts, ends = columns.set_offsets[members], columns.set_offsets[members + 1]
+        n_codes = 32 * int((ends - starts).max())
         goes_right = np.zeros((n_codes + 2, -(-len(members) // 64) * 64), bool)
-        for bit, column in enumerate(members):
-            words = columns.set_words[columns.set_offsets[column] : columns.set_offsets[column + 1]]
-            in_set = np.unpackbits(words.view(np.uint8), bitorder="little")
-            goes_right[: len(in_set), bit] = in_set
-            goes_right[: n_codes + 1, bit] ^= not columns.routing[column] & SET_RIGHT
+        word = starts[:, None] + np.arange(n_codes // 32)
+        words = np.where(word < ends[:, None], columns.set_words[np.minimum(word, ends[:, None] - 1)], np.uint32(0))
+        goes_right[:n_codes, : len(members)] = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").T
+        goes_right[: n_codes + 1, : len(members)] ^= (columns.routing[members] & SET_RIGHT) == 0
         goes_right[n_codes + 1] = True  # a missing value ranks above all thresholds
         packed = np.packbits(goes_right, axis=1, bitorder="little").view(np.uint64)
         table["feature"] = columns.feature[members[0]]

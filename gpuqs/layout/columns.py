@@ -124,12 +124,12 @@ def _find(forest: Forest) -> Columns:
 
 def _number_sets(forest: Forest, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """A number for each category set, the same for equal ones; 0 for the other nodes."""
-    numbers: dict[bytes, int] = {}
+    data = forest.category_words.tobytes()
+    bounds = 4 * forest.category_offsets
+    sets = [data[start:end] for start, end in zip(bounds[nodes].tolist(), bounds[nodes + 1].tolist(), strict=True)]
+    numbers = {words: number for number, words in enumerate(dict.fromkeys(sets), 1)}
     of_node = np.zeros(forest.n_nodes, np.int64)
-    bounds = forest.category_offsets
-    for node in nodes.tolist():
-        words = forest.category_words[bounds[node] : bounds[node + 1]].tobytes()
-        of_node[node] = numbers.setdefault(words, len(numbers) + 1)
+    of_node[nodes] = [numbers[words] for words in sets]
     return of_node
 
 

@@ -13,6 +13,7 @@ has many thresholds, it is cheaper to look one row up that answers three levels:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from weakref import WeakKeyDictionary
@@ -114,20 +115,15 @@ def build_ranks(forest: Forest) -> RankTables:
     if n_bits.max(initial=0) > 16:
         raise ValueError(f"a column has more than {MAX_THRESHOLDS} thresholds")
     marks_missing = flagged(columns.of_node, forest.routing, NAN_LEFT, len(columns)).astype(np.uint8)
-    tables, level_offsets, size = [], [], 0
-    for c in range(len(columns)):
-        table = search_tables(thresholds[offsets[c] : offsets[c + 1]], int(n_bits[c]))
-        tables.append(table)
-        level_offsets.append(size)
-        size += len(table)
+    levels, level_offsets = search_tables(thresholds, offsets, n_bits)
     return RankTables(
         columns=columns,
         offsets=offsets,
         threshold=thresholds,
         n_bits=n_bits,
         marks_missing=marks_missing,
-        level_offsets=np.array(level_offsets, np.int64),
-        levels=np.concatenate([*tables, np.zeros(0, np.float32)]),
+        level_offsets=level_offsets,
+        levels=levels,
         of_node=of_node,
         categories=build_category_tables(columns),
     )
@@ -151,13 +147,36 @@ def to_keep(forest: Forest) -> dict[str, np.ndarray]:
     return {name: array.astype(ARRAYS[name]) for name, array in zip(ARRAYS, arrays, strict=True)}
 
 
-def search_tables(threshold: npt.NDArray[np.float64], n_bits: int) -> npt.NDArray[np.float32]:
-    """The search tables of one column: level after level, then rows for three levels after three levels."""
-    padded = np.full((1 << n_bits) + 1, np.inf, np.float32)
-    padded[: len(threshold)] = round_down(threshold)
-    padded[-1] = 0.0  # of the entries that are never asked
-    tables: npt.NDArray[np.float32] = padded[_order_of_tables(n_bits)]
-    return tables
+def search_tables(
+    threshold: npt.NDArray[np.float64], offsets: npt.NDArray[np.int64], n_bits: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Each column's search tables, level after level, then rows for three levels after three; and where they start."""
+    return _tables(round_down(threshold), offsets, n_bits, _order_of_tables)
+
+
+def _tables(
+    threshold: np.ndarray,
+    offsets: npt.NDArray[np.int64],
+    n_bits: npt.NDArray[np.uint8],
+    order: Callable[[int], npt.NDArray[np.int64]],
+) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
+    """Each column's thresholds in the order of its bits, and where each column's start.
+
+    Columns of as many bits that follow each other are made together: of category sets there are thousands.
+    """
+    ends = (np.flatnonzero(np.diff(n_bits, append=0)) + 1).tolist()  # no column has 0 bits
+    tables, sizes = [np.zeros(0, threshold.dtype)], np.zeros(len(n_bits), np.int64)
+    first = 0
+    for end in ends:
+        bits = int(n_bits[first])
+        padded = np.full((end - first, (1 << bits) + 1), np.inf, threshold.dtype)
+        n = np.diff(offsets[first : end + 1])
+        padded[:, :-1][np.arange(1 << bits) < n[:, None]] = threshold[offsets[first] : offsets[end]]
+        padded[:, -1] = 0.0  # of the entries that are never asked
+        tables.append(np.take(padded, order(bits), axis=1).ravel())
+        sizes[first:end] = len(order(bits))
+        first = end
+    return np.concatenate(tables), np.cumsum(sizes) - sizes
 
 
 @cache
@@ -196,15 +215,9 @@ def level_tables(
     array of ``dtype``, and int64 [C + 1]
         The tables, and where each column's begin.
     """
-    offsets = np.concatenate([[0], np.cumsum((1 << ranks.n_bits.astype(np.int64)) - 1)])
     threshold = round_down(ranks.threshold) if np.dtype(dtype) == np.float32 else ranks.threshold
-    tables = np.empty(offsets[-1], dtype)
-    for column, n_bits in enumerate(ranks.n_bits.tolist()):
-        of_column = threshold[ranks.offsets[column] : ranks.offsets[column + 1]]
-        padded = np.full((1 << n_bits) - 1, np.inf, dtype)
-        padded[: len(of_column)] = of_column
-        tables[offsets[column] : offsets[column + 1]] = padded[_order_of_levels(n_bits)]
-    return tables, offsets
+    tables, starts = _tables(threshold, ranks.offsets, ranks.n_bits, _order_of_levels)
+    return tables, np.append(starts, len(tables))
 
 
 @cache

@@ -113,8 +113,8 @@ def test_float64_values_are_ranked_without_loss(thresholds: list[float], values:
 def test_every_number_of_thresholds(n: int) -> None:
     threshold = np.arange(n, dtype=np.float64)
     n_bits = n.bit_length()
-    levels = search_tables(threshold, n_bits)
-    assert levels.dtype == np.float32
+    levels, starts = search_tables(threshold, np.array([0, n]), np.array([n_bits], np.uint8))
+    assert levels.dtype == np.float32 and starts.tolist() == [0]
     n_floats = sum(max(1 << level, REGISTER_FLOATS) for level in range(min(n_bits, MOST_LEVELS)))
     if n_bits > NO_ROWS:
         n_floats += sum(8 << level for level in range(n_bits - 3, 2, -3))
