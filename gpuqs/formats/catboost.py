@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +39,10 @@ from gpuqs.formats.catboost_trees import (
     ONE_HOT,
     Condenser,
     Tests,
-    Tree,
-    border,
-    forest_arrays,
-    nested_trees,
+    Trees,
+    borders,
+    json_trees,
     splits_of,
-    symmetric_trees,
 )
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
@@ -124,8 +123,9 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     """
     with naming(source):
         if bytes(data[:4]) == catboost_binary.MAGIC:
-            return _forest(catboost_binary.document(memoryview(data)), complete=True)
-        return _forest(parse_json(data, Condenser()))
+            return _forest(*catboost_binary.taken_apart(memoryview(data)), complete=True)
+        document = parse_json(data, Condenser())
+        return _forest(document, partial(json_trees, document))
 
 
 def from_object(obj: Any) -> Forest | None:
@@ -174,7 +174,7 @@ def _live_link(obj: Any, kinds: set[tuple[str, str]], forest: Forest, source: st
     return "identity"
 
 
-def _forest(document: Any, complete: bool = False) -> Forest:
+def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: bool = False) -> Forest:
     """The Forest of a document as CatBoost's JSON has it; ``complete``: with all tables of CTRs."""
     info = get(document, "model_info", dict, {})
     loss = _loss(info)
@@ -197,25 +197,20 @@ def _forest(document: Any, complete: bool = False) -> Forest:
             refuse_lost_tables(listed, _object(info, "params"), several_targets=loss in _MULTI_TARGET)
         ctrs, tests.ctrs = read_ctrs(listed, tables, tests.floats, tests.columns, tests.hashes(), n_given)
         for number, ctr in enumerate(listed):
-            tests.table += [(CTR, number, border(value, "borders")) for value in get(ctr, "borders", list)]
-    symmetric = "trees" not in document
-    if not symmetric and "oblivious_trees" in document:
-        raise ModelFormatError("stands beside oblivious_trees: the file is damaged", field="trees")
-    trees = get(document, "oblivious_trees" if symmetric else "trees", list)
-    scale, bias = _scale_and_bias(document, trees)
-    read_trees = symmetric_trees if symmetric else nested_trees
-    n_trees = len(trees)
-    parts = _scalable(read_trees(trees, tests, len(bias)), scale)
+            tests.table += [(CTR, number, value) for value in borders(get(ctr, "borders", list))]
+    scale, bias = _scale_and_bias(document)
     if loss == "RMSEWithUncertainty" and len(bias) != 2:
         raise ModelFormatError(f"{len(bias)} outputs, but {loss} has 2", field="scale_and_bias")
-    arrays: dict[str, Any] = forest_arrays(parts, tests, len(bias))
+    trees = read_trees(tests, len(bias))
+    _check_scaled(trees, scale)
+    arrays: dict[str, Any] = trees.arrays(tests)
     return Forest(
         n_features=n_given if ctrs is None else ctrs.n_columns,
         **arrays,
         input_dtype="float32",
         integer_dtype="float32",
         n_outputs=len(bias),
-        tree_weight=np.full(n_trees, scale),
+        tree_weight=np.full(len(trees.n_leaves), scale),
         base_score=bias,
         base_first=False,
         link=_LINKS.get(loss, "identity"),
@@ -228,12 +223,13 @@ def _forest(document: Any, complete: bool = False) -> Forest:
     )
 
 
-def _scalable(trees: Iterator[Tree], scale: float) -> Iterator[Tree]:
-    """The trees, whose leaf values must stay finite times the scale."""
-    for number, tree in enumerate(trees):
-        if abs(scale) > 1 and np.abs(tree.value).max() > np.finfo(np.float64).max / abs(scale):
-            raise ModelFormatError("leaf values times the scale are not finite", tree=number, field="scale_and_bias")
-        yield tree
+def _check_scaled(trees: Trees, scale: float) -> None:
+    """Refuse leaf values that do not stay finite times the scale."""
+    if abs(scale) > 1:
+        too_large = (np.abs(trees.value) > np.finfo(np.float64).max / abs(scale)).any(axis=1)
+        if too_large.any():
+            tree = int(np.searchsorted(trees.leaf_offsets, np.argmax(too_large), "right")) - 1
+            raise ModelFormatError("leaf values times the scale are not finite", tree=tree, field="scale_and_bias")
 
 
 def _loss(info: dict[str, Any]) -> str:
@@ -271,7 +267,7 @@ def _classes(info: dict[str, Any], n_outputs: int) -> tuple[Any, ...]:
     return tuple(labels)
 
 
-def _scale_and_bias(document: dict[str, Any], trees: list[Any]) -> tuple[float, npt.NDArray[np.float64]]:
+def _scale_and_bias(document: dict[str, Any]) -> tuple[float, npt.NDArray[np.float64]]:
     """The scale, and the bias of each output."""
     name = "scale_and_bias"
     pair = get(document, name, list, [1, 0])
@@ -281,6 +277,7 @@ def _scale_and_bias(document: dict[str, Any], trees: list[Any]) -> tuple[float, 
     if isinstance(pair[1], list):
         bias = numbers(pair[1], name, np.float64)
     else:  # one number for all outputs, in files of before 0.24
+        trees = get(document, "oblivious_trees", list, [])
         first = trees[0] if trees and isinstance(trees[0], dict) and "splits" in trees[0] else {}
         n_values = len(get(first, "leaf_values", list, [], tree=0))
         depth = len(splits_of(first, 0)) if first else 0
@@ -312,8 +309,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             name_of[column] = get(feature, "feature_name", str, "") or given
             if kind == "float_features":
                 tests.floats[index] = column, _nan_right(feature)
-                borders = get(feature, "borders", list, [])
-                tests.table += [(FLOAT, index, border(value, "borders")) for value in borders]
+                tests.table += [(FLOAT, index, value) for value in borders(get(feature, "borders", list, []))]
             else:
                 tests.columns[index] = column
                 values = numbers(get(feature, "values", list, []), "values", np.int64) % (1 << 32)

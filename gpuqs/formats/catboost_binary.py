@@ -6,7 +6,8 @@ CTRs, the number of their tables, and each as a size and a buffer. Fields are nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.formats.catboost_ctrs import CLASSES, MEANS, NO_KEY, CtrTable, sorted_table
-from gpuqs.formats.catboost_trees import CTR, FLOAT, MAX_DEPTH, ONE_HOT, Split
+from gpuqs.formats.catboost_trees import MAX_DEPTH, Tests, Trees, complete_trees
 from gpuqs.formats.fields import parse_json
 from gpuqs.formats.flatbuffers import Table
+from gpuqs.formats.growing import offsets
 
 MAGIC: Final = b"CBM1"
 
@@ -35,8 +37,8 @@ _FLOAT_TEST: Final = np.dtype([("feature", "<i4"), ("border", "<f4")])
 _ONE_HOT_TEST: Final = np.dtype([("feature", "<i4"), ("value", "<i4")])
 
 
-def document(data: memoryview) -> dict[str, Any]:
-    """A model as CatBoost's JSON has it; numbers in arrays, splits one object for all that are alike.
+def taken_apart(data: memoryview) -> tuple[dict[str, Any], Callable[[Tests, int], Trees]]:
+    """A model as CatBoost's JSON has it, but for its trees, and what reads these, given what they may test.
 
     Raises
     ------
@@ -56,14 +58,13 @@ def document(data: memoryview) -> dict[str, Any]:
     parts = root.texts(3)
     if any(part != _CTR_PART for part in parts):
         raise UnsupportedModelError("text and embedding features are not evaluated; turn them into numbers beforehand")
-    features = _features(trees)
-    return {
+    document = {
         "model_info": info,
-        "features_info": features,
+        "features_info": _features(trees),
         "ctr_data": dict(_tables(data[behind:])) if parts else {},
         "scale_and_bias": [trees.number(14, "d", 1.0), _bias(trees)],
-        **_trees(trees, _splits(features)),
     }
+    return document, partial(_trees, trees)
 
 
 def _sized(data: memoryview, at: int) -> tuple[memoryview, int]:
@@ -188,20 +189,6 @@ def _counts(kind: str, blob: npt.NDArray[np.uint8], n_classes: int) -> npt.NDArr
 # -- trees ------------------------------------------------------------------------------------
 
 
-def _splits(features: dict[str, Any]) -> list[Split]:
-    """What each number of a split stands for: borders of numbers, values of categories, borders of CTRs."""
-    fields: list[dict[str, Any]] = []
-    for feature in features["float_features"]:
-        kind = {"split_type": FLOAT, "float_feature_index": feature["feature_index"]}
-        fields += [{**kind, "border": border} for border in feature["borders"]]
-    for feature in features["categorical_features"]:
-        kind = {"split_type": ONE_HOT, "cat_feature_index": feature["feature_index"]}
-        fields += [{**kind, "value": value} for value in feature["values"]]
-    for ctr in features["ctrs"]:
-        fields += [{"split_type": CTR, "border": border} for border in ctr["borders"]]
-    return [Split({**of, "split_index": number}, None) for number, of in enumerate(fields)]
-
-
 def _bias(trees: Table) -> Any:
     """The bias of each output; releases before 1.0 kept one for all."""
     biases = trees.numbers(16, "<f8").tolist()
@@ -220,96 +207,101 @@ def _n_outputs(trees: Table) -> int:
     return n
 
 
-def _trees(trees: Table, splits: list[Split]) -> dict[str, Any]:
-    tests, sizes, starts = (trees.numbers(field, "<i4").astype(np.int64) for field in (1, 2, 3))
+def _trees(trees: Table, tests: Tests, n_outputs: int) -> Trees:
+    """All trees; ``n_outputs`` as `_n_outputs` says."""
+    places, sizes, starts = (trees.numbers(field, "<i4").astype(np.int64) for field in (1, 2, 3))
     if len(starts) != len(sizes) or (sizes < 0).any() or not np.array_equal(starts, np.cumsum(sizes) - sizes):
         raise ModelFormatError("does not fit TreeSizes", field="TreeStartOffsets")
-    if sizes.sum() != len(tests):
-        raise ModelFormatError(f"{len(tests)} splits for trees of {sizes.sum()}", field="TreeSplits")
+    if sizes.sum() != len(places):
+        raise ModelFormatError(f"{len(places)} splits for trees of {sizes.sum()}", field="TreeSplits")
     values, steps = trees.numbers(8, "<f8"), trees.numbers(10, _STEP)
-    n_outputs = _n_outputs(trees)
     if not len(steps):
-        return {"oblivious_trees": list(_symmetric(tests, starts, sizes, values, splits, n_outputs))}
+        _check_sizes(sizes, len(values), n_outputs)
+        test = _tests(places, np.repeat(np.arange(len(sizes)), sizes), tests)
+        return complete_trees(test, sizes, values.reshape(-1, n_outputs))
     leaves = trees.numbers(11, "<u4").astype(np.int64)
-    if not len(steps) == len(leaves) == len(tests):
-        raise ModelFormatError(f"{len(steps)} and {len(leaves)} for {len(tests)} splits", field="NonSymmetricStepNodes")
-    n_leaves = 2 * len(steps) - int((steps["left"] > 0).sum() + (steps["right"] > 0).sum())
-    n_leaves -= int(((steps["left"] == 0) & (steps["right"] == 0)).sum())
-    if n_leaves * n_outputs > len(values):  # which leaves would share
-        raise ModelFormatError(f"{len(values)} values for {n_leaves} leaves", field="LeafValues")
-    found = []
-    for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-        of_tree = slice(start, start + size)
-        shape = tests[of_tree].tolist(), steps[of_tree].tolist(), leaves[of_tree].tolist()
-        found.append(_nested(*shape, values, splits, n_outputs, number))
-    return {"trees": found}
+    if not len(steps) == len(leaves) == len(places):
+        problem = f"{len(steps)} and {len(leaves)} for {len(places)} splits"
+        raise ModelFormatError(problem, field="NonSymmetricStepNodes")
+    return _stepped(places, sizes, steps, leaves, values, tests, n_outputs)
 
 
-def _symmetric(
-    tests: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
+def _check_sizes(sizes: npt.NDArray[np.int64], n_values: int, n_outputs: int) -> None:
+    """Symmetric trees have as many values as their splits ask for."""
+    asked = np.cumsum(np.where(sizes <= MAX_DEPTH, n_outputs << np.minimum(sizes, MAX_DEPTH), n_values + 1))
+    if (asked > n_values).any():
+        tree = int(np.argmax(asked > n_values))
+        raise ModelFormatError(f"too few values for its {sizes[tree]} splits", tree=tree, field="LeafValues")
+    if asked[-1:].sum() != n_values:
+        raise ModelFormatError(f"{n_values} values, of which trees have {asked[-1:].sum()}", field="LeafValues")
+
+
+def _tests(places: npt.NDArray[np.int64], tree: npt.NDArray[np.int64], tests: Tests) -> npt.NDArray[np.int64]:
+    """Numbers of the tests that trees name by their places among all borders and values of categories."""
+    wrong = (places < 0) | (places >= len(tests.table))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        problem = f"names split {places[at]} of {len(tests.table)}"
+        raise ModelFormatError(problem, tree=int(tree[at]), field="TreeSplits")
+    return tests.listed(places)
+
+
+def _stepped(
+    places: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
-    values: np.ndarray,
-    splits: list[Split],
+    steps: np.ndarray,
+    leaves: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    tests: Tests,
     n_outputs: int,
-) -> Iterator[dict[str, Any]]:
-    first = 0
-    for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-        n_values = n_outputs << size if size <= MAX_DEPTH else len(values) + 1
-        if first + n_values > len(values):
-            raise ModelFormatError(f"too few values for its {size} splits", tree=number, field="LeafValues")
-        of_tree = [_split(splits, test, number) for test in tests[start : start + size].tolist()]
-        yield {"splits": of_tree, "leaf_values": values[first : first + n_values]}
-        first += n_values
-    if first != len(values):
-        raise ModelFormatError(f"{len(values)} values, of which trees have {first}", field="LeafValues")
-
-
-def _split(splits: list[Split], test: int, tree: int) -> Split:
-    if not 0 <= test < len(splits):
-        raise ModelFormatError(f"names split {test} of {len(splits)}", tree=tree, field="TreeSplits")
-    return splits[test]
-
-
-def _nested(
-    tests: list[int],
-    steps: list[tuple[int, int]],
-    leaves: list[int],
-    values: np.ndarray,
-    splits: list[Split],
-    n_outputs: int,
-    number: int,
-) -> Any:
-    """A tree as `Condenser` makes it, with CatBoost's own number of each leaf.
+) -> Trees:
+    """Trees that are not symmetric, with CatBoost's own number of each leaf.
 
     A step leads so many places ahead. One that leads nowhere ends at the leaf of its node; where both do, the node is
     that leaf alone.
     """
-    if not tests:
-        raise ModelFormatError("has no nodes", tree=number, field="TreeSizes")
-    field, taken = "NonSymmetricStepNodes", [False] * len(tests)
-    subtrees: list[Any] = []  # from the last node to the first
+    starts, tree = offsets(sizes), np.repeat(np.arange(len(sizes)), sizes)
 
-    def leaf(node: int) -> tuple[Any, int]:
-        at = leaves[node]
-        if at % n_outputs or at + n_outputs > len(values):
-            problem = f"node {node} leads to value {at}, with which no leaf begins"
-            raise ModelFormatError(problem, tree=number, field="NonSymmetricNodeIdToLeafId")
-        value = values[at : at + n_outputs].tolist()
-        return (value if n_outputs > 1 else value[0]), at // n_outputs
+    def refuse(bad: Any, problem: str, field: str) -> None:
+        if bad.any():
+            node = int(np.argmax(bad))
+            problem = f"node {node - starts[tree[node]]}{problem}"
+            raise ModelFormatError(problem, tree=int(tree[node]), field=field)
 
-    def child(node: int, step: int) -> Any:
-        if step == 0:
-            return leaf(node)
-        if node + step >= len(tests) or taken[node + step]:
-            raise ModelFormatError(f"node {node} leads to no node, or to another one's", tree=number, field=field)
-        taken[node + step] = True
-        return subtrees[len(tests) - 1 - node - step]
+    if not sizes.all():
+        raise ModelFormatError("has no nodes", tree=int(np.argmin(sizes)), field="TreeSizes")
+    step = np.stack([steps["left"], steps["right"]], axis=1).astype(np.int64)
+    inner = (steps["left"] > 0) | (steps["right"] > 0)
+    ends = (step == 0) & inner[:, None]
+    is_leaf = ~inner | ends[:, 0] | ends[:, 1]
+    n_leaves = int(np.count_nonzero(is_leaf))
+    if n_leaves * n_outputs > len(values):  # which leaves would share
+        raise ModelFormatError(f"{len(values)} values for {n_leaves} leaves", field="LeafValues")
+    child = np.arange(len(step))[:, None] + step
+    refuse((child >= starts[tree + 1][:, None]).any(axis=1), " leads to no node", "NonSymmetricStepNodes")
+    n_parents = np.bincount(child[step > 0], minlength=len(step))
+    n_parents[starts[:-1]] += 1
+    refuse(n_parents != 1, ": none leads to it, or several do", "NonSymmetricStepNodes")
+    wrong = is_leaf & ((leaves % n_outputs != 0) | (leaves + n_outputs > len(values)))
+    problem = f" leads to value {leaves[np.argmax(wrong)]}, with which no leaf begins"
+    refuse(wrong, problem, "NonSymmetricNodeIdToLeafId")
 
-    for node in range(len(tests) - 1, -1, -1):
-        left, right = steps[node]
-        if left or right:
-            subtrees.append((_split(splits, tests[node], number), child(node, left), child(node, right)))
-        else:
-            subtrees.append(leaf(node))
-    return subtrees[-1]
+    # Nodes stay in the file's order; leaves come in that of their values.
+    of_leaf = np.flatnonzero(is_leaf)
+    of_leaf = of_leaf[np.argsort(tree[of_leaf] * len(values) + leaves[of_leaf], kind="stable")]
+    leaf_offsets = np.searchsorted(tree[of_leaf], np.arange(len(sizes) + 1))
+    leaf = np.zeros(len(step), np.int64)
+    leaf[of_leaf] = ~(np.arange(n_leaves) - leaf_offsets[tree[of_leaf]])
+    before: npt.NDArray[np.int64] = np.cumsum(inner) - inner
+    place = np.where(inner, before - before[starts[tree]], leaf)
+    left, right = np.where(ends, leaf[:, None], place[np.where(ends, 0, child)])[inner].T
+    at = leaves[of_leaf]
+    first = np.repeat(at[leaf_offsets[:-1]], np.diff(leaf_offsets))
+    return Trees(
+        _tests(places[inner], tree[inner], tests),
+        left,
+        right,
+        values[at[:, None] + np.arange(n_outputs)],
+        (at - first) // n_outputs,
+        np.diff(leaf_offsets),
+    )

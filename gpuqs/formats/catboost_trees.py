@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isfinite
@@ -37,6 +37,7 @@ _FLOAT32: Final = struct.Struct("f")
 MAX_DEPTH: Final = 30
 #: Most 32-bit words of category sets (64 MiB): huge codes in every node of a small file are an attack.
 _MAX_CATEGORY_WORDS: Final = 1 << 24
+_NO_WORDS: Final = np.zeros(0, np.uint32)
 #: A text that CatBoost takes for the same category as the whole number.
 _WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 
@@ -114,10 +115,8 @@ class Tests:
     ctrs: list[int] = field(default_factory=list)
     table: list[Key] = field(default_factory=list)
     _number: dict[Key, int] = field(default_factory=dict)
-    _feature: list[int] = field(default_factory=list)
-    _threshold: list[float] = field(default_factory=list)
-    _routing: list[int] = field(default_factory=list)
-    _words: list[npt.NDArray[np.uint32]] = field(default_factory=list)
+    #: Of each test its column, threshold, routing bits and category set.
+    _read_ones: list[tuple[int, float, int, npt.NDArray[np.uint32]]] = field(default_factory=list)
     _coded: dict[int, tuple[tuple[Any, ...], dict[int, list[int]]]] = field(default_factory=dict)
 
     def test(self, split: Any, tree: int) -> int:
@@ -127,6 +126,13 @@ class Tests:
         if split.number is None:
             split.number = self._read(split.fields, tree)
         return split.number
+
+    def listed(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Numbers of the tests at some places of `table`."""
+        number = np.zeros(len(self.table), np.int64)
+        for place in np.flatnonzero(np.bincount(places, minlength=len(self.table))).tolist():
+            number[place] = self._number_of(self.table[place])
+        return number[places]
 
     def _read(self, split: Any, tree: int) -> int:
         kind = get(split, "split_type", str, tree=tree)
@@ -148,16 +154,18 @@ class Tests:
                 raise ModelFormatError(
                     "names another test than the split itself: the file is damaged", tree=tree, field="split_index"
                 )
-        if key not in self._number:
-            self._add(key, tree)
-        return self._number[key]
+        return self._number_of(key, tree)
 
-    def _add(self, key: Key, tree: int) -> None:
+    def _number_of(self, key: Key, tree: int | None = None) -> int:
+        number = self._number.get(key)
+        return self._add(key, tree) if number is None else number
+
+    def _add(self, key: Key, tree: int | None) -> int:
         kind, index, value = key
         if kind != CTR and index not in (self.floats if kind == FLOAT else self.columns):
             name = "float_feature_index" if kind == FLOAT else "cat_feature_index"
             raise ModelFormatError(f"feature {index} is not in features_info", tree=tree, field=name)
-        words = np.zeros(0, np.uint32)
+        words = _NO_WORDS
         if kind == FLOAT:
             column, nan_right = self.floats[index]
             routing = 0 if nan_right else NAN_LEFT
@@ -171,11 +179,9 @@ class Tests:
             words = np.zeros(max(codes) // 32 + 1, np.uint32)
             for code in codes:
                 words[code // 32] |= np.uint32(1 << code % 32)
-        self._number[key] = len(self._feature)
-        self._feature.append(column)
-        self._threshold.append(0.0 if kind == ONE_HOT else value)
-        self._routing.append(routing)
-        self._words.append(words)
+        number = self._number[key] = len(self._read_ones)
+        self._read_ones.append((column, 0.0 if kind == ONE_HOT else value, routing, words))
+        return number
 
     def _categories(self, index: int) -> tuple[tuple[Any, ...], dict[int, list[int]]]:
         """The categories of a feature in code order, and the codes of each hash."""
@@ -212,17 +218,18 @@ class Tests:
 
     def node_arrays(self, test: npt.NDArray[np.int32]) -> dict[str, np.ndarray]:
         """The arrays of a `Forest` over nodes, given each node's test."""
-        size = np.array([len(words) for words in self._words], np.int64)
+        feature, threshold, routing, words = zip(*self._read_ones, strict=True) if self._read_ones else [()] * 4
+        size = np.array([len(of_test) for of_test in words], np.int64)
         starts = offsets(size[test])
         if starts[-1] > _MAX_CATEGORY_WORDS:
             raise ModelFormatError(f"category sets take {starts[-1] >> 18} MiB", field="categorical_features")
-        sets = [self._words[t] for t in test[size[test] > 0]] if starts[-1] else []
+        sets = [words[t] for t in test[size[test] > 0]] if starts[-1] else []
         return {
-            "feature": np.array(self._feature, np.int32)[test],
-            "threshold": np.array(self._threshold, np.float64)[test],
-            "routing": np.array(self._routing, np.uint8)[test],
+            "feature": np.array(feature, np.int32)[test],
+            "threshold": np.array(threshold, np.float64)[test],
+            "routing": np.array(routing, np.uint8)[test],
             "category_offsets": starts,
-            "category_words": np.concatenate([np.zeros(0, np.uint32), *sets]),
+            "category_words": np.concatenate([_NO_WORDS, *sets]),
         }
 
 
@@ -239,20 +246,67 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
     return rounded
 
 
+def borders(values: Any) -> list[float]:
+    """A list of borders, each as `border` makes it."""
+    rounded = numbers(values, "borders", np.float32)
+    if not np.isfinite(rounded).all():
+        raise ModelFormatError("border is not a finite float32", field="borders")
+    listed: list[float] = rounded.tolist()
+    return listed
+
+
 @dataclass(frozen=True)
-class Tree:
-    """One tree: test, left and right child of its nodes (leaves as ``~i``), values [L, K] and numbers of its leaves."""
+class Trees:
+    """Trees one after another: N nodes, L leaves, T trees, K outputs.
 
-    test: npt.NDArray[np.int64]
-    left: npt.NDArray[np.int64]
-    right: npt.NDArray[np.int64]
+    Parameters
+    ----------
+    test : int [N]
+        Number of each node's test.
+    left, right : int [N]
+        Children inside the tree, leaf i as ``~i``.
+    value : float64 [L, K]
+    leaf_id : int [L]
+    n_leaves : int64 [T]
+    """
+
+    test: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
     value: npt.NDArray[np.float64]
-    leaf_id: npt.NDArray[np.int64]
+    leaf_id: np.ndarray
+    n_leaves: npt.NDArray[np.int64]
+
+    @property
+    def leaf_offsets(self) -> npt.NDArray[np.int64]:
+        """The first leaf of each tree, and the end of the last."""
+        return offsets(self.n_leaves)
+
+    def arrays(self, tests: Tests) -> dict[str, np.ndarray]:
+        """The arrays of a `Forest` over nodes and leaves."""
+        return {
+            "node_offsets": offsets(self.n_leaves - 1),
+            "leaf_offsets": self.leaf_offsets,
+            **tests.node_arrays(self.test),
+            "left": self.left.astype(np.int32, copy=False),
+            "right": self.right.astype(np.int32, copy=False),
+            "leaf_value": self.value,
+            "leaf_id": self.leaf_id.astype(np.int32, copy=False),
+        }
 
 
-def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[Tree]:
-    """The file's ``oblivious_trees``, as complete binary trees; leaf i is CatBoost's leaf i."""
-    shapes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+def json_trees(document: dict[str, Any], tests: Tests, n_outputs: int) -> Trees:
+    """The trees of a JSON file's document, whose list is emptied as it is read."""
+    symmetric = "trees" not in document
+    if not symmetric and "oblivious_trees" in document:
+        raise ModelFormatError("stands beside oblivious_trees: the file is damaged", field="trees")
+    trees = get(document, "oblivious_trees" if symmetric else "trees", list)
+    return (_symmetric_trees if symmetric else _nested_trees)(trees, tests, n_outputs)
+
+
+def _symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Trees:
+    """The file's ``oblivious_trees``."""
+    test, depth, values = GrowingArray(np.int64), GrowingArray(np.int64), GrowingArray(np.float64)
     for number, tree in _taken_out(trees):
         splits = splits_of(tree, number)
         if len(splits) > MAX_DEPTH:
@@ -261,11 +315,37 @@ def symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[
         if len(value) != n_outputs << len(splits):
             problem = f"{len(value)} values for {len(splits)} splits and {n_outputs} outputs"
             raise ModelFormatError(problem, tree=number, field="leaf_values")
-        test = np.array([tests.test(split, number) for split in reversed(splits)], np.int64)
-        if len(splits) not in shapes:
-            shapes[len(splits)] = _complete(len(splits))
-        level, left, right = shapes[len(splits)]
-        yield Tree(test[level], left, right, value.reshape(-1, n_outputs), np.arange(1 << len(splits)))
+        test.extend([tests.test(split, number) for split in splits])
+        depth.extend([len(splits)])
+        values.extend(value)
+    return complete_trees(test.array(), depth.array(), values.array().reshape(-1, n_outputs))
+
+
+def complete_trees(
+    test: npt.NDArray[np.int64], depth: npt.NDArray[np.int64], value: npt.NDArray[np.float64]
+) -> Trees:
+    """Symmetric trees as complete binary ones; leaf i is CatBoost's leaf i.
+
+    Parameters
+    ----------
+    test : int64 [sum of depths]
+        The tests of each tree, that of the lowest bit first.
+    depth : int64 [T]
+    value : float64 [L, K]
+    """
+    starts, node_offsets, leaf_offsets = offsets(depth), offsets((1 << depth) - 1), offsets(1 << depth)
+    node_test, left, right = (np.empty(node_offsets[-1], np.int32) for _ in range(3))
+    leaf_id = np.empty(leaf_offsets[-1], np.int32)
+    first = 0
+    for end in (np.flatnonzero(np.diff(depth, append=-1)) + 1).tolist():  # trees alike together
+        tests = test[starts[first] : starts[end]].reshape(end - first, depth[first])
+        level, *children = _complete(int(depth[first]))
+        nodes, leaves = (slice(of[first], of[end]) for of in (node_offsets, leaf_offsets))
+        node_test[nodes] = tests[:, ::-1][:, level].ravel()
+        left[nodes], right[nodes] = (np.tile(child, end - first) for child in children)
+        leaf_id[leaves] = np.tile(np.arange(len(level) + 1), end - first)
+        first = end
+    return Trees(node_test, left, right, value, leaf_id, 1 << depth)
 
 
 def splits_of(tree: Any, number: int) -> list[Any]:
@@ -285,10 +365,17 @@ def _complete(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return level, left, right
 
 
-def nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Iterator[Tree]:
+def _nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Trees:
     """The file's ``trees``: nodes numbered parents first, left before right; leaves from left to right."""
+    test, left, right, leaf_id = (GrowingArray(np.int32) for _ in range(4))
+    value, n_leaves = GrowingArray(np.float64), GrowingArray(np.int64)
     for number, tree in _taken_out(trees):
-        yield _nested(tree, number, tests, n_outputs)
+        for grown, of_tree in zip((test, left, right, value), _nested(tree, number, tests, n_outputs), strict=True):
+            grown.extend(of_tree)
+        n_leaves.extend([len(value) // n_outputs - len(leaf_id)])
+        leaf_id.extend(np.arange(len(value) // n_outputs - len(leaf_id)))
+    node_test, children = test.array(), (left.array(), right.array())
+    return Trees(node_test, *children, value.array().reshape(-1, n_outputs), leaf_id.array(), n_leaves.array())
 
 
 def _taken_out(trees: list[Any]) -> Iterator[tuple[int, Any]]:
@@ -298,11 +385,11 @@ def _taken_out(trees: list[Any]) -> Iterator[tuple[int, Any]]:
         yield number, tree
 
 
-def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
+def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> tuple[npt.ArrayLike, ...]:
+    """Tests, left and right children of a tree's nodes, and the values of its leaves."""
     test: list[int] = []
     child: tuple[list[int], list[int]] = ([], [])
     values: list[Any] = []
-    ids: list[int] = []
     stack = [(root, -1, 0)]  # what is still to be read, and the node and side that it hangs from
     while stack:
         item, parent, side = stack.pop()
@@ -318,40 +405,14 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> Tree:
                     raise ModelFormatError("is not an object", tree=number, field=key)
                 stack.append((kid, place, s))
         else:
-            place = ~len(ids)
+            leaf = len(values) // n_outputs
+            place = ~leaf
             value = item[0] if isinstance(item, tuple) else get(item, "value", object, tree=number)
-            ids.append(item[1] if isinstance(item, tuple) and len(item) == 2 else len(ids))
             value = value if isinstance(value, list) else [value]
             if len(value) != n_outputs:
-                problem = f"leaf {~place}: {len(value)} values for {n_outputs} outputs"
+                problem = f"leaf {leaf}: {len(value)} values for {n_outputs} outputs"
                 raise ModelFormatError(problem, tree=number, field="value")
             values += value
         if parent >= 0:
             child[side][parent] = place
-    left, right = (np.array(c, np.int64) for c in child)
-    value = numbers(values, "value", np.float64, tree=number).reshape(-1, n_outputs)
-    return Tree(np.array(test, np.int64), left, right, value, np.array(ids, np.int64) - min(ids))
-
-
-def forest_arrays(trees: Iterable[Tree], tests: Tests, n_outputs: int) -> dict[str, np.ndarray]:
-    """The arrays of a `Forest` over nodes and leaves."""
-    test, left, right = (GrowingArray(np.int32) for _ in range(3))
-    value, n_nodes, n_leaves = GrowingArray(np.float64), GrowingArray(np.int64), GrowingArray(np.int64)
-    leaf_id = GrowingArray(np.int32)
-    for tree in trees:
-        test.extend(tree.test)
-        left.extend(tree.left)
-        right.extend(tree.right)
-        value.extend(tree.value)
-        leaf_id.extend(tree.leaf_id)
-        n_nodes.extend([len(tree.test)])
-        n_leaves.extend([len(tree.value)])
-    return {
-        "node_offsets": offsets(n_nodes.array()),
-        "leaf_offsets": offsets(n_leaves.array()),
-        **tests.node_arrays(test.array()),
-        "left": left.array(),
-        "right": right.array(),
-        "leaf_value": value.array().reshape(-1, n_outputs),
-        "leaf_id": leaf_id.array(),
-    }
+    return test, *child, numbers(values, "value", np.float64, tree=number)
