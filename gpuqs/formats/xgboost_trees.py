@@ -30,11 +30,19 @@ _BLOCK_VALUES: Final = 1 << 16
 #: A tree takes as much memory beside its values as so many values.
 _TREE_VALUES: Final = 64
 
-#: An inner node or a leaf. What is beyond int32 is cut to its ends, which lie outside of any tree.
+#: An inner node or a leaf. What its fields do not hold becomes their largest number, which none of them may be.
 _NODE: Final = np.dtype(
     [(name, "i4") for name in ("left", "right", "feature")]
-    + [("condition", "f4"), ("default_left", "?"), ("categorical", "?")]
+    + [("condition", "f4"), ("default_left", "u1"), ("categorical", "u1")]
 )
+#: What holds a node's fields in the file, but for "categorical", which not all files have.
+_KEYS: Final = {
+    "left": "left_children",
+    "right": "right_children",
+    "feature": "split_indices",
+    "condition": "split_conditions",
+    "default_left": "default_left",
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,8 @@ class Nodes:
         As in the file: children inside the tree, -1 as left child of a leaf.
     condition : float32 [M]
         Threshold of an inner node.
-    default_left, categorical : bool [M]
+    default_left, categorical : uint8 [M]
+        Of which all are 0 or 1.
     value : float32 [M, width]
         Value of a leaf.
     set_node, set_size : int64 [S]
@@ -92,8 +101,8 @@ class Nodes:
     right: npt.NDArray[np.int64]
     feature: npt.NDArray[np.int64]
     condition: npt.NDArray[np.float32]
-    default_left: npt.NDArray[np.bool_]
-    categorical: npt.NDArray[np.bool_]
+    default_left: npt.NDArray[np.uint8]
+    categorical: npt.NDArray[np.uint8]
     value: npt.NDArray[np.float32]
     set_node: npt.NDArray[np.int64]
     set_size: npt.NDArray[np.int64]
@@ -179,46 +188,52 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
     width = whole(param, "size_leaf_vector", 0, _INT32_MAX, 0, tree=number)
     said = whole(tree, "id", 0, _INT32_MAX, tree=number) if "id" in tree else None
 
-    def column(key: str, dtype: npt.DTypeLike, length: int = n_nodes) -> np.ndarray:
-        values = numbers(get(tree, key, list, tree=number), key, dtype, tree=number)
+    def column(key: str, dtype: np.dtype, length: int = n_nodes) -> np.ndarray:
+        values: np.ndarray = tree.get(key)
+        if type(values) is not np.ndarray or values.dtype != dtype:  # which UBJSON's mostly are
+            values = _narrowed(get(tree, key, list, tree=number), key, dtype, number)
         if len(values) != length:
             raise ModelFormatError(f"{len(values)} values where {length} should be", tree=number, field=key)
         return values
 
-    left, right = column("left_children", np.int64), column("right_children", np.int64)
-    nodes = np.zeros(n_nodes, _NODE)
-    nodes["condition"] = column("split_conditions", np.float32)
+    fields = {name: column(key, _NODE[name]) for name, key in _KEYS.items()}
+    nodes = np.zeros(n_nodes, _NODE)  # now that so many are there
+    for name, values in fields.items():
+        nodes[name] = values
     vectors = None
     if width > 1 and n_outputs not in (None, width):
         problem = f"{width} values a leaf, but {n_outputs} outputs"
         raise ModelFormatError(problem, tree=number, field="size_leaf_vector")
     if width > 1 and "leaf_weights" in tree:  # from 3.2 on; a leaf's right child is its number there
-        leaf = np.flatnonzero(left == -1)
-        weights = column("leaf_weights", np.float32, len(leaf) * width).reshape(-1, width)
-        if ((right[leaf] < 0) | (right[leaf] >= len(leaf))).any():
+        leaf = np.flatnonzero(nodes["left"] == -1)
+        weights = column("leaf_weights", _NODE["condition"], len(leaf) * width).reshape(-1, width)
+        at = nodes["right"][leaf]
+        if ((at < 0) | (at >= len(leaf))).any():
             raise ModelFormatError("a leaf has no weights", tree=number, field="leaf_weights")
         vectors = np.zeros((n_nodes, width), np.float32)
-        vectors[leaf] = weights[right[leaf]]
+        vectors[leaf] = weights[at]
     elif width > 1:
-        vectors = column("base_weights", np.float32, n_nodes * width).reshape(-1, width)
-    for name, values in (("left", left), ("right", right), ("feature", column("split_indices", np.int64))):
-        nodes[name] = np.minimum(np.maximum(values, -_INT32_MAX), _INT32_MAX)
-
-    def either(key: str, meaning: str) -> npt.NDArray[np.bool_]:
-        values = column(key, np.int64)
-        if np.count_nonzero(values >> 1):
-            raise ModelFormatError(f"must be {meaning}", tree=number, field=key)
-        return values.astype(bool)
-
-    nodes["default_left"] = either("default_left", "0 (right) or 1 (left)")
+        vectors = column("base_weights", _NODE["condition"], n_nodes * width).reshape(-1, width)
     sets: tuple[npt.NDArray[np.int64], ...] = ()
     if len(get(tree, "split_type", list, [], tree=number)):
-        nodes["categorical"] = either("split_type", "0 (numeric) or 1 (categorical)")
+        categorical = nodes["categorical"] = column("split_type", _NODE["categorical"])
+        n_categorical = np.count_nonzero(categorical)
+        if n_categorical and categorical.max() > 1:
+            raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
         for key in _SETS:  # XGBoost takes no file without them
             get(tree, key, list, tree=number)
-        if np.count_nonzero(nodes["categorical"]):
+        if n_categorical:
             sets = _category_sets(tree, number, n_nodes)
     return Tree(said, nodes, vectors, sets)
+
+
+def _narrowed(values: Any, key: str, dtype: np.dtype, tree: int | None) -> np.ndarray:
+    """Numbers as ``dtype``; whole ones that it does not hold as its largest."""
+    wide = numbers(values, key, dtype if dtype.kind == "f" else np.int64, tree=tree)
+    narrow: np.ndarray = wide.astype(dtype, copy=False)
+    if dtype.kind != "f":
+        narrow[narrow != wide] = np.iinfo(dtype).max
+    return narrow
 
 
 def _category_sets(tree: dict[str, Any], number: int | None, n_nodes: int) -> tuple[npt.NDArray[np.int64], ...]:
@@ -263,7 +278,9 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
     place[leaf_node] = ~(np.arange(len(leaf_node)) - leaf_offsets[leaf_tree])
     left, right = place[base + nodes.left[inner_node]], place[base + nodes.right[inner_node]]
 
-    feature, categorical = nodes.feature[inner_node], nodes.categorical[inner_node]
+    wrong = np.flatnonzero(nodes.default_left > 1)
+    _refuse(nodes, wrong, "must be 0 (right) or 1 (left)", "default_left")
+    feature, categorical = nodes.feature[inner_node], nodes.categorical[inner_node].astype(bool)
     condition = np.where(categorical, np.float32(0), nodes.condition[inner_node])
     value = nodes.value[leaf_node]
     outside = (feature < 0) | (feature >= n_features)
@@ -276,7 +293,7 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
         "leaf value is not finite",
         "split_conditions" if value.shape[1] == 1 else "leaf_weights",
     )
-    default_left = nodes.default_left[inner_node]
+    default_left = nodes.default_left[inner_node].astype(bool)
     # Nothing is below -inf: only missing values may go left. With the children swapped that is x <= inf.
     never = condition == -np.inf
     left, right = np.where(never, right, left), np.where(never, left, right)
