@@ -1,5 +1,5 @@
-"""How long importing and loading take, and how much memory: files of trees of 64 leaves in every format; and how soon
-after a load the first document, and the first batch, are scored, beside LightGBM.
+"""How long importing and loading take, and how much memory: files of trees of 64 leaves in every format, beside the
+library that wrote them; and how soon after a load the first document, and the first batch, are scored, beside LightGBM.
 
     python bench/loading.py [--trees 1000 10000] [--start MODEL.txt ...]
 """
@@ -38,6 +38,29 @@ before, start, began = kilobytes("VmRSS"), time.perf_counter(), time.process_tim
 read_model(sys.argv[1], mmap=len(sys.argv) > 2)
 print(time.perf_counter() - start, time.process_time() - began, kilobytes("VmHWM") - before)
 """
+
+
+#: What a library takes that reads its own file, warm as gpuqs's readers are then: a file was read before.
+OWN_CHILD = """
+import sys, time
+library, path = sys.argv[1:]
+if library == "LightGBM":
+    import lightgbm
+    load = lambda: lightgbm.Booster(model_file=path)
+elif library == "XGBoost":
+    import xgboost
+    load = lambda: xgboost.Booster(model_file=path)
+else:
+    import catboost
+    format = "json" if open(path, "rb").read(1) == b"{" else "cbm"
+    load = lambda: catboost.CatBoost().load_model(path, format=format)
+load()
+start = time.perf_counter()
+load()
+print(time.perf_counter() - start)
+"""
+#: The libraries whose files these are.
+LIBRARIES = ("LightGBM", "XGBoost", "CatBoost")
 
 
 #: From the beginning of a load: loaded, one document scored, a batch scored; and the batch once more. A model's first
@@ -151,20 +174,27 @@ def seconds(code: str) -> float:
     return least
 
 
-def loading(path: Path, *options: str) -> dict[str, Any]:
-    """Median time and peak memory of fresh processes that load a file."""
-    runs = []
+def loading(path: Path, *options: str, library: str = "") -> dict[str, Any]:
+    """Median time and peak memory of fresh processes that load a file; by turns with a library whose it is."""
+
+    def told(*command: str) -> list[str]:
+        command = sys.executable, "-c", *command
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+    runs, own = [], []
     for _ in range(ROUNDS):
-        command = [sys.executable, "-c", CHILD, str(path), *options]
-        runs.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+        runs.append(told(CHILD, str(path), *options))
+        if library:
+            own.append(float(told(OWN_CHILD, library, str(path))[-1]))
     took, of_processor, peak = np.median(np.array(runs, float), axis=0).tolist()
     size = path.stat().st_size
-    return {
+    found = {
         "file_bytes": size,
-        "seconds": round(took, 3),
-        "processor_seconds": round(of_processor, 3),
+        "seconds": round(took, 4),
+        "processor_seconds": round(of_processor, 4),
         "peak_over_file": round(peak * 1024 / size, 2),
     }
+    return found | ({"library_seconds": round(float(np.median(own)), 4)} if own else {})
 
 
 def every_format(folder: Path, sizes: list[int]) -> dict[str, dict[str, Any]]:
@@ -174,7 +204,8 @@ def every_format(folder: Path, sizes: list[int]) -> dict[str, dict[str, Any]]:
     for n_trees in sizes:
         for name, make in FILES.items():
             path.write_bytes(make(LEAVES, n_trees))
-            found[f"{name}, {n_trees:,} trees"] = loading(path)
+            library = name.partition(" ")[0]
+            found[f"{name}, {n_trees:,} trees"] = loading(path, library=library if library in LIBRARIES else "")
             if name == "LightGBM text":
                 gpuqs.load(path).save(saved)
                 found[f"gpuqs, {n_trees:,} trees"] = loading(saved)

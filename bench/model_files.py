@@ -22,16 +22,28 @@ def _rows() -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] + np.sin(3 * X[:, 1]) + X[:, 2] * X[:, 3]
 
 
-def _lightgbm_text(n_leaves: int, n_trees: int) -> bytes:
+def _lightgbm_text(n_leaves: int, n_trees: int, n_categorical: int = 0, **more: Any) -> bytes:
     import lightgbm as lgb
 
-    params = {"num_leaves": n_leaves, "verbose": -1, "num_threads": 1}
-    text = lgb.train(params, lgb.Dataset(*_rows()), TRAINED).model_to_string()
+    X, y = _rows()
+    X = X.copy()
+    X[:, :n_categorical] = np.floor(8 * np.maximum(X[:, :n_categorical] + 4, 0))
+    params = {"num_leaves": n_leaves, "verbose": -1, "num_threads": 1, **more}
+    data = lgb.Dataset(X, y, categorical_feature=[*range(n_categorical)])
+    text = lgb.train(params, data, TRAINED).model_to_string()
     head, _, rest = text.partition("Tree=")
     trees = [tree.partition("\n")[2] for tree in re.split(r"^Tree=", rest.partition("end of trees")[0], flags=re.M)]
     head = re.sub(r"^tree_sizes=.*\n", "", head, flags=re.M)
     body = "".join(f"Tree={i}\n{trees[i % TRAINED]}" for i in range(n_trees))
     return f"{head}{body}end of trees\n\nparameters:\nend of parameters\n".encode()
+
+
+def _lightgbm_categories(n_leaves: int, n_trees: int) -> bytes:
+    return _lightgbm_text(n_leaves, n_trees, n_categorical=4, min_data_per_group=5)
+
+
+def _lightgbm_linear(n_leaves: int, n_trees: int) -> bytes:
+    return _lightgbm_text(n_leaves, n_trees, linear_tree=True, min_data_in_leaf=25)
 
 
 def _xgboost_booster(n_leaves: int, n_trees: int) -> Any:
@@ -79,12 +91,31 @@ def _catboost_json(n_leaves: int, n_trees: int, **params: Any) -> bytes:
     return json.dumps(document, indent=2).encode()
 
 
+def _catboost_binary(document: bytes) -> bytes:
+    """A JSON model as CatBoost itself makes it binary."""
+    import catboost
+
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("small.json", "small.cbm")]
+        paths[0].write_bytes(document)
+        catboost.CatBoost().load_model(str(paths[0]), format="json").save_model(str(paths[1]))
+        return paths[1].read_bytes()
+
+
 def _catboost_symmetric(n_leaves: int, n_trees: int) -> bytes:
     return _catboost_json(n_leaves, n_trees, depth=int(np.log2(n_leaves)))
 
 
 def _catboost_nested(n_leaves: int, n_trees: int) -> bytes:
     return _catboost_json(n_leaves, n_trees, grow_policy="Lossguide", max_leaves=n_leaves)
+
+
+def _catboost_symmetric_binary(n_leaves: int, n_trees: int) -> bytes:
+    return _catboost_binary(_catboost_symmetric(n_leaves, n_trees))
+
+
+def _catboost_nested_binary(n_leaves: int, n_trees: int) -> bytes:
+    return _catboost_binary(_catboost_nested(n_leaves, n_trees))
 
 
 def _balanced(n_leaves: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -164,10 +195,14 @@ def _onnx(n_leaves: int, n_trees: int) -> bytes:
 #: Format -> what makes a file of it, given the leaves of a tree and the trees.
 FILES: Final[dict[str, Callable[[int, int], bytes]]] = {
     "LightGBM text": _lightgbm_text,
+    "LightGBM text, categories": _lightgbm_categories,
+    "LightGBM text, linear leaves": _lightgbm_linear,
     "XGBoost JSON": _xgboost_json,
     "XGBoost UBJSON": _xgboost_ubjson,
     "CatBoost JSON": _catboost_symmetric,
     "CatBoost JSON, nested": _catboost_nested,
+    "CatBoost binary": _catboost_symmetric_binary,
+    "CatBoost binary, nested": _catboost_nested_binary,
     "Treelite JSON": _treelite_json,
     "QuickRank XML": _quickrank_xml,
     "Jforests XML": _jforests_xml,

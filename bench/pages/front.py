@@ -234,10 +234,11 @@ def special(report: Report, processor: str) -> list[str]:
 
 
 def loading(report: Report, processor: str) -> list[str]:
-    rows = [
-        [name, f"{row['file_bytes'] / 1e6:.1f}", f"{row['seconds']:.2f}", f"{row['peak_over_file']:.1f}"]
-        for name, row in report["loading"].items()
-    ]
+    rows = []
+    for name, row in report["loading"].items():
+        own = f"{row['library_seconds'] * 1e3:,.0f}" if "library_seconds" in row else ""
+        size, peak = f"{row['file_bytes'] / 1e6:.1f}", f"{row['peak_over_file']:.1f}"
+        rows.append([name, size, f"{row['seconds'] * 1e3:,.0f}", own, peak])
     imports = (f"{report[f'import_{name}seconds'] * 1e3:.0f}" for name in ("", "model_", "numpy_"))
     return [
         "### Loading and importing",
@@ -245,7 +246,7 @@ def loading(report: Report, processor: str) -> list[str]:
         f"Trees of {report['leaves']} leaves. Importing takes, in ms of processor time: `gpuqs` {next(imports)}, "
         f"`gpuqs.model` {next(imports)}, NumPy alone {next(imports)}.",
         "",
-        *table(["", "MB", "seconds", "peak of memory, times the file"], rows),
+        *table(["", "MB", "ms", "its library, ms", "peak of memory, times the file"], rows),
         *(line for name, ways in report.get("starting", {}).items() for line in _start(name, ways, report["batch"])),
     ]
 

@@ -219,7 +219,7 @@ def _trees(trees: Table, tests: Tests, n_outputs: int) -> Trees:
         _check_sizes(sizes, len(values), n_outputs)
         test = _tests(places, np.repeat(np.arange(len(sizes)), sizes), tests)
         return complete_trees(test, sizes, values.reshape(-1, n_outputs))
-    leaves = trees.numbers(11, "<u4").astype(np.int64)
+    leaves = trees.numbers(11, "<u4")
     if not len(steps) == len(leaves) == len(places):
         problem = f"{len(steps)} and {len(leaves)} for {len(places)} splits"
         raise ModelFormatError(problem, field="NonSymmetricStepNodes")
@@ -236,7 +236,7 @@ def _check_sizes(sizes: npt.NDArray[np.int64], n_values: int, n_outputs: int) ->
         raise ModelFormatError(f"{n_values} values, of which trees have {asked[-1:].sum()}", field="LeafValues")
 
 
-def _tests(places: npt.NDArray[np.int64], tree: npt.NDArray[np.int64], tests: Tests) -> npt.NDArray[np.int64]:
+def _tests(places: npt.NDArray[np.int64], tree: np.ndarray, tests: Tests) -> npt.NDArray[np.int64]:
     """Numbers of the tests that trees name by their places among all borders and values of categories."""
     wrong = (places < 0) | (places >= len(tests.table))
     if wrong.any():
@@ -250,7 +250,7 @@ def _stepped(
     places: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
     steps: np.ndarray,
-    leaves: npt.NDArray[np.int64],
+    leaves: npt.NDArray[np.uint32],
     values: npt.NDArray[np.float64],
     tests: Tests,
     n_outputs: int,
@@ -260,7 +260,7 @@ def _stepped(
     A step leads so many places ahead. One that leads nowhere ends at the leaf of its node; where both do, the node is
     that leaf alone.
     """
-    starts, tree = offsets(sizes), np.repeat(np.arange(len(sizes)), sizes)
+    starts, tree = offsets(sizes), np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
     def refuse(bad: Any, problem: str, field: str) -> None:
         if bad.any():
@@ -270,31 +270,31 @@ def _stepped(
 
     if not sizes.all():
         raise ModelFormatError("has no nodes", tree=int(np.argmin(sizes)), field="TreeSizes")
-    step = np.stack([steps["left"], steps["right"]], axis=1).astype(np.int64)
+    step = np.stack([steps["left"], steps["right"]], axis=1).astype(np.int32)
     inner = (steps["left"] > 0) | (steps["right"] > 0)
     ends = (step == 0) & inner[:, None]
     is_leaf = ~inner | ends[:, 0] | ends[:, 1]
     n_leaves = int(np.count_nonzero(is_leaf))
     if n_leaves * n_outputs > len(values):  # which leaves would share
         raise ModelFormatError(f"{len(values)} values for {n_leaves} leaves", field="LeafValues")
-    child = np.arange(len(step))[:, None] + step
-    refuse((child >= starts[tree + 1][:, None]).any(axis=1), " leads to no node", "NonSymmetricStepNodes")
+    child = np.arange(len(step), dtype=np.int32)[:, None] + step
+    refuse(child.max(axis=1) >= starts[1:][tree], " leads to no node", "NonSymmetricStepNodes")
     n_parents = np.bincount(child[step > 0], minlength=len(step))
     n_parents[starts[:-1]] += 1
     refuse(n_parents != 1, ": none leads to it, or several do", "NonSymmetricStepNodes")
-    wrong = is_leaf & ((leaves % n_outputs != 0) | (leaves + n_outputs > len(values)))
+    wrong = is_leaf & ((leaves % n_outputs != 0) | (leaves > len(values) - n_outputs))
     problem = f" leads to value {leaves[np.argmax(wrong)]}, with which no leaf begins"
     refuse(wrong, problem, "NonSymmetricNodeIdToLeafId")
 
     # Nodes stay in the file's order; leaves come in that of their values.
     of_leaf = np.flatnonzero(is_leaf)
-    of_leaf = of_leaf[np.argsort(tree[of_leaf] * len(values) + leaves[of_leaf], kind="stable")]
+    of_leaf = of_leaf[np.lexsort((leaves[of_leaf], tree[of_leaf]))]
     leaf_offsets = np.searchsorted(tree[of_leaf], np.arange(len(sizes) + 1))
-    leaf = np.zeros(len(step), np.int64)
+    leaf = np.zeros(len(step), np.int32)
     leaf[of_leaf] = ~(np.arange(n_leaves) - leaf_offsets[tree[of_leaf]])
-    before: npt.NDArray[np.int64] = np.cumsum(inner) - inner
-    place = np.where(inner, before - before[starts[tree]], leaf)
-    left, right = np.where(ends, leaf[:, None], place[np.where(ends, 0, child)])[inner].T
+    place = np.cumsum(inner, dtype=np.int32) - inner  # of inner nodes among all trees'
+    place = np.where(inner, place - place[starts[:-1]][tree], leaf)
+    left, right = (np.where(ends[inner, side], leaf[inner], place[child[inner, side]]) for side in (0, 1))
     at = leaves[of_leaf]
     first = np.repeat(at[leaf_offsets[:-1]], np.diff(leaf_offsets))
     return Trees(

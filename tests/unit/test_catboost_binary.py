@@ -71,6 +71,20 @@ def test_nested_trees() -> None:
     assert loaded.predict([[0.0], [1.0]], "leaf").tolist() == [[1], [0]]
 
 
+def test_trees_of_every_shape_stand_side_by_side() -> None:
+    """A lone leaf, whose split is none; a node; and two nodes, the first of which follows on both sides."""
+    steps = np.array([(0, 0), (0, 1), (0, 0), (1, 2), (0, 0), (0, 1), (0, 0)], "<u2")
+    nested = trees(
+        _1=ints(9, 0, 9, 1, 9, 0, 9), _2=ints(1, 2, 4), _3=ints(0, 1, 3), _10=steps,
+        _11=np.array([0, 1, 2, 0, 3, 5, 4], "<u4"), _8=np.array([100.0, 10.0, 20.0, 1.0, 2.0, 3.0]),
+    )  # fmt: skip
+    loaded = gpuqs.load(model(nested))
+    assert loaded.predict([[0.0], [1.0], [2.0]]).tolist() == [111.0, 121.0, 122.0]
+    assert loaded.predict([[0.0], [1.0], [2.0]], "leaf").tolist() == [[0, 0, 0], [0, 1, 0], [0, 1, 1]]
+    mixed = trees(_1=ints(1, 0, 1), _2=ints(0, 2, 1), _3=ints(0, 0, 2), _8=np.arange(7.0))
+    assert gpuqs.load(model(mixed)).predict([[0.0], [1.0], [2.0]]).tolist() == [6.0, 8.0, 10.0]
+
+
 def combination(**fields: Any) -> dict[int, Any]:
     return {0: {0: ints(0)} | {int(name[1:]): part for name, part in fields.items()}, 1: Number("b", 4)}
 
@@ -117,6 +131,28 @@ DAMAGE: dict[str, tuple[Callable[[], bytes], str]] = {
     "step": (
         lambda: model(trees(_1=ints(0, 1), _10=np.array([(0, 2), (0, 0)], "<u2"), _11=np.array([1, 0], "<u4"))),
         "tree 0, field 'NonSymmetricStepNodes': node 0 leads to no node",
+    ),
+    "a node that nothing leads to": (
+        lambda: model(trees(_1=ints(0, 1), _10=np.zeros(2, [("left", "<u2"), ("right", "<u2")]), _11=ints(0, 1))),
+        "tree 0, field 'NonSymmetricStepNodes': node 1: none leads to it, or several do",
+    ),
+    "a node that two lead to": (
+        lambda: model(trees(_1=ints(0, 1), _10=np.array([(1, 1), (0, 0)], "<u2"), _11=np.array([0, 0], "<u4"))),
+        "tree 0, field 'NonSymmetricStepNodes': node 1: none leads to it, or several do",
+    ),
+    "a step into the next tree": (
+        lambda: model(
+            trees(_1=ints(0, 0), _2=ints(1, 1), _3=ints(0, 1), _10=np.array([(0, 1), (0, 0)], "<u2"), _11=ints(0, 1))
+        ),
+        "tree 0, field 'NonSymmetricStepNodes': node 0 leads to no node",
+    ),
+    "a leaf twice": (
+        lambda: model(trees(_1=ints(0, 1), _10=np.array([(0, 1), (0, 0)], "<u2"), _11=np.array([1, 1], "<u4"))),
+        "tree 0, field 'leaf_id': is negative or appears twice",
+    ),
+    "too deep": (
+        lambda: model(trees(_1=np.zeros(31, "<i4"), _2=ints(31))),
+        "tree 0, field 'LeafValues': too few values for its 31 splits",
     ),
     "leaf": (
         lambda: model(trees(_1=ints(0, 1), _10=np.array([(0, 1), (0, 0)], "<u2"), _11=np.array([9, 0], "<u4"))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import lightgbm as lgb
@@ -14,17 +15,17 @@ from gpuqs.forest_arrays import ARRAYS
 from gpuqs.formats import lightgbm
 
 
-def model_text(categorical: bool, n_trees: int = 6) -> bytes:
+def model_text(kind: str, n_trees: int = 6) -> bytes:
     rng = np.random.default_rng(7)
     X = rng.normal(size=(400, 4))
     X[:, 3] = rng.integers(0, 6, 400)
-    y = X[:, 0] + (X[:, 3] % 2) * X[:, 1]
-    data = lgb.Dataset(X, y, categorical_feature=[3] if categorical else [])
-    params = {"num_leaves": 7, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "max_cat_to_onehot": 1}
-    return lgb.train(params, data, n_trees).model_to_string().encode()
+    y = X[:, 0] + (X[:, 3] % 2) * (3 + X[:, 1])
+    data = lgb.Dataset(X, y, categorical_feature=[3] if kind == "categories" else [])
+    params = {"num_leaves": 7, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "min_data_per_group": 5}
+    return lgb.train(params | {"linear_tree": kind == "linear"}, data, n_trees).model_to_string().encode()
 
 
-TEXTS = {categorical: model_text(categorical) for categorical in (False, True)}
+TEXTS = {kind: model_text(kind) for kind in ("numbers", "categories", "linear")}
 
 
 def outcome(text: bytes) -> Any:
@@ -43,15 +44,19 @@ def read_tree_by_tree(text: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
         return outcome(text)
 
 
-@pytest.mark.parametrize("categorical", [False, True])
-def test_both_ways_read_the_same(categorical: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = TEXTS[categorical]
+@pytest.mark.parametrize("kind", TEXTS)
+def test_both_ways_read_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TEXTS[kind]
     arrays = outcome(text)
     assert isinstance(arrays, dict) and arrays == read_tree_by_tree(text, monkeypatch)
+    assert {"categories": "category_words", "linear": "linear_feature"}.get(kind, "feature") in [
+        name for name, (_, values) in arrays.items() if values
+    ]
 
 
-def test_plain_trees_are_read_in_compiled_code() -> None:
-    text = TEXTS[False]
+@pytest.mark.parametrize("kind", TEXTS)
+def test_plain_trees_are_read_in_compiled_code(kind: str) -> None:
+    text = TEXTS[kind]
     first, end = text.index(b"\nTree="), text.index(b"\nend of trees")
     arrays, following = lightgbm_trees.read(text, first, end, 0, 1 << 20, 10)
     assert following == -1 and len(arrays["n_leaves"]) == 6
@@ -60,11 +65,11 @@ def test_plain_trees_are_read_in_compiled_code() -> None:
 
 
 def test_trees_that_are_not_plain_stand_between_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = TEXTS[False].replace(b"\nTree=2\nnum_leaves=7\nnum_cat=0\n", b"\nTree=2 \nnum_leaves=07\nnum_cat=0\n")
+    text = TEXTS["numbers"].replace(b"\nTree=2\nnum_leaves=7\nnum_cat=0\n", b"\nTree=2 \nnum_leaves=07\nnum_cat=0\n")
     text = b"\n".join(line for line in text.split(b"\n") if not line.startswith(b"tree_sizes="))
-    assert text != TEXTS[False]
+    assert text != TEXTS["numbers"]
     assert isinstance(outcome(text), dict)
-    assert outcome(text) == read_tree_by_tree(text, monkeypatch) == outcome(TEXTS[False])
+    assert outcome(text) == read_tree_by_tree(text, monkeypatch) == outcome(TEXTS["numbers"])
 
 
 @pytest.mark.parametrize(
@@ -96,26 +101,68 @@ def test_trees_that_are_not_plain_stand_between_others(monkeypatch: pytest.Monke
     ],
 )
 def test_odd_text_is_read_or_refused_alike(old: bytes, new: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = b"\n".join(line for line in TEXTS[False].split(b"\n") if not line.startswith(b"tree_sizes="))
+    text = b"\n".join(line for line in TEXTS["numbers"].split(b"\n") if not line.startswith(b"tree_sizes="))
     for count in (1, 2):  # in the first tree, in the second
         before, found, after = text.partition(b"\nTree=" + b"%d" % (count - 1))
         damaged = before + found + after.replace(old, new, 1)
         assert outcome(damaged) == read_tree_by_tree(damaged, monkeypatch)
 
 
-def test_damaged_text_is_read_or_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("categories", rb"num_cat=\d+", b"num_cat=7"),
+        ("categories", rb"num_cat=\d+", b"num_cat=0"),
+        ("categories", rb"cat_boundaries=0", b"cat_boundaries=1"),
+        ("categories", rb"cat_boundaries=0 1", b"cat_boundaries=0 2"),
+        ("categories", rb"cat_boundaries=0 1", b"cat_boundaries=0 -1"),
+        ("categories", rb"cat_boundaries=0", b"cat_boundaries=0 0"),
+        ("categories", rb"cat_threshold=\d+", b"cat_threshold=4294967295"),
+        ("categories", rb"cat_threshold=\d+", b"cat_threshold=4294967296"),
+        ("categories", rb"cat_threshold=\d+", b"cat_threshold=-1"),
+        ("categories", rb"cat_threshold=", b"cat_threshold=1 "),
+        ("linear", rb"is_linear=1", b"is_linear=2"),
+        ("linear", rb"is_linear=1", b"is_linear=0"),
+        ("linear", rb"is_linear=1", b"is_linear=x"),
+        ("linear", rb"leaf_const=\S+", b"leaf_const=nan"),
+        ("linear", rb"leaf_const=\S+ ", b"leaf_const="),
+        ("linear", rb"num_features=\d+", b"num_features=-1"),
+        ("linear", rb"num_features=\d+", b"num_features=999999999999"),
+        ("linear", rb"num_features=\d+", b"num_features=9"),
+        ("linear", rb"leaf_features=", b"leaf_features=  "),
+        ("linear", rb"leaf_features=(.*)", rb"leaf_features=0 \1"),
+        ("linear", rb"leaf_features=\s*\d+", b"leaf_features=-1"),
+        ("linear", rb"leaf_features=\s*\d+", b"leaf_features=4"),
+        ("linear", rb"leaf_features=\s*\d+", b"leaf_features=2147483648"),
+        ("linear", rb"leaf_coeff=\s*\S+", b"leaf_coeff=inf"),
+        ("linear", rb"leaf_coeff=(.*)", rb"leaf_coeff=\1 1.5"),
+        ("linear", rb"leaf_coeff=(.*)", rb"leaf_coeff=\1\t"),
+    ],
+)
+def test_odd_sets_and_linear_leaves_are_read_or_refused_alike(
+    kind: str, old: bytes, new: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b"\n".join(line for line in TEXTS[kind].split(b"\n") if not line.startswith(b"tree_sizes="))
+    for tree in (1, 2):  # the first has no coefficients
+        before, found, after = text.partition(b"\nTree=%d" % tree)
+        damaged = before + found + re.sub(old, new, after, count=1)
+        assert damaged != text
+        assert outcome(damaged) == read_tree_by_tree(damaged, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_damaged_text_is_read_or_refused_alike(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(11)
     bytes_ = np.frombuffer(b" \n=-+.0123456789eEinfaT\t\rx", np.uint8)
     kinds = set()
-    for categorical in (False, True):
-        text = b"\n".join(line for line in TEXTS[categorical].split(b"\n") if not line.startswith(b"tree_sizes="))
-        first, end = text.index(b"\nTree=") + 1, text.index(b"\nend of trees")
-        for _ in range(400):
-            damaged = bytearray(text)
-            damaged[rng.integers(first, end)] = rng.choice(bytes_)  # one: of two faults, either may be told
-            got = outcome(bytes(damaged))
-            kinds.add(type(got))
-            assert got == read_tree_by_tree(bytes(damaged), monkeypatch)
+    text = b"\n".join(line for line in TEXTS[kind].split(b"\n") if not line.startswith(b"tree_sizes="))
+    first, end = text.index(b"\nTree=") + 1, text.index(b"\nend of trees")
+    for _ in range(400):
+        damaged = bytearray(text)
+        damaged[rng.integers(first, end)] = rng.choice(bytes_)  # one: of two faults, either may be told
+        got = outcome(bytes(damaged))
+        kinds.add(type(got))
+        assert got == read_tree_by_tree(bytes(damaged), monkeypatch)
     assert kinds == {str, dict}
 
 

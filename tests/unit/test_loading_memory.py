@@ -51,10 +51,14 @@ def peak(path: Path) -> tuple[int, float]:
 #: Format -> numbers of trees for some 5 MB of 2 and of 64 leaves each.
 TREES = {
     "LightGBM text": (14_000, 900),
+    "LightGBM text, categories": (14_000, 900),
+    "LightGBM text, linear leaves": (10_000, 500),
     "XGBoost JSON": (10_000, 700),
     "XGBoost UBJSON": (6_500, 1_000),
     "CatBoost JSON": (14_000, 1_600),
     "CatBoost JSON, nested": (14_000, 225),
+    "CatBoost binary": (70_000, 4_000),
+    "CatBoost binary, nested": (50_000, 1_700),
     "Treelite JSON": (12_500, 300),
     "QuickRank XML": (17_000, 400),
     "Jforests XML": (17_000, 1_700),
