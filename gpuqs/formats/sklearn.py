@@ -95,7 +95,8 @@ def from_object(obj: Any) -> Forest | None:
         if "BaseEstimator" in kinds and ("Pipeline" in kinds or source.startswith("sklearn.")):
             raise UnsupportedModelError(f"{source}: {_mend(kinds)}")
         return None
-    for part in (obj, *_parts(obj)):
+    # Of parts of one class with members of the same names, one is asked: an ensemble has hundreds.
+    for part in {(type(part), *getattr(part, "__dict__", ())): part for part in (obj, *_parts(obj))}.values():
         refuse_own_methods(part, "sklearn", _METHODS)
     try:
         fields = fields_of(obj, source)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
+from gpuqs.formats.growing import offsets
 from gpuqs.formats.sklearn_trees import NodeTable, forest_arrays
 
 #: Whole numbers below this are tested as they are: a category set takes a bit for each.
@@ -73,7 +74,7 @@ def hist_fields(model: Any, source: str) -> dict[str, Any]:
     predictors = [predictor for of_iteration in model._predictors for predictor in of_iteration]
     link, link_scale = _LINKS[kind]
     return {
-        **forest_arrays([_table(predictor, columns) for predictor in predictors]),
+        **forest_arrays([_table(predictors, columns)]),
         "input_dtype": "float64",
         "integer_dtype": "float64",
         "n_outputs": n_outputs,
@@ -87,8 +88,10 @@ def hist_fields(model: Any, source: str) -> dict[str, Any]:
     }
 
 
-def _table(predictor: Any, columns: _Columns) -> NodeTable:
-    nodes = predictor.nodes
+def _table(predictors: list[Any], columns: _Columns) -> NodeTable:
+    """The table of all trees."""
+    nodes = np.concatenate([predictor.nodes for predictor in predictors])
+    starts = offsets([len(predictor.nodes) for predictor in predictors])
     leaf = nodes["is_leaf"].astype(bool)
     categorical = nodes["is_categorical"].astype(bool) & ~leaf
     nan_left = nodes["missing_go_to_left"].astype(bool)
@@ -99,6 +102,7 @@ def _table(predictor: Any, columns: _Columns) -> NodeTable:
     routing[categorical & nan_left] |= SET_RIGHT
     sets = []
     for node in np.flatnonzero(categorical):
+        predictor = predictors[np.searchsorted(starts, node, "right") - 1]
         bits = np.ascontiguousarray(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]], "<u4")
         codes = columns.codes[int(column[node])]
         goes_left = np.unpackbits(bits.view(np.uint8), bitorder="little")[: len(codes)].astype(bool)
@@ -112,6 +116,7 @@ def _table(predictor: Any, columns: _Columns) -> NodeTable:
         routing=routing.astype(np.uint8),
         value=nodes["value"].astype(np.float64)[:, None],
         sets=sets,
+        starts=starts,
     )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import CATEGORICAL, NAN_LEFT
-from gpuqs.formats.growing import GrowingForest
+from gpuqs.formats.growing import GrowingForest, offsets
+
+#: Trees are taken together until they have so many nodes: few calls, and little memory for what passes.
+_BLOCK_NODES: Final = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,26 @@ def node_depths(tree: Any) -> npt.NDArray[np.int64]:
 
 def forest_arrays(tables: Iterable[NodeTable]) -> dict[str, np.ndarray]:
     """The arrays of a Forest of these trees; ``leaf_id`` is a leaf's number in its table."""
-    forest = GrowingForest()
+    forest, block, n_nodes = GrowingForest(), [], 0
     for table in tables:
-        forest.extend(_canonical(table))
+        block.append(table)
+        n_nodes += len(table.leaf)
+        if n_nodes >= _BLOCK_NODES:
+            forest.extend(_canonical(_joined(block)))
+            block, n_nodes = [], 0
+    if block:
+        forest.extend(_canonical(_joined(block)))
     return forest.arrays()
+
+
+def _joined(tables: list[NodeTable]) -> NodeTable:
+    """Some tables, which are of values alike, as one."""
+    if len(tables) == 1:
+        return tables[0]
+    names = "leaf", "left", "right", "feature", "threshold", "routing", "value"
+    arrays = {name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
+    starts = offsets(np.concatenate([np.diff(table.bounds) for table in tables]))
+    return NodeTable(**arrays, sets=[words for table in tables for words in table.sets], starts=starts)
 
 
 def _canonical(table: NodeTable) -> dict[str, np.ndarray]:
