@@ -193,6 +193,8 @@ def _bias(trees: Table) -> Any:
     """The bias of each output; releases before 1.0 kept one for all."""
     biases = trees.numbers(16, "<f8").tolist()
     one, n_outputs = trees.number(15, "d", 0.0), _n_outputs(trees)
+    if len(biases) not in (0, n_outputs):
+        raise ModelFormatError(f"{len(biases)} biases for {n_outputs} outputs", field="MultiBias")
     if biases or n_outputs == 1:
         return biases or [one]
     if one != 0:
@@ -208,7 +210,7 @@ def _n_outputs(trees: Table) -> int:
 
 
 def _trees(trees: Table, tests: Tests, n_outputs: int) -> Trees:
-    """All trees; ``n_outputs`` as `_n_outputs` says."""
+    """All trees."""
     places, sizes, starts = (trees.numbers(field, "<i4").astype(np.int64) for field in (1, 2, 3))
     if len(starts) != len(sizes) or (sizes < 0).any() or not np.array_equal(starts, np.cumsum(sizes) - sizes):
         raise ModelFormatError("does not fit TreeSizes", field="TreeStartOffsets")
@@ -281,7 +283,8 @@ def _stepped(
     refuse(child.max(axis=1) >= starts[1:][tree], " leads to no node", "NonSymmetricStepNodes")
     n_parents = np.bincount(child[step > 0], minlength=len(step))
     n_parents[starts[:-1]] += 1
-    refuse(n_parents != 1, ": none leads to it, or several do", "NonSymmetricStepNodes")
+    refuse(n_parents == 0, ": no node leads to it", "NonSymmetricStepNodes")
+    refuse(n_parents > 1, ": several nodes lead to it", "NonSymmetricStepNodes")
     wrong = is_leaf & ((leaves % n_outputs != 0) | (leaves > len(values) - n_outputs))
     problem = f" leads to value {leaves[np.argmax(wrong)]}, with which no leaf begins"
     refuse(wrong, problem, "NonSymmetricNodeIdToLeafId")

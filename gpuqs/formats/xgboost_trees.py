@@ -54,8 +54,8 @@ class Tree:
     number : int or None
         What the file says of its place among the trees.
     nodes : _NODE [M]
-    vectors : float32 [M, width] or None
-        Values of leaves that hold vectors; else a leaf's value is its condition.
+    vectors : float32 [leaves, width] or None
+        Values of leaves that hold vectors, in the order of these; else a leaf's value is its condition.
     sets : tuple of int64 arrays
         Nodes that have a category set, the sets' sizes, and their codes set by set.
     """
@@ -87,8 +87,8 @@ class Nodes:
         Threshold of an inner node.
     default_left, categorical : uint8 [M]
         Of which all are 0 or 1.
-    value : float32 [M, width]
-        Value of a leaf.
+    value : float32 [leaves, width]
+        Values of the nodes that are leaves.
     set_node, set_size : int64 [S]
         Nodes that have a category set (over all trees), and its size.
     set_code : int64 [sum of set_size]
@@ -174,7 +174,7 @@ def _joined(trees: list[Tree], first_tree: int) -> Nodes:
         condition=condition,
         default_left=np.ascontiguousarray(nodes["default_left"]),
         categorical=np.ascontiguousarray(nodes["categorical"]),
-        value=np.concatenate(vectors) if vectors else condition[:, None],
+        value=np.concatenate(vectors) if vectors else condition[nodes["left"] == -1, None],
         set_node=np.concatenate([none, *(start + node for start, node, _, _ in with_sets)]),
         set_size=np.concatenate([none, *(size for _, _, size, _ in with_sets)]),
         set_code=np.concatenate([none, *(code for _, _, _, code in with_sets)]),
@@ -210,10 +210,10 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
         at = nodes["right"][leaf]
         if ((at < 0) | (at >= len(leaf))).any():
             raise ModelFormatError("a leaf has no weights", tree=number, field="leaf_weights")
-        vectors = np.zeros((n_nodes, width), np.float32)
-        vectors[leaf] = weights[at]
+        vectors = weights[at]
     elif width > 1:
         vectors = column("base_weights", _NODE["condition"], n_nodes * width).reshape(-1, width)
+        vectors = vectors[nodes["left"] == -1]
     sets: tuple[npt.NDArray[np.int64], ...] = ()
     if len(get(tree, "split_type", list, [], tree=number)):
         categorical = nodes["categorical"] = column("split_type", _NODE["categorical"])
@@ -282,7 +282,7 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
     _refuse(nodes, wrong, "must be 0 (right) or 1 (left)", "default_left")
     feature, categorical = nodes.feature[inner_node], nodes.categorical[inner_node].astype(bool)
     condition = np.where(categorical, np.float32(0), nodes.condition[inner_node])
-    value = nodes.value[leaf_node]
+    value = nodes.value[reached[leaf]]
     outside = (feature < 0) | (feature >= n_features)
     _refuse(nodes, inner_node[outside], f"feature is not in [0, {n_features})", "split_indices")
     _refuse(nodes, inner_node[np.isnan(condition)], "threshold is NaN", "split_conditions")

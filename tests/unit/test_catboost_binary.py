@@ -126,6 +126,11 @@ DAMAGE: dict[str, tuple[Callable[[], bytes], str]] = {
     "few values": (lambda: model(trees(_8=np.zeros(3))), "tree 0, field 'LeafValues': too few values"),
     "many values": (lambda: model(trees(_8=np.zeros(5))), "'LeafValues': 5 values, of which trees have 4"),
     "bias": (lambda: model(trees(_0=Number("i", 2), _8=np.zeros(8), _15=Number("d", 1.0))), "'Bias': one bias for 2"),
+    "biases": (lambda: model(trees(_16=np.zeros(2))), "'MultiBias': 2 biases for 1 outputs"),
+    "outputs of a bias": (
+        lambda: model(trees(_0=Number("i", 2), _8=np.zeros(8), _16=np.zeros(1))),
+        "'MultiBias': 1 biases for 2 outputs",
+    ),
     "treatment": (lambda: model(trees(_5=[feature(0, 0, np.zeros(0, "<f4"), _5=Number("b", 3))])), "NanValueTreatment"),
     "values of no feature": (lambda: model(trees(_6=[{0: Number("i", 4), 1: ints(1)}])), "'OneHotFeatures'"),
     "step": (
@@ -134,11 +139,11 @@ DAMAGE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a node that nothing leads to": (
         lambda: model(trees(_1=ints(0, 1), _10=np.zeros(2, [("left", "<u2"), ("right", "<u2")]), _11=ints(0, 1))),
-        "tree 0, field 'NonSymmetricStepNodes': node 1: none leads to it, or several do",
+        "tree 0, field 'NonSymmetricStepNodes': node 1: no node leads to it",
     ),
     "a node that two lead to": (
         lambda: model(trees(_1=ints(0, 1), _10=np.array([(1, 1), (0, 0)], "<u2"), _11=np.array([0, 0], "<u4"))),
-        "tree 0, field 'NonSymmetricStepNodes': node 1: none leads to it, or several do",
+        "tree 0, field 'NonSymmetricStepNodes': node 1: several nodes lead to it",
     ),
     "a step into the next tree": (
         lambda: model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -308,3 +309,27 @@ def test_category_sets_may_not_blow_up() -> None:
     tree["categories_sizes"], tree["categories"] = [1] * len(inner), [2**24 - 1] * len(inner)
     with pytest.raises(ModelFormatError, match="field 'categories': category sets take 400 MiB"):
         reader.read(json.dumps(model).encode(), "model")
+
+
+@pytest.mark.parametrize(("width", "n_values"), [(2_000, 2_000), (2**31 - 1, 0)])
+def test_vector_leaves_take_no_memory_for_what_is_no_leaf(width: int, n_values: int) -> None:
+    """Of 2,000 nodes the first is a leaf, or none is: and no row of values is kept for the others."""
+    n_nodes, model = 2_000, small_model()
+    learner = model["learner"]
+    n_outputs = min(width, 2_000)
+    learner["learner_model_param"] |= {"num_target": str(n_outputs), "base_score": "[" + "0," * (n_outputs - 1) + "0]"}
+    zeros = dict.fromkeys(("right_children", "split_indices", "split_conditions", "default_left"), [0] * n_nodes)
+    tree = {"left_children": [-1 if n_values else 0] + [0] * (n_nodes - 1), **zeros, "leaf_weights": [1.5] * n_values}
+    tree["tree_param"] = {"num_nodes": str(n_nodes), "size_leaf_vector": str(width)}
+    learner["gradient_booster"]["model"] |= {"trees": [tree], "tree_info": [0]}
+    data = json.dumps(model).encode()
+    tracemalloc.start()
+    try:
+        if n_values:
+            assert reader.read(data, "model").leaf_value.tolist() == [[1.5] * n_values]
+        else:
+            with pytest.raises(ModelFormatError, match="tree 0"):
+                reader.read(data, "model")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
