@@ -33,17 +33,8 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats import catboost_binary
 from gpuqs.formats.catboost_ctrs import read_ctrs, refuse_lost_tables
-from gpuqs.formats.catboost_trees import (
-    CTR,
-    FLOAT,
-    ONE_HOT,
-    Condenser,
-    Tests,
-    Trees,
-    borders,
-    json_trees,
-    splits_of,
-)
+from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, borders
+from gpuqs.formats.catboost_trees import Condenser, Trees, json_trees, splits_of
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.schema import Schema

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.formats.catboost_ctrs import CLASSES, MEANS, NO_KEY, CtrTable, sorted_table
-from gpuqs.formats.catboost_trees import MAX_DEPTH, Tests, Trees, complete_trees
+from gpuqs.formats.catboost_tests import Tests
+from gpuqs.formats.catboost_trees import MAX_DEPTH, Trees, complete_trees
 from gpuqs.formats.fields import parse_json
 from gpuqs.formats.flatbuffers import Table
 from gpuqs.formats.growing import offsets
