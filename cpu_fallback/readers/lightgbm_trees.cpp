@@ -149,7 +149,7 @@ bool read_tree(const char* p, const char* end, int64_t tree, int largest_decisio
     int64_t number, n_leaves, n_sets, linear = 0;
     if (!find_lines(p, end, lines)) return false;
     if (!lines[kTree].number(&number) || number != tree) return false;
-    if (!lines[kLeaves].number(&n_leaves) || n_leaves < 2) return false;
+    if (!lines[kLeaves].number(&n_leaves) || n_leaves < 1) return false;
     const int64_t n = n_leaves - 1;
     if (!lines[kSets].number(&n_sets) || n_sets > n) return false;
     if (lines[kLinear].begin && !lines[kLinear].number(&linear)) return false;

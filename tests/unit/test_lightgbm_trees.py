@@ -20,12 +20,16 @@ def model_text(kind: str, n_trees: int = 6) -> bytes:
     X = rng.normal(size=(400, 4))
     X[:, 3] = rng.integers(0, 6, 400)
     y = X[:, 0] + (X[:, 3] % 2) * (3 + X[:, 1])
+    more: dict[str, Any] = {"linear_tree": kind == "linear"}
+    if kind == "lone leaves":  # of a class that is too rare to be told
+        y = (X[:, 0] > 0).astype(float)
+        y[:2], more, n_trees = 2, {"objective": "multiclass", "num_class": 3}, n_trees // 3
     data = lgb.Dataset(X, y, categorical_feature=[3] if kind == "categories" else [])
     params = {"num_leaves": 7, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "min_data_per_group": 5}
-    return lgb.train(params | {"linear_tree": kind == "linear"}, data, n_trees).model_to_string().encode()
+    return lgb.train(params | more, data, n_trees).model_to_string().encode()
 
 
-TEXTS = {kind: model_text(kind) for kind in ("numbers", "categories", "linear")}
+TEXTS = {kind: model_text(kind) for kind in ("numbers", "categories", "linear", "lone leaves")}
 
 
 def outcome(text: bytes) -> Any:
@@ -52,6 +56,7 @@ def test_both_ways_read_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert {"categories": "category_words", "linear": "linear_feature"}.get(kind, "feature") in [
         name for name, (_, values) in arrays.items() if values
     ]
+    assert (b"num_leaves=1\n" in text) == (kind == "lone leaves")
 
 
 @pytest.mark.parametrize("kind", TEXTS)
