@@ -96,7 +96,7 @@ def from_object(obj: Any) -> Forest | None:
             raise UnsupportedModelError(f"{source}: {_mend(kinds)}")
         return None
     # Of parts of one class with members of the same names, one is asked: an ensemble has hundreds.
-    for part in {(type(part), *getattr(part, "__dict__", ())): part for part in (obj, *_parts(obj))}.values():
+    for part in {(id(type(part)), *getattr(part, "__dict__", ())): part for part in (obj, *_parts(obj))}.values():
         refuse_own_methods(part, "sklearn", _METHODS)
     try:
         fields = fields_of(obj, source)
@@ -111,8 +111,8 @@ def from_object(obj: Any) -> Forest | None:
             source=f"scikit-learn {sys.modules['sklearn'].__version__}",
             **fields,
         )
-    except ModelFormatError:
-        raise
+    except ModelFormatError as error:
+        raise error.at(source) from error.__cause__
     except (ValueError, TypeError, LookupError, AttributeError) as error:  # as of trees taken out, or put in
         raise ModelFormatError(
             f"the estimator's parts do not fit together ({error}); pass it as fit left it", source=source

@@ -74,7 +74,7 @@ def hist_fields(model: Any, source: str) -> dict[str, Any]:
     predictors = [predictor for of_iteration in model._predictors for predictor in of_iteration]
     link, link_scale = _LINKS[kind]
     return {
-        **forest_arrays([_table(predictors, columns)]),
+        **forest_arrays([_table(predictors, columns)] if predictors else []),
         "input_dtype": "float64",
         "integer_dtype": "float64",
         "n_outputs": n_outputs,

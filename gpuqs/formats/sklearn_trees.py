@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.errors import ModelFormatError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT
 from gpuqs.formats.growing import GrowingForest, offsets
 
@@ -91,16 +92,25 @@ def node_depths(tree: Any) -> npt.NDArray[np.int64]:
 
 def forest_arrays(tables: Iterable[NodeTable]) -> dict[str, np.ndarray]:
     """The arrays of a Forest of these trees; ``leaf_id`` is a leaf's number in its table."""
-    forest, block, n_nodes = GrowingForest(), [], 0
+    forest, first_tree = GrowingForest(), 0
+    for block in _blocks(tables):
+        forest.extend(_canonical(block, first_tree))
+        first_tree += len(block.bounds) - 1
+    return forest.arrays()
+
+
+def _blocks(tables: Iterable[NodeTable]) -> Iterator[NodeTable]:
+    """The tables, as many at a time as make a block."""
+    block: list[NodeTable] = []
+    n_nodes = 0
     for table in tables:
         block.append(table)
         n_nodes += len(table.leaf)
         if n_nodes >= _BLOCK_NODES:
-            forest.extend(_canonical(_joined(block)))
+            yield _joined(block)
             block, n_nodes = [], 0
     if block:
-        forest.extend(_canonical(_joined(block)))
-    return forest.arrays()
+        yield _joined(block)
 
 
 def _joined(tables: list[NodeTable]) -> NodeTable:
@@ -113,12 +123,18 @@ def _joined(tables: list[NodeTable]) -> NodeTable:
     return NodeTable(**arrays, sets=[words for table in tables for words in table.sets], starts=starts)
 
 
-def _canonical(table: NodeTable) -> dict[str, np.ndarray]:
+def _canonical(table: NodeTable, first_tree: int) -> dict[str, np.ndarray]:
     """What the trees of a table add to a Forest's arrays; sizes for offsets."""
     leaf, inner, bounds = table.leaf, ~table.leaf, table.bounds
     n_before = np.concatenate([[0], np.cumsum(inner)])[bounds]  # inner nodes before each tree
     of_node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     start, nodes_before = bounds[of_node], n_before[of_node]
+    for name, child in (("left", table.left), ("right", table.right)):
+        outside = inner & ((child < 0) | (child >= np.diff(bounds)[of_node]))
+        if outside.any():
+            node = int(np.argmax(outside))
+            problem = f"node {node - start[node]}: child is outside of its tree"
+            raise ModelFormatError(problem, tree=first_tree + int(of_node[node]), field=name)
     # Leaf i of a tree is ~i = -(i + 1).
     number = np.where(leaf, start - nodes_before - np.cumsum(leaf), np.cumsum(inner) - 1 - nodes_before)
     routing = table.routing[inner]

@@ -194,6 +194,28 @@ def test_estimators_whose_parts_do_not_fit_together(kind: Any, change: Any) -> N
         gpuqs.from_model(model)
 
 
+@pytest.mark.parametrize("child", [-2, 3, 4])
+@pytest.mark.parametrize("kind", [ensemble.RandomForestRegressor, ensemble.HistGradientBoostingRegressor])
+def test_children_outside_of_their_tree(kind: Any, child: int) -> None:
+    """Of trees of three nodes, which are read together: node 4 is one of the next tree's."""
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    size = {"max_depth": 1, "random_state": 0} | ({} if "Forest" in kind.__name__ else {"max_iter": 4})
+    model = kind(**size).fit(X, X[:, 0])
+    if "Forest" in kind.__name__:
+        model.estimators_[1].tree_.children_left[0] = child
+    else:
+        model._predictors[1][0].nodes["left"][0] = child % 2**32
+    with pytest.raises(ModelFormatError, match=f"sklearn.{kind.__name__}, tree 1, field 'left': node 0: child is outs"):
+        gpuqs.from_model(model)
+
+
+def test_stages_without_trees() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    model = ensemble.HistGradientBoostingRegressor(max_iter=2).fit(X, X[:, 0])
+    model._predictors = [[], []]
+    np.testing.assert_array_equal(gpuqs.from_model(model).predict(X), model.predict(X))
+
+
 class Doubled(ensemble.RandomForestRegressor):
     def predict(self, X: np.ndarray) -> np.ndarray:
         return 2 * super().predict(X)
