@@ -125,7 +125,7 @@ bool read_linear(const Line (&lines)[kKeys], int64_t n_leaves, PlainTrees& to) {
     if (!lines[kConstants].holds(n_leaves, constants) || !lines[kTerms].holds(n_leaves, sizes)) return false;
     int64_t n = 0;
     for (const int64_t size : sizes) {
-        if (size < 0 || size > lines[kTermFeatures].end - lines[kTermFeatures].begin) return false;
+        if (size < 0 || size > lines[kTermFeatures].end - lines[kTermFeatures].begin - n) return false;
         n += size;
     }
     if (!lines[kTermFeatures].holds(n, features, true) || !lines[kCoefficients].holds(n, coefficients, true)) return false;
