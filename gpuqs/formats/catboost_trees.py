@@ -1,4 +1,4 @@
-"""CatBoost's trees, as its JSON holds them -> the canonical arrays of a `Forest`.
+"""CatBoost's trees -> the canonical arrays of a `Forest`; and how its JSON holds them.
 
 A symmetric tree is one list of tests, the lowest bit of the leaf index first: it becomes a
 complete binary tree with the test of the highest bit at its root, so that its leaves stand from

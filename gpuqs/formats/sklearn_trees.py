@@ -91,7 +91,7 @@ def node_depths(tree: Any) -> npt.NDArray[np.int64]:
 
 
 def forest_arrays(tables: Iterable[NodeTable]) -> dict[str, np.ndarray]:
-    """The arrays of a Forest of these trees; ``leaf_id`` is a leaf's number in its table."""
+    """The arrays of a Forest of these trees; ``leaf_id`` is a leaf's number among its tree's nodes."""
     forest, first_tree = GrowingForest(), 0
     for block in _blocks(tables):
         forest.extend(_canonical(block, first_tree))
