@@ -7,7 +7,6 @@ import errno
 import io
 import os
 import re
-import secrets
 import shutil
 import signal
 import stat
@@ -80,7 +79,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     # Named before it is made, so that it goes whenever a signal's exception comes.
-    temporary = os.path.join(os.path.dirname(target), f".gpuqs-{secrets.token_hex(8)}.part")
+    temporary = os.path.join(os.path.dirname(target), f".gpuqs-{os.urandom(8).hex()}.part")
     try:
         with _naming(path):
             raw = _create(temporary, target, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -119,7 +118,9 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         raise InputError("X is a structured array; pass pandas.DataFrame(X), whose columns go by name")
     if X.ndim != 2:
         hint = ""
-        if X.ndim == 1 and forest.n_features == 1:
+        if X.shape == (0,):
+            hint = f"; pass X of shape (0, {forest.n_features}) to score no documents"
+        elif X.ndim == 1 and forest.n_features == 1:
             hint = "; pass X.reshape(-1, 1) to score its values"
         elif X.ndim == 1:
             hint = "; pass X.reshape(1, -1) to score one document"
@@ -145,6 +146,8 @@ def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
 
 
 def _numbers(X: np.ndarray, forest: Forest) -> np.ndarray:
+    from decimal import Decimal  # here: few documents are objects
+
     for kind in set(map(type, X.ravel().tolist())):
         if not issubclass(kind, (Real, Decimal, np.bool_, type(None))):
             raise InputError(

@@ -82,4 +82,4 @@ def _groups(columns: Columns) -> list[npt.NDArray[np.int64]]:
     how = columns.routing[categorical] & (NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES)
     features = columns.feature[categorical]
     key = np.ravel_multi_index((features, how), (int(features.max(initial=0)) + 1, ALL_ROUTING + 1))
-    return [categorical[key == value] for value in np.unique(key)]
+    return [categorical[key == value] for value in sorted(set(key.tolist()))]

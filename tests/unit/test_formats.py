@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +106,22 @@ def test_other_objects_are_refused(model: object) -> None:
         read_model(model)
 
 
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (gzip.compress(b"tree\n"), "is compressed; unpack it first"),
+        (bz2.compress(b"tree\n"), "is compressed"),
+        (lzma.compress(b"tree\n"), "is compressed"),
+        (b'{"name": "tree", "version": "v4"}', "dump of LightGBM's"),
+        (b"booster[0]:\n0:[f0<1] yes=1,no=2,missing=2\n", "dump of XGBoost's"),
+        (b'[\n  { "nodeid": 0, "depth": 0}]', "dump of XGBoost's"),
+    ],
+)
+def test_what_is_nearly_a_model_is_named(data: bytes, problem: str) -> None:
+    with pytest.raises(ModelFormatError, match=rf"model bytes: .*{problem}.*, or pass the live model itself"):
+        read_model(data)
+
+
 def test_objects_that_only_share_a_name_are_not_taken_for_models() -> None:
     class Booster:
         pass
@@ -129,6 +148,17 @@ def test_readers_do_not_import_the_libraries_whose_models_they_read() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_first_score_imports_nothing_that_it_does_without() -> None:
+    code = (
+        "import sys, numpy as np; before = set(sys.modules); import gpuqs;"
+        f"gpuqs.load({LIGHTGBM_TEXT.encode()!r}).predict(np.zeros((1, 2), np.float32));"
+        "new = set(sys.modules) - before;"
+        "print(sorted({'numpy.ma', 'decimal', 'secrets'} & new), [name for name in new if name.endswith('_placed')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []"
 
 
 def test_a_file_that_is_not_there_is_named_as_by_open(tmp_path: Path) -> None:

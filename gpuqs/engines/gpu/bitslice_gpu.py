@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from gpuqs.devices.base import GpuDevice
-from gpuqs.engines.gpu.bitslice_placed import BitslicePlacedForest, BitsliceSettings
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.engines.gpu.placed import MAX_GRID
 from gpuqs.forest import Forest
@@ -16,6 +15,9 @@ from gpuqs.layout.bitslice import MAX_PREDICATES, gray_values, why_not
 from gpuqs.layout.bitslice_gpu import MAX_LEAVES, build_rows
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import RankTables
+
+if TYPE_CHECKING:
+    from gpuqs.engines.gpu.bitslice_placed import BitslicePlacedForest, BitsliceSettings
 
 
 class BitsliceGpu(GpuEngine):
@@ -30,7 +32,7 @@ class BitsliceGpu(GpuEngine):
     summary: ClassVar[str] = "bit-sliced on a GPU: 32 documents a word, a boolean program per tree"
 
     def __init__(self, settings: BitsliceSettings | None = None) -> None:
-        self._settings = settings or BitsliceSettings()
+        self._settings = settings
 
     def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         in_turn = 15 + 0.02 * forest.n_trees  # as of walks
@@ -52,8 +54,10 @@ class BitsliceGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> BitslicePlacedForest:
-        most = self._settings.max_predicates or MAX_PREDICATES
-        layout = build_rows(forest, ranks(), most, self._settings.evaluation)
+        from gpuqs.engines.gpu.bitslice_placed import BitslicePlacedForest, BitsliceSettings  # few have a GPU
+
+        settings = self._settings or BitsliceSettings()
+        layout = build_rows(forest, ranks(), settings.max_predicates or MAX_PREDICATES, settings.evaluation)
         values = leaf_values(forest, layout.position, precision)
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
-        return BitslicePlacedForest(device, forest, layout, values, self._settings)
+        return BitslicePlacedForest(device, forest, layout, values, settings)

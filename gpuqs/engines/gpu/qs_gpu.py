@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import GpuEngine
-from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values, number_leaves
-from gpuqs.layout.qs_gpu import count_tuples
 from gpuqs.layout.ranks import RankTables
+
+if TYPE_CHECKING:
+    from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings
 
 #: Words of one tree that the largest shared memory of today's devices holds.
 MAX_WORDS = 227 * 1024 // 4 - 64
@@ -32,7 +33,7 @@ class QsGpu(GpuEngine):
     own_sums: ClassVar[bool] = True
 
     def __init__(self, settings: QsSettings | None = None) -> None:
-        self._settings = settings or QsSettings()
+        self._settings = settings
 
     def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
         return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
@@ -40,12 +41,15 @@ class QsGpu(GpuEngine):
     def supports(self, forest: Forest) -> str | None:
         if forest.has_linear_leaves:
             return "its leaves have linear models, which are evaluated on the CPU"
-        bits = {"mask32": 32, "mask64": 64}.get(self._settings.form or "words", MAX_WORDS * 32)
+        form = self._settings.form if self._settings else None
+        bits = {"mask32": 32, "mask64": 64}.get(form or "words", MAX_WORDS * 32)
         if forest.n_leaves > bits:
             return f"a tree has {forest.n_leaves:,} leaves, more than {bits:,}"
         words = -(-forest.n_leaves // 32)  # a test touches no more of them
         n_tuples = forest.n_nodes * words
         if words > MAX_TUPLES_PER_NODE:
+            from gpuqs.layout.qs_gpu import count_tuples  # few have a GPU
+
             n_tuples = count_tuples(forest, number_leaves(forest), 32)
             if n_tuples > MAX_TUPLES_PER_NODE * forest.n_nodes:
                 return f"its trees are long chains: {n_tuples:,} tuples for {forest.n_nodes:,} nodes"
@@ -56,6 +60,8 @@ class QsGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> QsPlacedForest:
+        from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings  # few have a GPU
+
         ranges = number_leaves(forest)
         values = leaf_values(forest, ranges.position, precision)
-        return QsPlacedForest(device, forest, ranges, values, self._settings)
+        return QsPlacedForest(device, forest, ranges, values, self._settings or QsSettings())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
-from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.walk_gpu import MAX_LEAVES, build_preorder
+
+if TYPE_CHECKING:
+    from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings
 
 
 class WalkGpu(GpuEngine):
@@ -27,7 +29,7 @@ class WalkGpu(GpuEngine):
     summary: ClassVar[str] = "tree walks on a GPU, one launch from row to score: few documents, trees of any depth"
 
     def __init__(self, settings: WalkSettings | None = None) -> None:
-        self._settings = settings or WalkSettings()
+        self._settings = settings
 
     def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
         levels = math.log2(max(forest.n_leaves, 2))
@@ -44,5 +46,8 @@ class WalkGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> WalkPlacedForest:
+        from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings  # few have a GPU
+
         layout = build_preorder(forest)
-        return WalkPlacedForest(device, forest, layout, leaf_values(forest, layout.position, precision), self._settings)
+        values = leaf_values(forest, layout.position, precision)
+        return WalkPlacedForest(device, forest, layout, values, self._settings or WalkSettings())
