@@ -81,18 +81,19 @@ constexpr const char* kNames[kKeys] = {
     "Tree",       "num_leaves",     "num_cat",       "split_feature", "threshold",  "decision_type", "left_child",    "right_child",
     "leaf_value", "cat_boundaries", "cat_threshold", "is_linear",     "leaf_const", "num_features",  "leaf_features", "leaf_coeff"};
 
-// The lines of a tree by key; false where there are too many, or a key is there twice.
+// The lines of a tree by key, up to a blank one; false where there are too many, one has no "=", or a key is there twice.
 bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {
     for (int n = 0; p < end; n++) {
         if (n >= kMostLines) return false;
         const char* const line_end = static_cast<const char*>(std::memchr(p, '\n', end - p));
         const char* const stop = line_end ? line_end : end;
+        if (stop == p || *p == '\r') break;
+        if (!std::memchr(p, '=', stop - p)) return false;
         for (int key = 0; key < kKeys; key++) {
             const size_t size = std::strlen(kNames[key]);
-            if (static_cast<size_t>(stop - p) < size || std::memcmp(p, kNames[key], size) != 0) continue;
-            const bool has_value = p + size < stop && p[size] == '=';
-            if (!has_value && p + size < stop) continue;  // a longer key
-            if (!has_value || lines[key].begin) return false;
+            if (static_cast<size_t>(stop - p) <= size || std::memcmp(p, kNames[key], size) != 0) continue;
+            if (p[size] != '=') continue;  // a longer key
+            if (lines[key].begin) return false;
             lines[key] = {p + size + 1, stop};
         }
         p = stop + 1;

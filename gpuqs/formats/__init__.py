@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +35,13 @@ FORMATS: Final = (
 
 #: Columns of the table of formats.
 FEATURES: Final = ("files", "live objects", "missing values", "categories", "outputs", "raw scores")
+
+#: What files begin with that are in no format, but nearly, and what to do with them.
+_NEARLY: Final = {
+    rb"\x1f\x8b|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd": "is compressed; unpack it first",
+    rb'\s*\{\s*"name":\s*"tree"': "is a dump of LightGBM's (`dump_model`); save the model with `save_model`",
+    rb'booster\[0\]|\s*\[\s*\{\s*"nodeid"': "is a dump of XGBoost's (`dump_model`); save the model with `save_model`",
+}
 
 #: How much of a file `recognises` is shown.
 _HEAD_BYTES: Final = 4096
@@ -132,6 +140,9 @@ def _reader_of(head: bytes, source: str) -> ModuleType:
     for reader in readers():
         if reader.recognises(head):
             return reader
+    for beginning, problem in _NEARLY.items():
+        if re.match(beginning, head):
+            raise ModelFormatError(f"{problem}, or pass the live model itself", source=source)
     problem = "is in no format that is read" if head else "is empty"
     raise ModelFormatError(f"{problem}: {_what_is_read()}", source=source)
 

@@ -205,9 +205,11 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
 
 
 def borders(values: Any) -> list[float]:
-    """A list of borders, each as `border` makes it."""
+    """A list of borders, each as `border` makes it; CatBoost counts those below a value, so they ascend."""
     rounded = numbers(values, "borders", np.float32)
     if not np.isfinite(rounded).all():
         raise ModelFormatError("border is not a finite float32", field="borders")
+    if (rounded[1:] < rounded[:-1]).any():
+        raise ModelFormatError("do not ascend", field="borders")
     listed: list[float] = rounded.tolist()
     return listed

@@ -177,6 +177,8 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 def _read(data: bytes) -> Forest:
     if b"\r\n" in data[:64]:
         data = data.replace(b"\r\n", b"\n")
+    if (nul := data.find(b"\0")) != -1:  # where LightGBM would take the text to end
+        raise ModelFormatError(f"byte {nul} of the text is NUL; save or copy the model anew")
     first = data.find(b"\nTree=")
     ends = (data.find(marker, max(first, 0)) for marker in _END_OF_TREES)
     end = next((place for place in ends if place != -1), -1)

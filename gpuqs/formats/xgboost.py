@@ -36,7 +36,7 @@ FEATURES: Final = {
     "files": "JSON, UBJSON (`save_model`)",
     "live objects": "`Booster`, `XGBModel`",
     "missing values": "NaN",
-    "categories": "codes; frames from XGBoost 3.1 on",
+    "categories": "codes; frames from XGBoost 3.1 on (of texts beyond ASCII, 3.4)",
     "outputs": "one, one per class, vector leaves",
     "raw scores": "same bits; of DART before 3.3 those of a `DMatrix`",
 }

@@ -223,7 +223,7 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
         for key in _SETS:  # XGBoost takes no file without them
             get(tree, key, list, tree=number)
         if n_categorical:
-            sets = _category_sets(tree, number, n_nodes)
+            sets = _category_sets(tree, number, nodes)
     return Tree(said, nodes, vectors, sets)
 
 
@@ -236,7 +236,7 @@ def _narrowed(values: Any, key: str, dtype: np.dtype, tree: int | None) -> np.nd
     return narrow
 
 
-def _category_sets(tree: dict[str, Any], number: int | None, n_nodes: int) -> tuple[npt.NDArray[np.int64], ...]:
+def _category_sets(tree: dict[str, Any], number: int | None, nodes: np.ndarray) -> tuple[npt.NDArray[np.int64], ...]:
     """The category sets of one tree, its codes brought into the order of the nodes that hold them."""
 
     def column(key: str) -> npt.NDArray[np.int64]:
@@ -250,8 +250,12 @@ def _category_sets(tree: dict[str, Any], number: int | None, n_nodes: int) -> tu
     code = column("categories")
     refuse(len(start) != len(node), f"{len(start)} values for {len(node)} nodes", "categories_segments")
     refuse(len(size) != len(node), f"{len(size)} values for {len(node)} nodes", "categories_sizes")
-    refuse(bool(((node < 0) | (node >= n_nodes)).any()), f"node is not in [0, {n_nodes})", "categories_nodes")
+    outside = (node < 0) | (node >= len(nodes))
+    refuse(bool(outside.any()), f"node is not in [0, {len(nodes)})", "categories_nodes")
     refuse(len(np.unique(node)) != len(node), "node appears twice", "categories_nodes")
+    without = (nodes["categorical"] != 0) & (nodes["left"] != -1)
+    without[node] = False
+    refuse(bool(without.any()), f"node {without.argmax()} is categorical and has no set", "categories_nodes")
     outside = (start < 0) | (start > len(code)) | (size < 0) | (size > len(code) - start)
     refuse(bool(outside.any()), "segment lies outside of the categories", "categories_segments")
     refuse(int(size.sum()) > len(code), "segments overlap", "categories_sizes")

@@ -225,6 +225,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     "feature twice": (at(*FLOATS, 1, "feature_index", value=0), "field 'float_features': .* appears twice"),
     "column twice": (at(*FLOATS, 1, "flat_feature_index", value=1), "field 'categorical_features': .* twice"),
     "huge column": (at(*FLOATS, 1, "flat_feature_index", value=2**31), "field 'flat_feature_index'"),
+    "borders descend": (at(*FLOATS, 0, "borders", value=[1.5, 0.5]), "field 'borders': do not ascend"),
     "borders are text": (at(*FLOATS, 0, "borders", value=["0"]), "field 'borders': is not an array of numbers"),
     "has nans": (at(*FLOATS, 0, "has_nans", value=1), "field 'has_nans': is not true or false"),
     "nan treatment": (at(*FLOATS, 0, "nan_value_treatment", value="AsMax"), "'AsMax' is not known"),

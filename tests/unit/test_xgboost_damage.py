@@ -203,6 +203,10 @@ BAD: dict[str, tuple[Edit, str]] = {
     "negative code": (sets(codes=[1, -3]), "tree 0, field 'categories': code is not in"),
     "huge code": (sets(codes=[1, 2**24]), "tree 0, field 'categories': code is not in [0, 16777216)"),
     "set of no node": (sets(nodes=[5]), "tree 0, field 'categories_nodes': node is not in [0, 5)"),
+    "a set is missing": (
+        lambda model: (sets()(model), in_tree("split_type", [1, 1, 0, 0, 0])(model)),
+        "tree 0, field 'categories_nodes': node 1 is categorical and has no set",
+    ),
     "set twice": (
         sets(nodes=[0, 0], segments=[0, 1], sizes=[1, 1]),
         "tree 0, field 'categories_nodes': node appears twice",
