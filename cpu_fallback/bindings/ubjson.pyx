@@ -6,7 +6,9 @@ anything is allocated, nesting is bounded, and every error says at which byte it
 arrays of numbers become NumPy arrays. Compiled, so that a file of many tiny values takes no longer than others.
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
+cimport numpy as cnp
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -16,11 +18,13 @@ from gpuqs.errors import ModelFormatError
 MAX_NESTING = 64
 
 cdef int _MAX_NESTING = MAX_NESTING
-#: Marker of a number -> its size, its type in the file, and the array of none.
+#: Marker of a number -> its size, the array of none, and NumPy's number of its type.
 _NUMBERS = {
-    ord(marker): (int(code[1]), np.dtype(">" + code), np.empty(0, code))
-    for marker, code in zip("iUIlLdD", "i1 u1 i2 i4 i8 f4 f8".split())
+    ord(marker): (dtype.itemsize, np.empty(0, dtype), dtype.num)
+    for marker, dtype in zip("iUIlLdD", map(np.dtype, "i1 u1 i2 i4 i8 f4 f8".split()))
 }
+
+cnp.import_array()
 
 
 def decode(data, condensed=None):
@@ -51,6 +55,30 @@ def decode(data, condensed=None):
     return value
 
 
+cdef void to_native(const unsigned char* source, char* target, Py_ssize_t count, int size) noexcept:
+    """Numbers of 1, 2, 4 or 8 bytes, the highest byte first, as the machine holds them."""
+    cdef Py_ssize_t i
+    cdef int byte
+    cdef uint64_t bits
+    if size == 1:
+        memcpy(target, source, count)
+    elif size == 2:
+        for i in range(count):
+            (<uint16_t*>target)[i] = <uint16_t>(source[2 * i] << 8 | source[2 * i + 1])
+    elif size == 4:
+        for i in range(count):
+            (<uint32_t*>target)[i] = (
+                <uint32_t>source[4 * i] << 24 | <uint32_t>source[4 * i + 1] << 16
+                | <uint32_t>source[4 * i + 2] << 8 | <uint32_t>source[4 * i + 3]
+            )
+    else:
+        for i in range(count):
+            bits = 0
+            for byte in range(8):
+                bits = bits << 8 | source[8 * i + byte]
+            (<uint64_t*>target)[i] = bits
+
+
 cdef class _Decoder:
     """A position in the bytes, and one method for each kind of value.
 
@@ -58,12 +86,11 @@ cdef class _Decoder:
     """
 
     cdef const unsigned char[::1] data
-    cdef object whole_data
     cdef Py_ssize_t position
     cdef object condensed
 
     def __init__(self, data, condensed):
-        self.data = self.whole_data = data
+        self.data = data
         self.position = 0
         self.condensed = condensed
 
@@ -190,18 +217,22 @@ cdef class _Decoder:
         return 0
 
     cdef object array(self, int depth):
-        cdef int kind, marker
-        cdef Py_ssize_t count
+        cdef int kind, marker, dtype_number
+        cdef Py_ssize_t count, size
+        cdef cnp.npy_intp shape
+        cdef cnp.ndarray values
         self.header(depth, &kind, &count)
         number = _NUMBERS.get(kind)
         if number is not None:
-            size, dtype, none = number
+            size, none, dtype_number = number
             if count == 0:
                 return none
-            self.need(count * <Py_ssize_t>size)
-            values = np.frombuffer(self.whole_data, dtype, count, self.position)
-            self.position += count * <Py_ssize_t>size
-            return values.astype(none.dtype)
+            self.need(count * size)
+            shape = count
+            values = cnp.PyArray_SimpleNew(1, &shape, dtype_number)
+            to_native(&self.data[self.position], <char*>cnp.PyArray_DATA(values), count, size)
+            self.position += count * size
+            return values
         cdef list items = []
         while count < 0 or len(items) < count:
             marker = self.marker() if kind < 0 else kind
