@@ -6,7 +6,7 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kMostLines = 1000;
+constexpr int kMostLines = 23;  // "Tree=", and as many as LightGBM reads
 constexpr char kNextTree[] = "\nTree=";
 
 bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
@@ -81,13 +81,13 @@ constexpr const char* kNames[kKeys] = {
     "Tree",       "num_leaves",     "num_cat",       "split_feature", "threshold",  "decision_type", "left_child",    "right_child",
     "leaf_value", "cat_boundaries", "cat_threshold", "is_linear",     "leaf_const", "num_features",  "leaf_features", "leaf_coeff"};
 
-// The lines of a tree by key, up to a blank one; false where there are too many, one has no "=", or a key is there twice.
+// The lines of a tree by key; false where there are too many, one has no "=", or a key is there twice.
 bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {
+    while (end > p && (end[-1] == '\n' || end[-1] == '\r')) end--;
     for (int n = 0; p < end; n++) {
         if (n >= kMostLines) return false;
         const char* const line_end = static_cast<const char*>(std::memchr(p, '\n', end - p));
         const char* const stop = line_end ? line_end : end;
-        if (stop == p || *p == '\r') break;
         if (!std::memchr(p, '=', stop - p)) return false;
         for (int key = 0; key < kKeys; key++) {
             const size_t size = std::strlen(kNames[key]);

@@ -33,7 +33,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats import catboost_binary
 from gpuqs.formats.catboost_ctrs import read_ctrs, refuse_lost_tables
-from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, borders
+from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, borders, reals
 from gpuqs.formats.catboost_trees import Condenser, Trees, json_trees, splits_of
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
@@ -251,6 +251,9 @@ def _classes(info: dict[str, Any], n_outputs: int) -> tuple[Any, ...]:
             f"the model was told of {n_classes} classes, of which training met {n_outputs}; CatBoost gives the others "
             "probabilities of 0, which gpuqs does not; train it without classes_count, and with class_names that occur"
         )
+    told = list(map(str, get(params, "class_to_label", list, [])))
+    if len(set(told)) < len(told):
+        raise ModelFormatError("tells two classes the same", field="class_to_label")
     if not all(isinstance(label, (str, int, float)) for label in labels):
         raise ModelFormatError("is not an array of labels", field="class_names")
     if params.get("class_label_type") == "Float":
@@ -264,15 +267,15 @@ def _scale_and_bias(document: dict[str, Any]) -> tuple[float, npt.NDArray[np.flo
     pair = get(document, name, list, [1, 0])
     if len(pair) != 2:
         raise ModelFormatError(f"has {len(pair)} elements, not 2", field=name)
-    (scale,) = numbers([pair[0]], name, np.float64)
+    (scale,) = reals([pair[0]], name)
     if isinstance(pair[1], list):
-        bias = numbers(pair[1], name, np.float64)
+        bias = reals(pair[1], name)
     else:  # one number for all outputs, in files of before 0.24
         trees = get(document, "oblivious_trees", list, [])
         first = trees[0] if trees and isinstance(trees[0], dict) and "splits" in trees[0] else {}
         n_values = len(get(first, "leaf_values", list, [], tree=0))
         depth = len(splits_of(first, 0)) if first else 0
-        bias = np.repeat(numbers([pair[1]], name, np.float64), max(1, n_values >> depth))
+        bias = np.repeat(reals([pair[1]], name), max(1, n_values >> depth))
         if len(bias) > 1 and bias.any():
             raise ModelFormatError(f"one bias for {len(bias)} outputs", field=name)
     if len(bias) == 0 or not np.isfinite([scale, *bias]).all():

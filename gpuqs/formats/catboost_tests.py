@@ -94,6 +94,7 @@ class Tests:
 
     def _read(self, split: Any, tree: int) -> int:
         kind = get(split, "split_type", str, tree=tree)
+        at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)  # which CatBoost itself goes by
         if kind == FLOAT:
             index = whole(split, "float_feature_index", 0, _INT32_MAX, tree=tree)
             key: Key = (kind, index, border(split.get("border"), "border", tree))
@@ -101,28 +102,22 @@ class Tests:
             index = whole(split, "cat_feature_index", 0, _INT32_MAX, tree=tree)
             key = (kind, index, whole(split, "value", -_HASHES, _HASHES - 1, tree=tree) % _HASHES)
         elif kind == CTR:  # of which the split has no name but its index
-            at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)
             number = self.table[at][1] if at < len(self.table) else -1
             key = (kind, number, border(split.get("border"), "border", tree))
         else:
             raise UnsupportedModelError(f"tree {tree}: splits of type {kind[:100]!r} are not evaluated")
-        if "split_index" in split:  # which CatBoost itself goes by
-            at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)
-            if at >= len(self.table) or self.table[at] != key:
-                raise ModelFormatError(
-                    "names another test than the split itself: the file is damaged", tree=tree, field="split_index"
-                )
-        return self._number_of(key, tree)
+        if at >= len(self.table) or self.table[at] != key:
+            raise ModelFormatError(
+                "names another test than the split itself: the file is damaged", tree=tree, field="split_index"
+            )
+        return self._number_of(key)
 
-    def _number_of(self, key: Key, tree: int | None = None) -> int:
+    def _number_of(self, key: Key) -> int:
         number = self._number.get(key)
-        return self._add(key, tree) if number is None else number
+        return self._add(key) if number is None else number
 
-    def _add(self, key: Key, tree: int | None) -> int:
+    def _add(self, key: Key) -> int:
         kind, index, value = key
-        if kind != CTR and index not in (self.floats if kind == FLOAT else self.columns):
-            name = "float_feature_index" if kind == FLOAT else "cat_feature_index"
-            raise ModelFormatError(f"feature {index} is not in features_info", tree=tree, field=name)
         words = _NO_WORDS
         if kind == FLOAT:
             column, nan_right = self.floats[index]
@@ -131,9 +126,7 @@ class Tests:
             column, routing = self.ctrs[index], NAN_LEFT
         else:
             column, routing = self.columns[index], CATEGORICAL | SET_RIGHT | NAN_LEFT | WHOLE_CODES
-            codes = self._categories(index)[1].get(int(value))
-            if codes is None:
-                raise ModelFormatError("is not among the feature's values", tree=tree, field="value")
+            codes = self._categories(index)[1][int(value)]
             words = np.zeros(max(codes) // 32 + 1, np.uint32)
             for code in codes:
                 words[code // 32] |= np.uint32(1 << code % 32)
@@ -197,16 +190,26 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
         raise ModelFormatError("is missing, or is no number", tree=tree, field=name)
     try:
         rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    except OverflowError:
+    except (OverflowError, struct.error):  # the latter of whole numbers beyond float64
         rounded = inf
     if not isfinite(rounded):
         raise ModelFormatError("border is not a finite float32", tree=tree, field=name)
     return rounded
 
 
+def reals(values: Any, name: str, tree: int | None = None) -> npt.NDArray[np.float64]:
+    """A list of real numbers; what CatBoost takes for 0, truth values and whole numbers beyond 2^53, is refused."""
+    read = numbers(values, name, np.float64, tree=tree)
+    others = set(map(type, values)) - {float} if isinstance(values, list) else set()
+    if bool in others or (others and any(abs(value) > 1 << 53 for value in values if type(value) is int)):
+        raise ModelFormatError("holds what is no float64 to CatBoost", tree=tree, field=name)
+    return read
+
+
 def borders(values: Any) -> list[float]:
     """A list of borders, each as `border` makes it; CatBoost counts those below a value, so they ascend."""
-    rounded = numbers(values, "borders", np.float32)
+    with np.errstate(over="ignore"):
+        rounded = reals(values, "borders").astype(np.float32)
     if not np.isfinite(rounded).all():
         raise ModelFormatError("border is not a finite float32", field="borders")
     if (rounded[1:] < rounded[:-1]).any():

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
 from gpuqs.formats.catboost_ctrs import table
-from gpuqs.formats.catboost_tests import Split, Tests
-from gpuqs.formats.fields import get, numbers
+from gpuqs.formats.catboost_tests import Split, Tests, reals
+from gpuqs.formats.fields import get
 from gpuqs.formats.growing import GrowingArray, offsets
 
 #: Most tests of a symmetric tree; CatBoost itself stops at 16.
@@ -49,7 +49,7 @@ class Condenser:
         if "leaf_values" in obj:
             obj.pop("leaf_weights", None)
             with suppress(ModelFormatError):  # said again when the tree's number is known
-                obj["leaf_values"] = numbers(obj["leaf_values"], "leaf_values", np.float64)
+                obj["leaf_values"] = reals(obj["leaf_values"], "leaf_values")
         return obj
 
     def _split(self, obj: dict[str, Any]) -> Any:
@@ -115,7 +115,7 @@ def _symmetric_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Trees:
         splits = splits_of(tree, number)
         if len(splits) > MAX_DEPTH:
             raise ModelFormatError(f"tree is deeper than {MAX_DEPTH}", tree=number, field="splits")
-        value = numbers(get(tree, "leaf_values", list, tree=number), "leaf_values", np.float64, tree=number)
+        value = reals(get(tree, "leaf_values", list, tree=number), "leaf_values", number)
         if len(value) != n_outputs << len(splits):
             problem = f"{len(value)} values for {len(splits)} splits and {n_outputs} outputs"
             raise ModelFormatError(problem, tree=number, field="leaf_values")
@@ -219,4 +219,4 @@ def _nested(root: Any, number: int, tests: Tests, n_outputs: int) -> tuple[npt.A
             values += value
         if parent >= 0:
             child[side][parent] = place
-    return test, *child, numbers(values, "value", np.float64, tree=number)
+    return test, *child, reals(values, "value", number)

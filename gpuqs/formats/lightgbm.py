@@ -58,6 +58,8 @@ _BYTES_AT_ONCE: Final = 1 << 20
 
 #: Lines that end the trees; the first from 2.2 on, the second before.
 _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
+#: What begins what may follow.
+_SECTION: Final = re.compile(rb"\n(?:feature[_ ]importances|parameters|pandas_categorical):")
 
 #: The last line of a model that was trained on a data frame with categories.
 _PANDAS: Final = b"\npandas_categorical:"
@@ -184,6 +186,8 @@ def _read(data: bytes) -> Forest:
     end = next((place for place in ends if place != -1), -1)
     if end == -1:
         raise ModelFormatError("the file is cut short: no line 'end of trees'; save or copy the model anew")
+    if b"=" in _SECTION.split(data[end:], 1)[0]:  # LightGBM goes by tree_sizes, or reads on
+        raise ModelFormatError("holds fields behind the line 'end of trees'; save or copy the model anew")
     _check_tail(data[end:], re.search(rb"\nversion=v[34]\s", data[:first]) is not None)
     header = _Header(data[: first if first != -1 else end], data[end:].partition(_PANDAS)[2])
     trees = _Trees()
@@ -246,7 +250,8 @@ class _Header:
         n_trees = n_words(text)
         if n_trees != len(starts):
             raise ModelFormatError(
-                f"lists {n_trees} trees but the file holds {len(starts)}; save or copy the model anew",
+                f"lists {n_trees} trees but the file holds {len(starts)}; save or copy the model anew "
+                "(or, where it was edited by hand, delete the line tree_sizes)",
                 field="tree_sizes",
             )
         sizes = numbers(text, n_trees, np.int64, "tree_sizes", None)

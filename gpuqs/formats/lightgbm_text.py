@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
@@ -13,27 +12,30 @@ from gpuqs.formats.growing import GrowingArray, offsets
 
 #: More lines than any header or tree has; a file may not make us hold millions of them.
 _MAX_LINES: Final = 1000
-_BLANK_LINE: Final = re.compile(rb"\n(?=[\r\n]|\Z)")
 _TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
 #: Text of a field that is kept until it is parsed at one go, many small trees together.
 _BLOCK_BYTES: Final = 1 << 16
 
 
 def fields_of(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
-    """Lines ``key=value`` by key; of a repeated key the last one holds.
+    """Lines ``key=value`` by key; in a header a key may stand alone, and of a repeated one the last holds.
 
-    In a header a key may stand alone. A tree ends at its first blank line, where LightGBM stops reading.
+    A tree ends with its blank lines: LightGBM leaves out what follows on one, later trees included.
     """
     if tree is not None:
-        text = _BLANK_LINE.split(text, 1)[0]
+        text = text.rstrip(b"\r\n")
     if text.count(b"\n") > _MAX_LINES:
         raise ModelFormatError(f"more than {_MAX_LINES} lines; save or copy the model anew", tree=tree)
     lines = text.split(b"\n")
-    alone = next((line for line in lines if b"=" not in line), None)
-    if tree is not None and alone is not None:
+    fields = dict(line.partition(b"=")[::2] for line in lines)
+    if tree is None:
+        return fields
+    if (alone := next((line for line in lines if b"=" not in line), None)) is not None:
         shown = alone[:20].decode(errors="replace")
         raise ModelFormatError(f"line {shown!r} has no '='; save or copy the model anew", tree=tree)
-    return dict(line.partition(b"=")[::2] for line in lines)
+    if len(fields) < len(lines):
+        raise ModelFormatError("a field is there twice; save or copy the model anew", tree=tree)
+    return fields
 
 
 def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:

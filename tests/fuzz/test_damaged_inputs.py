@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from fuzz.beside_libraries import LIBRARIES
 from fuzz.checks import check_documents, check_model
 from fuzz.damage import MAX_BYTES
 from fuzz.seeds import FORMATS, format_of
@@ -16,8 +20,8 @@ from fuzz.seeds import FORMATS, format_of
 CORPUS = sorted((Path(__file__).parents[1] / "data" / "fuzz").iterdir())
 #: Those that are sound, however odd; no reader may take the others for models.
 SOUND = {"catboost_null_hashes.json", "gpuqs_huge_leaf_ids.gpuqs"}
-#: Damaged inputs of each format.
-N_DAMAGED = 250
+#: Damaged inputs of each format; and those that are shown to its own library, too.
+N_DAMAGED, N_BESIDE = 250, 150
 
 
 def test_there_is_a_corpus() -> None:
@@ -48,3 +52,13 @@ def test_seeds_and_what_becomes_of_them(name: str, tmp_path: Path) -> None:
         path.unlink()
     seeds, damaged = accepted[: len(form.seeds)], accepted[len(form.seeds) :]
     assert all(seeds) and any(damaged) and not all(damaged)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_what_its_library_takes_scores_as_there(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fuzz.beside_libraries", name, "--inputs", str(N_BESIDE)]
+    tests = str(Path(__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((tests, *sys.path))}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stderr} in {tmp_path}"
+    assert " same" in done.stdout and " refused" in done.stdout

@@ -225,6 +225,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     "feature twice": (at(*FLOATS, 1, "feature_index", value=0), "field 'float_features': .* appears twice"),
     "column twice": (at(*FLOATS, 1, "flat_feature_index", value=1), "field 'categorical_features': .* twice"),
     "huge column": (at(*FLOATS, 1, "flat_feature_index", value=2**31), "field 'flat_feature_index'"),
+    "a border of 400 digits": (at(*SPLIT, "border", value=10**400), "tree 0, field 'border': border is not a finite"),
     "borders descend": (at(*FLOATS, 0, "borders", value=[1.5, 0.5]), "field 'borders': do not ascend"),
     "borders are text": (at(*FLOATS, 0, "borders", value=["0"]), "field 'borders': is not an array of numbers"),
     "has nans": (at(*FLOATS, 0, "has_nans", value=1), "field 'has_nans': is not true or false"),
@@ -241,14 +242,23 @@ BAD: dict[str, tuple[Edit, str]] = {
     "no border": (without(*SPLIT, "border"), "tree 0, field 'border': is missing"),
     "infinite border": (at(*SPLIT, "border", value=1e39), "tree 0, field 'border': border is not a finite"),
     "another border": (at(*SPLIT, "border", value=0.75), "tree 0, field 'split_index': names another test"),
+    "no split_index": (without(*SPLIT, "split_index"), "tree 0, field 'split_index': must be a whole number"),
+    "true for a leaf value": (at(*TREE, "leaf_values", 0, value=True), "tree 0, field 'leaf_values': holds what is no"),
+    "a huge whole leaf value": (at(*TREE, "leaf_values", 0, value=1 << 62), "tree 0, field 'leaf_values': holds what"),
+    "a class twice": (
+        at("model_info", "class_params", value={"class_to_label": [0, 1, 1]}),
+        "field 'class_to_label': tells two classes the same",
+    ),
+    "true for a scale": (at("scale_and_bias", 0, value=True), "field 'scale_and_bias': holds what is no float64"),
+    "a huge whole bias": (at("scale_and_bias", 1, value=[1 << 62]), "field 'scale_and_bias': holds what is no float64"),
     "split_index outside": (at(*SPLIT, "split_index", value=5), "tree 0, field 'split_index'"),
     "no such feature": (
-        at(*SPLIT, value={"split_type": "FloatFeature", "float_feature_index": 9, "border": 1}),
-        "tree 0, field 'float_feature_index': feature 9 is not in features_info",
+        at(*SPLIT, value={"split_type": "FloatFeature", "float_feature_index": 9, "border": 1, "split_index": 0}),
+        "tree 0, field 'split_index': names another test",
     ),
     "no such category": (
-        at(*SPLIT, value={"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 8}),
-        "tree 0, field 'value': is not among the feature's values",
+        at(*SPLIT, value={"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 8, "split_index": 0}),
+        "tree 0, field 'split_index': names another test",
     ),
     "a text twice": (at("features_info", "cat_features_hash", 2, "value", value="blue"), "'blue' appears twice"),
     "scale alone": (at("scale_and_bias", value=[1]), "field 'scale_and_bias': has 1 elements"),
@@ -341,7 +351,8 @@ def test_many_huge_category_sets_are_refused() -> None:
     values = list(range(n))
     model["features_info"]["categorical_features"][0]["values"] = values
     model["features_info"]["cat_features_hash"] = [{"hash": v, "value": f"c{v}"} for v in values]
-    split = {"split_type": "OneHotFeature", "cat_feature_index": 0, "value": n - 1}
+    n_borders = sum(len(feature["borders"]) for feature in model["features_info"]["float_features"])
+    split = {"split_type": "OneHotFeature", "cat_feature_index": 0, "value": n - 1, "split_index": n_borders + n - 1}
     model["oblivious_trees"] = [{"splits": [split] * 14, "leaf_values": [0] * 2**14}]
     with pytest.raises(ModelFormatError, match="category sets take"):
         read(model)

@@ -318,7 +318,6 @@ def test_the_same_forest_from_every_spelling() -> None:
         "no tree_sizes": edited(text),
         "before 2.2": old_end,
         "unknown keys": edited(text, num_cat="0\nfuture_key=1 2 3").replace("tree\n", "tree\nnew=1\nalone\n"),
-        "more behind blank lines": edited(text, shrinkage="1\n\nleaf_value=7 7 7\nalone"),
         "runs of spaces": re.sub(r"(?<=\d) (?=[-\d])", "   ", edited(text)),
         "no final line": old[: old.index("end of trees") + len("end of trees")],
         "of the command": text[: text.index("pandas_categorical")],
@@ -487,8 +486,11 @@ def test_what_lightgbm_would_read_otherwise_is_refused() -> None:
     text = edited(model_text(**STUMPS))
     refused(text.replace("max_feature_idx", "\0ax_feature_idx"), "is NUL")
     refused(text + "\0", f"byte {len(text)} of the text is NUL")
+    refused(edited(text, num_cat="0\nend of trees\n"), "holds fields behind the line 'end of trees'")
     refused(edited(text, num_cat="0\nalone"), "line 'alone' has no '='", tree=0)
-    refused(edited(text, num_cat="0\n"), "is missing", tree=0, field="leaf_value")
+    refused(edited(text, num_cat="0\n"), "line '' has no '='", tree=0)
+    refused(edited(text, shrinkage="1\n\nfuture_key=1"), "line '' has no '='", tree=0)
+    refused(edited(text, num_cat="0\nis_linear=0\nis_linear=0"), "a field is there twice", tree=0)
 
 
 def test_every_truncation_is_refused() -> None:

@@ -1,0 +1,168 @@
+"""Damaged models that their own library takes, too: raw scores must then be the library's.
+
+    python -m fuzz.beside_libraries [FORMAT ...] [--inputs 1000] [--seed 1]
+
+Libraries crash, hang and ask for all memory on damaged files, so each input is scored by them in a child of its own.
+Scores of both are compared on documents around the thresholds. What a library refuses is no finding, whatever gpuqs
+makes of it: each has its own mind of what else a file must hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import random
+import resource
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from fuzz.checks import MOST_NODES, documents
+from fuzz.damage import MAX_BYTES
+from fuzz.seeds import format_of
+
+import gpuqs
+from gpuqs.errors import GpuqsError
+from gpuqs.forest import CATEGORICAL
+
+#: Seconds and bytes of memory that a library may take.
+SECONDS, BYTES = 5, 4 << 30
+#: How far CatBoost's scores may be, relative to them.
+CATBOOST = 1e-12
+
+
+def _lightgbm(data: bytes, X: np.ndarray) -> np.ndarray:
+    import lightgbm
+
+    return lightgbm.Booster(model_str=data.decode()).predict(X, raw_score=True, num_threads=1)
+
+
+def _xgboost(data: bytes, X: np.ndarray) -> np.ndarray:
+    import xgboost
+
+    booster = xgboost.Booster({"nthread": 1})
+    booster.load_model(bytearray(data))
+    kinds = booster.feature_types
+    matrix = xgboost.DMatrix(X, feature_types=kinds, enable_categorical=True, nthread=1)
+    return booster.predict(matrix, output_margin=True, validate_features=False)
+
+
+def _catboost(data: bytes, X: np.ndarray) -> np.ndarray:
+    import catboost
+
+    model = catboost.CatBoost()
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        model.load_model(file.name, format="json" if data.lstrip()[:1] == b"{" else "cbm")
+    return model.predict(X, prediction_type="RawFormulaVal", thread_count=1)
+
+
+LIBRARIES: dict[str, Callable[[bytes, np.ndarray], np.ndarray]] = {
+    "LightGBM text": _lightgbm,
+    "XGBoost JSON": _xgboost,
+    "XGBoost UBJSON": _xgboost,
+    "CatBoost JSON": _catboost,
+    "CatBoost binary": _catboost,
+}
+
+
+def outcome(name: str, data: bytes, rng: random.Random) -> str:
+    """What becomes of one input: "refused", "not compared", "refused by the library", "same" or "differs"."""
+    try:
+        model = gpuqs.load(data)
+    except GpuqsError:
+        return "refused"
+    forest = model.forest
+    if name == "CatBoost JSON" and not isinstance(json.loads(data).get("scale_and_bias", [1, []])[1], list):
+        return "not compared"  # one bias of CatBoost before 0.24, which releases since then leave out
+    given = forest.ctrs is not None or (name.startswith("CatBoost") and (forest.routing & CATEGORICAL).any())
+    if given or forest.n_nodes > MOST_NODES or forest.n_features > 1_000:  # categories of CatBoost's are texts
+        return "not compared"
+    X = documents(forest, rng)
+    if name.startswith("XGBoost"):  # which refuses infinite values
+        X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
+        for column in np.flatnonzero(np.isin(np.arange(forest.n_features), list(forest.tested_as_categories))):
+            X[:, column] = np.abs(np.where(X[:, column] < 1e3, X[:, column], 3)).round()
+    theirs = scored_apart(LIBRARIES[name], data, X)
+    if theirs is None:
+        return "refused by the library"
+    with np.errstate(all="ignore"):
+        ours = model.predict(X, "raw", n_threads=1)
+        if theirs.size != ours.size:  # LightGBM's of a wrong num_class, whose memory nobody has written
+            return "not compared"
+        theirs = theirs.reshape(ours.shape)
+        same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
+        if name.startswith("CatBoost"):  # whose scale is rounded otherwise (README)
+            same |= np.abs(ours - theirs) <= CATBOOST * np.abs(theirs) + np.finfo(float).tiny
+    return "same" if same.all() else "differs"
+
+
+def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, X: np.ndarray) -> np.ndarray | None:
+    """What a library scores in a child; None where it raises, crashes, hangs or takes too much memory."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
+            signal.alarm(SECONDS)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+            with os.fdopen(writer, "wb") as answer:
+                pickle.dump(np.asarray(score(data, X)), answer)
+        finally:
+            os._exit(0)  # nothing of the parent's is to be done twice
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        told = answer.read()
+    os.waitpid(child, 0)
+    try:
+        scores: np.ndarray = pickle.loads(told)
+    except (EOFError, pickle.UnpicklingError):
+        return None
+    return scores
+
+
+def damaged(name: str, rng: random.Random) -> bytes:
+    """One damaged input of a format."""
+    form = format_of(name)
+    return form.mutate(rng, rng.choice(form.seeds), form.seeds)[:MAX_BYTES]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Damaged models: does gpuqs score them as their library does?")
+    parser.add_argument("format", nargs="*", choices=[[], *LIBRARIES], help="the formats to run; all by default")
+    parser.add_argument("--inputs", type=int, default=1000, help="of each format")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # a child would wait for threads that its parent had
+    found = False
+    for name in options.format or LIBRARIES:
+        rng, outcomes = random.Random(options.seed), Counter[str]()
+        for _ in range(options.inputs):
+            data = damaged(name, rng)
+            try:
+                became = outcome(name, data, rng)
+            except Exception as error:
+                became = f"raises {type(error).__name__}"
+            outcomes[became] += 1
+            if became == "differs" or became.startswith("raises"):
+                path = Path(f"{became} {name} {outcomes[became]}.bin".replace(" ", "-").lower())
+                path.write_bytes(data)
+                print(f"{name}: {path}", file=sys.stderr)
+                found = True
+        print(f"{name}: {', '.join(f'{n:,} {became}' for became, n in sorted(outcomes.items()))}", flush=True)
+    sys.exit(found)
+
+
+if __name__ == "__main__":
+    main()
