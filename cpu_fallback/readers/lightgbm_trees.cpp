@@ -197,6 +197,7 @@ PlainTrees read_plain_trees(const char* text, int64_t at, int64_t end, int64_t t
     const int64_t first = at;
     while (at != -1 && at - first < bytes) {
         const int64_t next = next_tree(text, at + 1, end), stop = next != -1 ? next : end;
+        if (next != -1 && text[stop - 1] != '\n') break;  // no blank line
         if (!read_tree(text + at + 1, text + stop, tree, largest_decision, one)) break;
         move_behind(one, trees);
         trees.starts.push_back(at);

@@ -198,12 +198,10 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
 
 
 def reals(values: Any, name: str, tree: int | None = None) -> npt.NDArray[np.float64]:
-    """A list of real numbers; what CatBoost takes for 0, truth values and whole numbers beyond 2^53, is refused."""
-    read = numbers(values, name, np.float64, tree=tree)
-    others = set(map(type, values)) - {float} if isinstance(values, list) else set()
-    if bool in others or (others and any(abs(value) > 1 << 53 for value in values if type(value) is int)):
-        raise ModelFormatError("holds what is no float64 to CatBoost", tree=tree, field=name)
-    return read
+    """A list of real numbers; truth values, which CatBoost takes for 0, are none."""
+    if isinstance(values, list) and bool in set(map(type, values)):
+        raise ModelFormatError("holds true or false where a number should be", tree=tree, field=name)
+    return numbers(values, name, np.float64, tree=tree)
 
 
 def borders(values: Any) -> list[float]:

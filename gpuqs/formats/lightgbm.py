@@ -22,7 +22,17 @@ from gpuqs.forest import (
 )
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.lightgbm_linear import LinearLeaves
-from gpuqs.formats.lightgbm_text import FieldNumbers, count, fields_of, n_words, needed, numbers, one_spaced, squeezed
+from gpuqs.formats.lightgbm_text import (
+    TREE_LINES,
+    FieldNumbers,
+    count,
+    fields_of,
+    n_words,
+    needed,
+    numbers,
+    one_spaced,
+    squeezed,
+)
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.links import to_values
 from gpuqs.schema import Schema
@@ -192,7 +202,7 @@ def _read(data: bytes) -> Forest:
     header = _Header(data[: first if first != -1 else end], data[end:].partition(_PANDAS)[2])
     trees = _Trees()
     if first != -1:
-        trees.read(data, first, end)
+        trees.read(data, first, end, sized=b"tree_sizes" in header.fields)
     header.check_tree_sizes(trees.starts.array())
     return trees.forest(header)
 
@@ -289,8 +299,8 @@ class _Trees:
         self.words = GrowingArray(np.uint32)
         self.linear = LinearLeaves()
 
-    def read(self, data: bytes, first: int, end: int) -> None:
-        """Read every tree of ``data[first:end]``."""
+    def read(self, data: bytes, first: int, end: int, sized: bool) -> None:
+        """Read every tree of ``data[first:end]``; ``sized`` where a line tree_sizes tells where they lie."""
         at = first
         while at != -1:
             at = self._read_plain_trees(data, at, end)
@@ -298,8 +308,11 @@ class _Trees:
                 break
             following = data.find(b"\nTree=", at + 1, end)
             text = data[at + 1 : following if following != -1 else end]
+            tree = len(self.n_leaves)
+            if following != -1 and not text.endswith((b"\n", b"\r")):
+                raise ModelFormatError("ends without a blank line, and so LightGBM's model; put one there", tree=tree)
             self.starts.extend([at])
-            self._read_tree(fields_of(text, len(self.n_leaves)))
+            self._read_tree(fields_of(text, tree) if sized else fields_of(text, tree, TREE_LINES))
             at = following
 
     def _read_plain_trees(self, data: bytes, at: int, end: int) -> int:

@@ -13,26 +13,28 @@ from gpuqs.formats.growing import GrowingArray, offsets
 #: More lines than any header or tree has; a file may not make us hold millions of them.
 _MAX_LINES: Final = 1000
 _TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
+#: As many as LightGBM reads of a tree, behind the first.
+TREE_LINES: Final = 22
 #: Text of a field that is kept until it is parsed at one go, many small trees together.
 _BLOCK_BYTES: Final = 1 << 16
 
 
-def fields_of(text: bytes, tree: int | None = None) -> dict[bytes, bytes]:
+def fields_of(text: bytes, tree: int | None = None, most_lines: int = _MAX_LINES) -> dict[bytes, bytes]:
     """Lines ``key=value`` by key; in a header a key may stand alone, and of a repeated one the last holds.
 
-    A tree ends with its blank lines: LightGBM leaves out what follows on one, later trees included.
+    A tree ends with its blank lines: LightGBM leaves out what follows on one.
     """
     if tree is not None:
         text = text.rstrip(b"\r\n")
-    if text.count(b"\n") > _MAX_LINES:
-        raise ModelFormatError(f"more than {_MAX_LINES} lines; save or copy the model anew", tree=tree)
+    if text.count(b"\n") > most_lines:
+        raise ModelFormatError(f"more than {most_lines} lines; save or copy the model anew", tree=tree)
     lines = text.split(b"\n")
     fields = dict(line.partition(b"=")[::2] for line in lines)
     if tree is None:
         return fields
     if (alone := next((line for line in lines if b"=" not in line), None)) is not None:
-        shown = alone[:20].decode(errors="replace")
-        raise ModelFormatError(f"line {shown!r} has no '='; save or copy the model anew", tree=tree)
+        shown = f"line {alone[:20].decode(errors='replace')!r} has no '='" if alone else "holds a blank line"
+        raise ModelFormatError(f"{shown}, where LightGBM stops reading; save or copy the model anew", tree=tree)
     if len(fields) < len(lines):
         raise ModelFormatError("a field is there twice; save or copy the model anew", tree=tree)
     return fields

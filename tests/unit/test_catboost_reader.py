@@ -243,14 +243,12 @@ BAD: dict[str, tuple[Edit, str]] = {
     "infinite border": (at(*SPLIT, "border", value=1e39), "tree 0, field 'border': border is not a finite"),
     "another border": (at(*SPLIT, "border", value=0.75), "tree 0, field 'split_index': names another test"),
     "no split_index": (without(*SPLIT, "split_index"), "tree 0, field 'split_index': must be a whole number"),
-    "true for a leaf value": (at(*TREE, "leaf_values", 0, value=True), "tree 0, field 'leaf_values': holds what is no"),
-    "a huge whole leaf value": (at(*TREE, "leaf_values", 0, value=1 << 62), "tree 0, field 'leaf_values': holds what"),
+    "true for a leaf value": (at(*TREE, "leaf_values", 0, value=True), "tree 0, field 'leaf_values': holds true"),
     "a class twice": (
         at("model_info", "class_params", value={"class_to_label": [0, 1, 1]}),
         "field 'class_to_label': tells two classes the same",
     ),
-    "true for a scale": (at("scale_and_bias", 0, value=True), "field 'scale_and_bias': holds what is no float64"),
-    "a huge whole bias": (at("scale_and_bias", 1, value=[1 << 62]), "field 'scale_and_bias': holds what is no float64"),
+    "true for a scale": (at("scale_and_bias", 0, value=True), "field 'scale_and_bias': holds true"),
     "split_index outside": (at(*SPLIT, "split_index", value=5), "tree 0, field 'split_index'"),
     "no such feature": (
         at(*SPLIT, value={"split_type": "FloatFeature", "float_feature_index": 9, "border": 1, "split_index": 0}),

@@ -479,7 +479,7 @@ def test_long_lines_and_many_lines_cost_no_more_than_the_file() -> None:
         long = re.sub(rf"^{line}=.*$", f"{line}=" + "7  " * 200_000, text, flags=re.M)
         refused(long, "200000 trees|200000 names", field=line)
     refused(text.replace("\nTree=0", "\nx" * 200_000 + "\nTree=0"), "more than 1000 lines")
-    refused(edited(text, num_cat="0" + "\nx" * 200_000), "more than 1000 lines", tree=0)
+    refused(edited(text, num_cat="0" + "\nx" * 200_000), "more than 22 lines", tree=0)
 
 
 def test_what_lightgbm_would_read_otherwise_is_refused() -> None:
@@ -488,8 +488,10 @@ def test_what_lightgbm_would_read_otherwise_is_refused() -> None:
     refused(text + "\0", f"byte {len(text)} of the text is NUL")
     refused(edited(text, num_cat="0\nend of trees\n"), "holds fields behind the line 'end of trees'")
     refused(edited(text, num_cat="0\nalone"), "line 'alone' has no '='", tree=0)
-    refused(edited(text, num_cat="0\n"), "line '' has no '='", tree=0)
-    refused(edited(text, shrinkage="1\n\nfuture_key=1"), "line '' has no '='", tree=0)
+    refused(edited(text, num_cat="0\n"), "holds a blank line, where LightGBM stops reading", tree=0)
+    refused(edited(text, shrinkage="1\n\nfuture_key=1"), "holds a blank line", tree=0)
+    refused(re.sub("\n\n+Tree=", "\nTree=", text), "ends without a blank line", tree=0)
+    refused(edited(text, num_cat="0" + "".join(f"\nkey{n}=1" for n in range(9))), "more than 22 lines", tree=0)
     refused(edited(text, num_cat="0\nis_linear=0\nis_linear=0"), "a field is there twice", tree=0)
 
 
@@ -510,7 +512,7 @@ def test_cutting_out_a_part_is_refused() -> None:
     tail = text[: text.index("Tree=2")] + text[text.index("end of trees") :]
     refused(tail, "lists 3 trees but the file holds 2", field="tree_sizes")
     half = text.index("right_child", text.index("Tree=1"))
-    refused(text[:half] + text[text.index("Tree=2") :], "is missing", tree=1, field="leaf_value")
+    refused(text[:half] + text[text.index("Tree=2") :], "ends without a blank line", tree=1)
 
 
 def test_sharing_a_category_set_is_refused() -> None:
