@@ -109,13 +109,14 @@ def test_other_objects_are_refused(model: object) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (gzip.compress(b"tree\n"), "is compressed; unpack it first"),
+        (gzip.compress(b"tree\n", mtime=0), "is compressed; unpack it first"),
         (bz2.compress(b"tree\n"), "is compressed"),
         (lzma.compress(b"tree\n"), "is compressed"),
         (b'{"name": "tree", "version": "v4"}', "dump of LightGBM's"),
         (b"booster[0]:\n0:[f0<1] yes=1,no=2,missing=2\n", "dump of XGBoost's"),
         (b'[\n  { "nodeid": 0, "depth": 0}]', "dump of XGBoost's"),
     ],
+    ids=["gzip", "bzip2", "xz", "LightGBM's JSON", "XGBoost's text", "XGBoost's JSON"],
 )
 def test_what_is_nearly_a_model_is_named(data: bytes, problem: str) -> None:
     with pytest.raises(ModelFormatError, match=rf"model bytes: .*{problem}.*, or pass the live model itself"):
