@@ -32,7 +32,7 @@ import gpuqs
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import CATEGORICAL
 
-#: Seconds and bytes of memory that a library may take.
+#: Seconds and further bytes of memory that a library may take.
 SECONDS, BYTES = 5, 4 << 30
 #: How far CatBoost's scores may be, relative to them.
 CATBOOST = 1e-12
@@ -116,6 +116,8 @@ def _read_otherwise(data: bytes) -> bool:
 
 def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, X: np.ndarray) -> np.ndarray | None:
     """What a library scores in a child; None where it raises, crashes, hangs or takes too much memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])  # AddressSanitizer has reserved terabytes
+    most = pages * resource.getpagesize() + BYTES
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -126,7 +128,7 @@ def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, 
             os.dup2(nothing, 2)
             signal.alarm(SECONDS)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
             with os.fdopen(writer, "wb") as answer:
                 pickle.dump(np.asarray(score(data, X)), answer)
         finally:
