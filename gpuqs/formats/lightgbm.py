@@ -23,7 +23,6 @@ from gpuqs.forest import (
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.lightgbm_linear import LinearLeaves
 from gpuqs.formats.lightgbm_text import (
-    TREE_LINES,
     FieldNumbers,
     count,
     fields_of,
@@ -32,6 +31,7 @@ from gpuqs.formats.lightgbm_text import (
     numbers,
     one_spaced,
     squeezed,
+    tree_fields,
 )
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.links import to_values
@@ -312,7 +312,7 @@ class _Trees:
             if following != -1 and not text.endswith((b"\n", b"\r")):
                 raise ModelFormatError("ends without a blank line, and so LightGBM's model; put one there", tree=tree)
             self.starts.extend([at])
-            self._read_tree(fields_of(text, tree) if sized else fields_of(text, tree, TREE_LINES))
+            self._read_tree(tree_fields(text, tree, sized))
             at = following
 
     def _read_plain_trees(self, data: bytes, at: int, end: int) -> int:

@@ -14,24 +14,26 @@ from gpuqs.formats.growing import GrowingArray, offsets
 _MAX_LINES: Final = 1000
 _TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
 #: As many as LightGBM reads of a tree, behind the first.
-TREE_LINES: Final = 22
+_TREE_LINES: Final = 22
 #: Text of a field that is kept until it is parsed at one go, many small trees together.
 _BLOCK_BYTES: Final = 1 << 16
 
 
-def fields_of(text: bytes, tree: int | None = None, most_lines: int = _MAX_LINES) -> dict[bytes, bytes]:
-    """Lines ``key=value`` by key; in a header a key may stand alone, and of a repeated one the last holds.
+def fields_of(text: bytes) -> dict[bytes, bytes]:
+    """A header's lines ``key=value`` (or ``key`` alone) by key; of a repeated key the last one holds."""
+    return _by_key(_lines(text, _MAX_LINES))
 
-    A tree ends with its blank lines: LightGBM leaves out what follows on one.
+
+def tree_fields(text: bytes, tree: int, sized: bool) -> dict[bytes, bytes]:
+    """A tree's lines ``key=value`` by key, as LightGBM reads them: what follows on a blank line it leaves out.
+
+    Parameters
+    ----------
+    sized : bool
+        The file says where trees lie. Else they end, to LightGBM, where they have too many lines, too.
     """
-    if tree is not None:
-        text = text.rstrip(b"\r\n")
-    if text.count(b"\n") > most_lines:
-        raise ModelFormatError(f"more than {most_lines} lines; save or copy the model anew", tree=tree)
-    lines = text.split(b"\n")
-    fields = dict(line.partition(b"=")[::2] for line in lines)
-    if tree is None:
-        return fields
+    lines = _lines(text.rstrip(b"\r\n"), _MAX_LINES if sized else _TREE_LINES, tree)
+    fields = _by_key(lines)
     if (alone := next((line for line in lines if b"=" not in line), None)) is not None:
         shown = f"line {alone[:20].decode(errors='replace')!r} has no '='" if alone else "holds a blank line"
         raise ModelFormatError(f"{shown}, where LightGBM stops reading; save or copy the model anew", tree=tree)
@@ -40,8 +42,18 @@ def fields_of(text: bytes, tree: int | None = None, most_lines: int = _MAX_LINES
     return fields
 
 
+def _lines(text: bytes, most: int, tree: int | None = None) -> list[bytes]:
+    if text.count(b"\n") > most:
+        raise ModelFormatError(f"more than {most} lines; save or copy the model anew", tree=tree)
+    return text.split(b"\n")
+
+
+def _by_key(lines: list[bytes]) -> dict[bytes, bytes]:
+    return dict(line.partition(b"=")[::2] for line in lines)
+
+
 def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
-    """A field of `fields_of`; a missing one is a `ModelFormatError`."""
+    """A header's or tree's field; a missing one is a `ModelFormatError`."""
     text = fields.get(name.encode())
     if text is None:
         raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
@@ -49,7 +61,7 @@ def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
 
 
 def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
-    """A field of `fields_of` that is a whole number in [lowest, highest]; anything else is a `ModelFormatError`."""
+    """A header's or tree's field that is a whole number in [lowest, highest]; anything else is a `ModelFormatError`."""
     text = needed(fields, name, tree).strip()
     # The length keeps int() fast, whatever the file says.
     if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):

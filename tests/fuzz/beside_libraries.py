@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 from fuzz.checks import MOST_NODES, documents
-from fuzz.damage import MAX_BYTES
 from fuzz.seeds import format_of
 
 import gpuqs
@@ -89,7 +88,7 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
     X = documents(forest, rng)
     if name.startswith("XGBoost"):  # which refuses infinite values
         X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
-        for column in np.flatnonzero(np.isin(np.arange(forest.n_features), list(forest.tested_as_categories))):
+        for column in forest.tested_as_categories:
             X[:, column] = np.abs(np.where(X[:, column] < 1e3, X[:, column], 3)).round()
     theirs = scored_apart(LIBRARIES[name], data, X)
     if theirs is None:
@@ -144,12 +143,6 @@ def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, 
     return scores
 
 
-def damaged(name: str, rng: random.Random) -> bytes:
-    """One damaged input of a format."""
-    form = format_of(name)
-    return form.mutate(rng, rng.choice(form.seeds), form.seeds)[:MAX_BYTES]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Damaged models: does gpuqs score them as their library does?")
     parser.add_argument("format", nargs="*", choices=[[], *LIBRARIES], help="the formats to run; all by default")
@@ -159,9 +152,9 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # a child would wait for threads that its parent had
     found = False
     for name in options.format or LIBRARIES:
-        rng, outcomes = random.Random(options.seed), Counter[str]()
+        form, rng, outcomes = format_of(name), random.Random(options.seed), Counter[str]()
         for _ in range(options.inputs):
-            data = damaged(name, rng)
+            data = form.damaged(rng)
             try:
                 became = outcome(name, data, rng)
             except Exception as error:

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz.damage import Mutate, damage_json, damage_native, damage_onnx, damage_text, damage_ubjson, damage_words
+from fuzz.damage import (
+    MAX_BYTES,
+    Mutate,
+    Rng,
+    damage_json,
+    damage_native,
+    damage_onnx,
+    damage_text,
+    damage_ubjson,
+    damage_words,
+)
 
 _QUICKRANK = b"""<ranker><info><type>LAMBDAMART</type><trees>2</trees></info><ensemble>
 <tree id="1" weight="0.1"><split><feature>3</feature><threshold>1.5</threshold>
@@ -141,6 +151,10 @@ class Format:
     seeds: list[bytes]
     mutate: Mutate
     documents: bool = False
+
+    def damaged(self, rng: Rng) -> bytes:
+        """One of the sound inputs, damaged."""
+        return self.mutate(rng, rng.choice(self.seeds), self.seeds)[:MAX_BYTES]
 
 
 def format_of(name: str) -> Format:
