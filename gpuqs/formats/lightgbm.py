@@ -310,7 +310,8 @@ class _Trees:
             text = data[at + 1 : following if following != -1 else end]
             tree = len(self.n_leaves)
             if following != -1 and not text.endswith((b"\n", b"\r")):
-                raise ModelFormatError("ends without a blank line, and LightGBM leaves out the next ones; put one there", tree=tree)
+                problem = "ends without a blank line, and LightGBM leaves out the next ones; put one there"
+                raise ModelFormatError(problem, tree=tree)
             self.starts.extend([at])
             self._read_tree(tree_fields(text, tree, sized))
             at = following
