@@ -1,4 +1,4 @@
-"""Damaged models that their own library takes, too: raw scores must then be the library's.
+"""Damaged models that their own library takes, too: raw scores (of ONNX, values) must then be the library's.
 
     python -m fuzz.beside_libraries [FORMAT ...] [--inputs 1000] [--seed 1]
 
@@ -64,12 +64,22 @@ def _catboost(data: bytes, X: np.ndarray) -> np.ndarray:
     return model.predict(X, prediction_type="RawFormulaVal", thread_count=1)
 
 
+def _onnxruntime(data: bytes, X: np.ndarray) -> np.ndarray:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: X})[-1]
+
+
 LIBRARIES: dict[str, Callable[[bytes, np.ndarray], np.ndarray]] = {
     "LightGBM text": _lightgbm,
     "XGBoost JSON": _xgboost,
     "XGBoost UBJSON": _xgboost,
     "CatBoost JSON": _catboost,
     "CatBoost binary": _catboost,
+    "ONNX": _onnxruntime,
 }
 
 
@@ -90,11 +100,16 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
         X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
         for column in forest.tested_as_categories:
             X[:, column] = np.abs(np.where(X[:, column] < 1e3, X[:, column], 3)).round()
+    if name == "ONNX":
+        X = _as_its_input(data, X)
     theirs = scored_apart(LIBRARIES[name], data, X)
     if theirs is None:
         return "refused by the library"
     with np.errstate(all="ignore"):
-        ours = model.predict(X, "raw", n_threads=1)
+        ours = model.predict(X, "value" if name == "ONNX" else "raw", n_threads=1)
+        if name == "ONNX":  # which has two columns for one score, and rounds those of doubles
+            theirs, ours = theirs.reshape(len(X), -1), ours.reshape(len(X), -1).astype(np.float32)
+            theirs = theirs[:, -ours.shape[1] :]
         if theirs.size != ours.size:  # LightGBM's of a wrong num_class, whose memory nobody has written
             return "not compared"
         theirs = theirs.reshape(ours.shape)
@@ -111,6 +126,18 @@ def _read_otherwise(data: bytes) -> bool:
     """
     bias = json.loads(data).get("scale_and_bias", [1, []])[1]
     return not isinstance(bias, list) or re.search(rb"(?<![.\d])\d{16,}(?![.\deE])", data) is not None
+
+
+def _as_its_input(data: bytes, X: np.ndarray) -> np.ndarray:
+    """The documents in the type of a graph's input, which onnxruntime insists on."""
+    import onnx
+
+    graph = onnx.ModelProto.FromString(data).graph
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.input[0].type.tensor_type.elem_type)
+    with np.errstate(all="ignore"):
+        if dtype.kind != "f":
+            X = np.nan_to_num(X).clip(-(2**31), 2**31 - 1)
+        return X.astype(dtype)
 
 
 def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, X: np.ndarray) -> np.ndarray | None:
