@@ -66,7 +66,8 @@ runtime = $(shell $(CXX) -print-file-name=lib$(1).so)
 sanitize-memory: $(VENV)/installed-test
 	$(call sanitized,memory,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
 	LD_PRELOAD=$(call runtime,asan):$(call runtime,ubsan) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/memory \
-	  $(BIN)/pytest -s -p no:cacheprovider tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
+	  $(BIN)/pytest -s -p no:cacheprovider -n auto --maxprocesses 4 \
+  tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
 comma := ,
 
 # ThreadSanitizer wants its memory where it expects it: no random addresses.

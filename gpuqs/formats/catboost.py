@@ -29,6 +29,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback.ctrs import text_hashes
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats import catboost_binary
@@ -307,22 +308,35 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             else:
                 tests.columns[index] = column
                 values = numbers(get(feature, "values", list, []), "values", np.int64) % (1 << 32)
+                if len(np.unique(values)) < len(values):  # which CatBoost tells apart by their places
+                    raise ModelFormatError(f"feature {index}: a hash appears twice", field="values")
                 tests.values[index] = values.tolist()
                 tests.table += [(ONE_HOT, index, value) for value in tests.values[index]]
-    seen: set[str] = set()
-    # CatBoost writes null where a model without categories is saved together with a pool.
-    hashes = [] if info.get("cat_features_hash") is None else get(info, "cat_features_hash", list)
-    for entry in hashes:
-        code = whole(_feature(entry, "cat_features_hash"), "hash", -_INT32_MAX - 1, 2 * _INT32_MAX + 1)
-        text = get(entry, "value", str)
-        if text in seen:
-            raise ModelFormatError(f"{text[:100]!r} appears twice", field="cat_features_hash")
-        seen.add(text)
-        tests.texts.setdefault(code % (1 << 32), []).append(text)
+    tests.texts = _texts(info)
     n_features = max(name_of, default=-1) + 1
     if not has_names and all(name in ("", str(column)) for column, name in name_of.items()):  # CatBoost's own
         return tests, n_features, ()
     return tests, n_features, tuple(name_of.get(column, str(column)) for column in range(n_features))
+
+
+def _texts(info: dict[str, Any]) -> dict[int, list[str]]:
+    """The texts of each hash, where the file tells them."""
+    name = "cat_features_hash"
+    # CatBoost writes null where a model without categories is saved together with a pool.
+    entries = [] if info.get(name) is None else get(info, name, list)
+    texts = [get(_feature(entry, name), "value", str) for entry in entries]
+    try:
+        hashes = text_hashes(texts).tolist()
+    except UnicodeEncodeError:  # half a pair, as JSON's escapes can write it
+        raise ModelFormatError("holds texts that no UTF-8 can write", field=name) from None
+    of_hash: dict[int, list[str]] = {}
+    for entry, text, code in zip(entries, texts, hashes, strict=True):
+        if whole(entry, "hash", -_INT32_MAX - 1, 2 * _INT32_MAX + 1) % (1 << 32) != code:
+            raise ModelFormatError(f"{text[:100]!r} has another hash: the file is damaged", field=name)
+        of_hash.setdefault(code, []).append(text)
+    if len(set(texts)) < len(texts):
+        raise ModelFormatError("a text appears twice", field=name)
+    return of_hash
 
 
 def _feature(value: Any, field: str) -> dict[str, Any]:

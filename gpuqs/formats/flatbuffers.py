@@ -42,6 +42,8 @@ class Table:
         self._at = self._read(_UINT32, 0) if at is None else at
         self._vtable = self._at - self._read(_INT32, self._at)
         self._vtable_size = self._read(_UINT16, self._vtable)
+        if self._vtable_size % 2:  # of which readers make this or that
+            raise ModelFormatError("is damaged: a table would have half a field")
 
     def number(self, field: int, kind: str, default: Any) -> Any:
         """A number, of a type of `struct`'s."""

@@ -20,8 +20,9 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fuzz.checks import MOST_NODES, documents
@@ -29,7 +30,6 @@ from fuzz.seeds import format_of
 
 import gpuqs
 from gpuqs.errors import GpuqsError
-from gpuqs.forest import CATEGORICAL
 
 #: Seconds and further bytes of memory that a library may take.
 SECONDS, BYTES = 5, 4 << 30
@@ -92,10 +92,11 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
     forest = model.forest
     if name == "CatBoost JSON" and _read_otherwise(data):
         return "not compared"
-    given = forest.ctrs is not None or (name.startswith("CatBoost") and (forest.routing & CATEGORICAL).any())
-    if given or forest.n_nodes > MOST_NODES or forest.n_features > 1_000:  # categories of CatBoost's are texts
+    if forest.n_nodes > MOST_NODES or forest.n_features > 1_000:
         return "not compared"
     X = documents(forest, rng)
+    if name.startswith("CatBoost") and forest.schema.has_categories:
+        X = _with_texts(X, forest.schema.categories, rng)
     if name.startswith("XGBoost"):  # which refuses infinite values
         X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
         for column in forest.tested_as_categories:
@@ -126,6 +127,15 @@ def _read_otherwise(data: bytes) -> bool:
     """
     bias = json.loads(data).get("scale_and_bias", [1, []])[1]
     return not isinstance(bias, list) or re.search(rb"(?<![.\d])\d{16,}(?![.\deE])", data) is not None
+
+
+def _with_texts(X: np.ndarray, categories: Sequence[tuple[Any, ...] | None], rng: random.Random) -> np.ndarray:
+    """The documents with texts in the columns of categories, most of which `fuzz.seeds` has trained with."""
+    X = X[:, : len(categories)].astype(object)
+    for column, known in enumerate(categories):
+        if known is not None:
+            X[:, column] = [str(rng.randrange(42)) for _ in X]
+    return X
 
 
 def _as_its_input(data: bytes, X: np.ndarray) -> np.ndarray:

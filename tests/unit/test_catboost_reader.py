@@ -18,7 +18,7 @@ from gpuqs.forest import Forest
 from gpuqs.formats import catboost as reader
 from gpuqs.formats import xgboost as xgboost_reader
 from gpuqs.links import to_values
-from gpuqs.text_hashes import name_of_hash
+from gpuqs.text_hashes import name_of_hash, text_hashes
 
 Document = dict[str, Any]
 
@@ -31,8 +31,15 @@ def one_hot(value: int, at: int) -> Document:
     return {"split_type": "OneHotFeature", "cat_feature_index": 0, "value": value, "split_index": at}
 
 
+BLUE, TWELVE, RED = text_hashes(["blue", "12", "red"]).tolist()
+
+
+def hashed(texts: list[str]) -> list[Document]:
+    return [{"hash": code, "value": text} for text, code in zip(texts, text_hashes(texts).tolist(), strict=True)]
+
+
 def small_model() -> Document:
-    """Columns: a number, a category of blue (hash 7), 12 (hash 2^32 - 5) and red (hash 9), a number."""
+    """Columns: a number, a category (blue, 12 or red), a number."""
     return {
         "features_info": {
             "float_features": [
@@ -47,13 +54,9 @@ def small_model() -> Document:
                 {"feature_index": 1, "flat_feature_index": 2, "feature_id": "", "borders": [-1]},
             ],
             "categorical_features": [
-                {"feature_index": 0, "flat_feature_index": 1, "feature_id": "colour", "values": [7, -5]}
+                {"feature_index": 0, "flat_feature_index": 1, "feature_id": "colour", "values": [BLUE, TWELVE - 2**32]}
             ],
-            "cat_features_hash": [
-                {"hash": 7, "value": "blue"},
-                {"hash": 2**32 - 5, "value": "12"},
-                {"hash": 9, "value": "red"},
-            ],
+            "cat_features_hash": hashed(["blue", "12", "red"]),
         },
         "model_info": {
             "params": {"loss_function": {"type": "RMSE"}},
@@ -62,7 +65,7 @@ def small_model() -> Document:
         },
         "oblivious_trees": [
             {"splits": [on_float(0, 0.5, 0), on_float(1, -1, 2)], "leaf_values": [1, 2, 3, 4], "leaf_weights": []},
-            {"splits": [one_hot(-5, 4)], "leaf_values": [10, 20]},
+            {"splits": [one_hot(TWELVE - 2**32, 4)], "leaf_values": [10, 20]},
             {"splits": [], "leaf_values": [0.25]},
         ],
         "scale_and_bias": [2, [100]],
@@ -72,7 +75,7 @@ def small_model() -> Document:
 def nested_model() -> Document:
     model = small_model()
     del model["oblivious_trees"]
-    inner = {"split": one_hot(7, 3), "left": {"value": 2}, "right": {"value": 3}}
+    inner = {"split": one_hot(BLUE, 3), "left": {"value": 2}, "right": {"value": 3}}
     model["trees"] = [
         {"split": on_float(0, 1.5, 1), "left": inner, "right": {"value": 1, "weight": 5}},
         {"value": 8},
@@ -215,6 +218,7 @@ def test_others_are_not_recognised() -> None:
 
 
 FLOATS = ("features_info", "float_features")
+TEXTS = ("features_info", "cat_features_hash")
 TREE = ("oblivious_trees", 0)
 SPLIT = (*TREE, "splits", 0)
 
@@ -258,7 +262,13 @@ BAD: dict[str, tuple[Edit, str]] = {
         at(*SPLIT, value={"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 8, "split_index": 0}),
         "tree 0, field 'split_index': names another test",
     ),
-    "a text twice": (at("features_info", "cat_features_hash", 2, "value", value="blue"), "'blue' appears twice"),
+    "a text twice": (at(*TEXTS, 2, value=hashed(["blue"])[0]), "field 'cat_features_hash': a text appears twice"),
+    "another hash": (at(*TEXTS, 2, "value", value="rot"), "field 'cat_features_hash': 'rot' has another hash"),
+    "half a pair": (at(*TEXTS, 2, "value", value="\ud800"), "field 'cat_features_hash': holds texts that no UTF-8"),
+    "a hash twice": (
+        at("features_info", "categorical_features", 0, "values", value=[BLUE, TWELVE, BLUE - 2**32]),
+        "field 'values': feature 0: a hash appears twice",
+    ),
     "scale alone": (at("scale_and_bias", value=[1]), "field 'scale_and_bias': has 1 elements"),
     "no bias": (at("scale_and_bias", value=[1, []]), "field 'scale_and_bias': must be"),
     "scale is huge": (at("scale_and_bias", value=[1e308, [0]]), "tree 0, field .scale_and_bias.: leaf values times"),
@@ -288,18 +298,23 @@ def test_damaged_models_are_refused(name: str) -> None:
     assert str(caught.value).startswith("model")
 
 
-HASHES = (7, 2**32 - 5, 9)
-
-
 @pytest.mark.parametrize("left_out", [("cat_features_hash",), ("cat_features_hash", 0)])
 def test_categories_without_texts_are_called_after_their_hashes(left_out: tuple[Any, ...]) -> None:
     model = small_model()
     without("features_info", *left_out)(model)
     forest = read(model)
-    assert sorted(forest.schema.categories[1]) == ["CatBoost hash 00000007", "CatBoost hash fffffffb"]
+    assert sorted(forest.schema.categories[1]) == sorted(map(name_of_hash, (BLUE, TWELVE)))
     assert forest.schema.has_hashes
     with pytest.raises(InputError, match="from arrays of whole numbers or of objects alone; pass such an array"):
         gpuqs.from_model(forest).predict(np.zeros((2, 3)))
+
+
+def texts_like_hashes(model: Document) -> None:
+    texts = [name_of_hash(7), name_of_hash(9)]
+    first, second = text_hashes(texts).tolist()
+    model["features_info"]["cat_features_hash"] = hashed(texts)
+    model["features_info"]["categorical_features"][0]["values"] = [first, second]
+    model["oblivious_trees"][1]["splits"] = [one_hot(second, 4)]
 
 
 UNSUPPORTED: dict[str, tuple[Edit, str]] = {
@@ -308,10 +323,7 @@ UNSUPPORTED: dict[str, tuple[Edit, str]] = {
     "embedding": (at("features_info", "embedding_features", value=[{}]), "embedding features are not"),
     "loss": (at("model_info", "params", "loss_function", "type", value="NewLoss"), "loss 'NewLoss' is not known"),
     "threshold": (at("model_info", "binclass_probability_threshold", value="0.3"), "probability threshold"),
-    "texts as hashes": (
-        at("features_info", "cat_features_hash", value=[{"hash": h, "value": name_of_hash(h % 2**32)} for h in HASHES]),
-        "categories as 'CatBoost hash 00000007'",
-    ),
+    "texts as hashes": (texts_like_hashes, "categories as 'CatBoost hash 00000007'"),
 }
 
 
@@ -346,12 +358,13 @@ def test_deep_nesting_is_refused() -> None:
 def test_many_huge_category_sets_are_refused() -> None:
     model = small_model()
     n = 60_000
-    values = list(range(n))
+    listed = hashed([f"c{i}" for i in range(n)])
+    values = list(dict.fromkeys(entry["hash"] for entry in listed))
+    n = len(values)
     model["features_info"]["categorical_features"][0]["values"] = values
-    model["features_info"]["cat_features_hash"] = [{"hash": v, "value": f"c{v}"} for v in values]
+    model["features_info"]["cat_features_hash"] = listed
     n_borders = sum(len(feature["borders"]) for feature in model["features_info"]["float_features"])
-    split = {"split_type": "OneHotFeature", "cat_feature_index": 0, "value": n - 1, "split_index": n_borders + n - 1}
-    model["oblivious_trees"] = [{"splits": [split] * 14, "leaf_values": [0] * 2**14}]
+    model["oblivious_trees"] = [{"splits": [one_hot(values[-1], n_borders + n - 1)] * 14, "leaf_values": [0] * 2**14}]
     with pytest.raises(ModelFormatError, match="category sets take"):
         read(model)
 

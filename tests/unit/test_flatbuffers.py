@@ -65,6 +65,13 @@ def test_damage_is_refused_or_read() -> None:
     assert 500 < refused < 2900
 
 
+def test_half_a_field_is_refused() -> None:
+    data = bytearray(root())
+    data[4] = 15
+    with pytest.raises(ModelFormatError, match="half a field"):
+        Table(memoryview(data))
+
+
 def test_parts_are_not_read_without_end() -> None:
     data = root() + bytes(4000)
     table = Table(memoryview(data))
