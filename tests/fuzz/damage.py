@@ -189,51 +189,76 @@ def damage_json(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
     return json.dumps(tree).encode()
 
 
+#: A marker of UBJSON's typed arrays -> their type.
+_TYPED = {"i": "i1", "U": "u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
+
+
 def damage_ubjson(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """One or more places of a UBJSON model, written anew in any of the ways of UBJSON; or its bytes."""
+    """One or more places of a UBJSON model, written anew as it was or in any of the ways of UBJSON; or its bytes."""
     if rng.random() < 0.25:
         return damage_bytes(rng, data, others)
+    markers: dict[str, str] = {}
     try:
-        tree = _plain(ubjson.decode(data))
+        tree = _plain(ubjson.decode(data), "", markers)
     except ValueError:
         return damage_bytes(rng, data, others)
     for _ in range(rng.choice([1, 1, 1, 2, 3, 6])):
         tree = damage_tree(rng, tree)
-    data = b"".join(_ubjson(rng, tree))
+    data = b"".join(_ubjson(rng, tree, "", markers if rng.random() < 0.5 else None))
     return damage_bytes(rng, data, others) if rng.random() < 0.1 else data
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, key: str, markers: dict[str, str]) -> Any:
+    """Lists for arrays, whose types are told by the keys that hold them."""
     if isinstance(value, np.ndarray):
+        types = [np.dtype(dtype).newbyteorder("=") for dtype in _TYPED.values()]
+        markers[key] = list(_TYPED)[types.index(value.dtype)]
         return value.tolist()
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {name: _plain(item, name, markers) for name, item in value.items()}
+    return [_plain(item, key, markers) for item in value] if isinstance(value, list) else value
 
 
-def _ubjson(rng: Rng, value: Any) -> list[bytes]:
+def _ubjson(rng: Rng, value: Any, key: str, markers: dict[str, str] | None) -> list[bytes]:
+    """A value that a key holds; with ``markers``, as XGBoost writes it, which reads little else."""
     if value is None or isinstance(value, bool):
         return [{None: b"Z", True: b"T", False: b"F"}[value]]
     if isinstance(value, int):
         return [_ubjson_whole(value)]
     if isinstance(value, float):
         with np.errstate(over="ignore"):
-            if rng.random() < 0.5:
+            if markers is not None or rng.random() < 0.5:
                 return [b"d", np.array(value).astype(">f4").tobytes()]
         return [struct.pack(">cd", b"D", value)]
+    whole = _ubjson_whole if markers is None else _ubjson_long
     if isinstance(value, str):
-        return [b"S", *_ubjson_text(value)]
+        return [b"S", *_ubjson_text(value, whole)]
     if isinstance(value, dict):
-        items = [part for key, item in value.items() for part in (*_ubjson_text(key), *_ubjson(rng, item))]
+        items = [
+            part
+            for name, item in value.items()
+            for part in (*_ubjson_text(name, whole), *_ubjson(rng, item, name, markers))
+        ]
         return [b"{", *items, b"}"]
     form = rng.choice(["iUIlL", "UilL", "lL", "L"]) if all(type(item) is int for item in value) else "dD"
-    for marker in form if value and all(type(item) in (int, float) for item in value) else "":
-        dtype = {"i": "i1", "U": "u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}[marker]
-        low, high = (-np.inf, np.inf) if marker in "dD" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        if all(low <= item <= high or item != item for item in value) and max(map(abs, value)) < 1e300:
+    if markers is not None:
+        form = markers.get(key, "")
+    elif not value:
+        form = ""
+    for marker in form:
+        if all(type(item) in (int, float) for item in value) and _holds(marker, value):
             with np.errstate(over="ignore"):
-                return [f"[${marker}#".encode(), _ubjson_whole(len(value)), np.array(value).astype(dtype).tobytes()]
-    return [b"[", *(part for item in value for part in _ubjson(rng, item)), b"]"]
+                return [f"[${marker}#".encode(), whole(len(value)), np.array(value).astype(_TYPED[marker]).tobytes()]
+    items = [part for item in value for part in _ubjson(rng, item, key, markers)]
+    return [b"[", *items, b"]"] if markers is None else [b"[#", whole(len(value)), *items]
+
+
+def _holds(marker: str, values: list[int | float]) -> bool:
+    """Whether a typed array holds numbers, rounded to its type."""
+    if marker in "dD":
+        return max(map(abs, values), default=0) < 1e300
+    limits = np.iinfo(_TYPED[marker])
+    return all(type(value) is int and limits.min <= value <= limits.max for value in values)
 
 
 def _ubjson_whole(value: int) -> bytes:
@@ -245,9 +270,13 @@ def _ubjson_whole(value: int) -> bytes:
     return b"L" + struct.pack(">Q", value % 2**64)
 
 
-def _ubjson_text(text: str) -> list[bytes]:
+def _ubjson_long(value: int) -> bytes:
+    return b"L" + struct.pack(">q", value)
+
+
+def _ubjson_text(text: str, whole: Callable[[int], bytes]) -> list[bytes]:
     raw = text.encode(errors="surrogatepass")
-    return [_ubjson_whole(len(raw)), raw]
+    return [whole(len(raw)), raw]
 
 
 # -- gpuqs's own -------------------------------------------------------------------------------
