@@ -59,7 +59,7 @@ lint: $(BIN)/python
 sanitize: sanitize-memory sanitize-threads
 
 # $(call sanitized,NAME,FLAGS): the package, built with a sanitizer beside the other.
-sanitized = CXXFLAGS="$(2) -fno-omit-frame-pointer -g" $(BIN)/python -m pip install --quiet --no-deps --upgrade \
+sanitized = CXXFLAGS="$(2) -fno-omit-frame-pointer -g1" $(BIN)/python -m pip install --quiet --no-deps --upgrade \
   --target $(VENV)/$(1) -Cbuild-dir=build/$(1) -Cinstall.strip=false .
 runtime = $(shell $(CXX) -print-file-name=lib$(1).so)
 
@@ -67,7 +67,7 @@ sanitize-memory: $(VENV)/installed-test
 	$(call sanitized,memory,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
 	LD_PRELOAD=$(call runtime,asan):$(call runtime,ubsan) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/memory \
 	  $(BIN)/pytest -s -p no:cacheprovider -n auto --maxprocesses 4 \
-  tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
+	  tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
 comma := ,
 
 # ThreadSanitizer wants its memory where it expects it: no random addresses.

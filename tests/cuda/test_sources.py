@@ -64,4 +64,5 @@ def test_every_trained_model(library: str, dtype: type, engine: str) -> None:
     names, train = (getattr(tests, name) for name in LIBRARIES[library])
     for name in names:
         expected = tests.expected(name, dtype)
-        check(train(name).model, engine, expected.X, expected.leaves, name)
+        some = slice(None, None, 3 if engine == "qs_gpu" else 1)  # whose atomics take the emulation longest
+        check(train(name).model, engine, expected.X[some], expected.leaves[some], name)
