@@ -20,9 +20,8 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from fuzz.checks import MOST_NODES, documents
@@ -30,6 +29,7 @@ from fuzz.seeds import format_of
 
 import gpuqs
 from gpuqs.errors import GpuqsError
+from gpuqs.forest import Forest
 
 #: Seconds and further bytes of memory that a library may take.
 SECONDS, BYTES = 5, 4 << 30
@@ -94,15 +94,7 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
         return "not compared"
     if forest.n_nodes > MOST_NODES or forest.n_features > 1_000:
         return "not compared"
-    X = documents(forest, rng)
-    if name.startswith("CatBoost") and forest.schema.has_categories:
-        X = _with_texts(X, forest.schema.categories, rng)
-    if name.startswith("XGBoost"):  # which refuses infinite values
-        X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
-        for column in forest.tested_as_categories:
-            X[:, column] = np.abs(np.where(X[:, column] < 1e3, X[:, column], 3)).round()
-    if name == "ONNX":
-        X = _as_its_input(data, X)
+    X = _that_it_takes(name, data, documents(forest, rng), forest, rng)
     theirs = scored_apart(LIBRARIES[name], data, X)
     if theirs is None:
         return "refused by the library"
@@ -113,12 +105,37 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
             theirs = theirs[:, -ours.shape[1] :]
         if theirs.size != ours.size:  # LightGBM's of a wrong num_class, whose memory nobody has written
             return "not compared"
-        theirs = theirs.reshape(ours.shape)
-        same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
-        if name.startswith("CatBoost"):  # whose scale is rounded otherwise (README), and comes after the sum
-            same |= np.abs(ours - theirs) <= CATBOOST * np.abs(theirs) + np.finfo(float).tiny
-            same |= np.isinf(ours) & (np.abs(theirs) > np.finfo(float).max / 1e3)
-    return "same" if same.all() else "differs"
+        return "same" if _alike(name, ours, theirs.reshape(ours.shape)) else "differs"
+
+
+def _that_it_takes(name: str, data: bytes, X: np.ndarray, forest: Forest, rng: random.Random) -> np.ndarray:
+    """The documents as the library of a format takes them."""
+    if name.startswith("XGBoost"):  # which refuses infinite values
+        X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
+        for column in forest.tested_as_categories:
+            X[:, column] = np.abs(np.where(X[:, column] < 1e3, X[:, column], 3)).round()
+    elif name.startswith("CatBoost") and forest.schema.has_categories:
+        categories = forest.schema.categories
+        X = X[:, : len(categories)].astype(object)
+        for column, known in enumerate(categories):
+            if known is not None:  # texts, most of which `fuzz.seeds` has trained with
+                X[:, column] = [str(rng.randrange(42)) for _ in X]
+    elif name == "ONNX":  # in the type of the graph's input
+        import onnx
+
+        graph = onnx.ModelProto.FromString(data).graph
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.input[0].type.tensor_type.elem_type)
+        with np.errstate(all="ignore"):
+            X = (X if dtype.kind == "f" else np.nan_to_num(X).clip(-(2**31), 2**31 - 1)).astype(dtype)
+    return X
+
+
+def _alike(name: str, ours: np.ndarray, theirs: np.ndarray) -> bool:
+    same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
+    if name.startswith("CatBoost"):  # whose scale is rounded otherwise (README), and comes after the sum
+        same |= np.abs(ours - theirs) <= CATBOOST * np.abs(theirs) + np.finfo(float).tiny
+        same |= np.isinf(ours) & (np.abs(theirs) > np.finfo(float).max / 1e3)
+    return bool(same.all())
 
 
 def _read_otherwise(data: bytes) -> bool:
@@ -128,27 +145,6 @@ def _read_otherwise(data: bytes) -> bool:
     """
     bias = json.loads(data).get("scale_and_bias", [1, []])[1]
     return not isinstance(bias, list) or re.search(rb"(?<![.\d])\d{16,}(?![.\deE])", data) is not None
-
-
-def _with_texts(X: np.ndarray, categories: Sequence[tuple[Any, ...] | None], rng: random.Random) -> np.ndarray:
-    """The documents with texts in the columns of categories, most of which `fuzz.seeds` has trained with."""
-    X = X[:, : len(categories)].astype(object)
-    for column, known in enumerate(categories):
-        if known is not None:
-            X[:, column] = [str(rng.randrange(42)) for _ in X]
-    return X
-
-
-def _as_its_input(data: bytes, X: np.ndarray) -> np.ndarray:
-    """The documents in the type of a graph's input, which onnxruntime insists on."""
-    import onnx
-
-    graph = onnx.ModelProto.FromString(data).graph
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.input[0].type.tensor_type.elem_type)
-    with np.errstate(all="ignore"):
-        if dtype.kind != "f":
-            X = np.nan_to_num(X).clip(-(2**31), 2**31 - 1)
-        return X.astype(dtype)
 
 
 def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, X: np.ndarray) -> np.ndarray | None:
