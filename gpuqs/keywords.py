@@ -40,7 +40,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
             if not truth(value, name) and forest.schema.library == "XGBoost":
                 raise UnsupportedModelError(
                     "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
-                    "pass an array, such as X.to_numpy()"
+                    "leave it out, and pass a table as an array, such as X.to_numpy()"
                 )
         elif name not in _NOT_OFFERED:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""

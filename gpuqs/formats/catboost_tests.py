@@ -31,7 +31,7 @@ _FLOAT32: Final = struct.Struct("f")
 _MAX_CATEGORY_WORDS: Final = 1 << 24
 _NO_WORDS: Final = np.zeros(0, np.uint32)
 #: A text that CatBoost takes for the same category as the whole number.
-_WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
+_WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 
 #: A test as the file names it: kind, feature_index among its kind (of a CTR its place in the list), border or hash.
 Key = tuple[str, int, float]

@@ -317,6 +317,16 @@ def texts_like_hashes(model: Document) -> None:
     model["oblivious_trees"][1]["splits"] = [one_hot(second, 4)]
 
 
+def test_whole_numbers_of_twenty_digits() -> None:
+    model, known = small_model(), 2**64 - 7
+    listed = hashed([str(known), str(2**64 - 9)])
+    model["features_info"]["cat_features_hash"] = listed
+    model["features_info"]["categorical_features"][0]["values"] = [entry["hash"] for entry in listed]
+    model["oblivious_trees"] = [{"splits": [one_hot(listed[0]["hash"], 3)], "leaf_values": [10, 20]}]
+    X = np.array([[0, known, 0], [0, 2**64 - 9, 0], [0, 7, 0]], np.uint64)
+    assert gpuqs.from_model(read(model)).predict(X, "raw").tolist() == [140, 120, 120]
+
+
 UNSUPPORTED: dict[str, tuple[Edit, str]] = {
     "a new split": (at(*SPLIT, "split_type", value="NewFeature"), "tree 0: splits of type 'NewFeature'"),
     "text": (at("features_info", "text_features", value=[{}]), "text features are not evaluated"),
