@@ -240,12 +240,13 @@ def _ubjson(rng: Rng, value: Any, key: str, markers: dict[str, str] | None) -> l
             for part in (*_ubjson_text(name, whole), *_ubjson(rng, item, name, markers))
         ]
         return [b"{", *items, b"}"]
-    form = rng.choice(["iUIlL", "UilL", "lL", "L"]) if all(type(item) is int for item in value) else "dD"
     if markers is not None:
-        form = markers.get(key, "")
-    elif not value:
-        form = ""
-    for marker in form:
+        typed = markers.get(key, "")
+    elif all(type(item) is int for item in value):
+        typed = rng.choice(["iUIlL", "UilL", "lL", "L"]) if value else ""
+    else:
+        typed = "dD"
+    for marker in typed:
         if all(type(item) in (int, float) for item in value) and _holds(marker, value):
             with np.errstate(over="ignore"):
                 return [f"[${marker}#".encode(), whole(len(value)), np.array(value).astype(_TYPED[marker]).tobytes()]

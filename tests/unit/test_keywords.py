@@ -115,7 +115,7 @@ def test_what_is_not_offered() -> None:
         np.testing.assert_array_equal(MODEL.predict(X, validate_features=value), MODEL.predict(X))
     by_name = Model(replace(MODEL.forest, schema=Schema(library="XGBoost")))
     np.testing.assert_array_equal(by_name.predict(X, validate_features=True), MODEL.predict(X))
-    with pytest.raises(UnsupportedModelError, match=r"takes a table's columns by position.*leave it out.*pass a table as an array"):
+    with pytest.raises(UnsupportedModelError, match=r"columns by position.*leave it out.*pass a table as an array"):
         by_name.predict(X, validate_features=False)
 
 
