@@ -231,8 +231,8 @@ def _elements(elements: list[Any], floats: dict[int, tuple[int, bool]], columns:
             raise ModelFormatError(f"feature {index} is not in features_info", field="elements")
         if is_number:
             column, nan_right = floats[index]
-            (border,) = numbers([element.get("border")], "border", np.float32)
-            above.append((column, float(border), nan_right))
+            border = float(numbers([element.get("border")], "border", np.float32)[0])
+            above.append((column, border, nan_right and border < np.inf))
         elif kind == "cat_feature_value":
             categories.append(columns[index])
         elif kind == "cat_feature_exact_value":

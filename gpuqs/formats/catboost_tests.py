@@ -121,7 +121,7 @@ class Tests:
         words = _NO_WORDS
         if kind == FLOAT:
             column, nan_right = self.floats[index]
-            routing = 0 if nan_right else NAN_LEFT
+            routing = 0 if nan_right and value < inf else NAN_LEFT  # NaN counts as infinite, which is not above
         elif kind == CTR:
             column, routing = self.ctrs[index], NAN_LEFT
         else:
@@ -205,11 +205,12 @@ def reals(values: Any, name: str, tree: int | None = None) -> npt.NDArray[np.flo
 
 
 def borders(values: Any) -> list[float]:
-    """A list of borders, each as `border` makes it; CatBoost counts those below a value, so they ascend."""
+    """A list of borders; CatBoost counts those below a value, so they ascend. Infinite ones are of infinite numbers."""
+    given = reals(values, "borders")
     with np.errstate(over="ignore"):
-        rounded = reals(values, "borders").astype(np.float32)
-    if not np.isfinite(rounded).all():
-        raise ModelFormatError("border is not a finite float32", field="borders")
+        rounded = given.astype(np.float32)
+    if np.isnan(given).any() or not np.array_equal(np.isinf(given), np.isinf(rounded)):
+        raise ModelFormatError("border is NaN, or no float32", field="borders")
     if (rounded[1:] < rounded[:-1]).any():
         raise ModelFormatError("do not ascend", field="borders")
     listed: list[float] = rounded.tolist()

@@ -539,3 +539,24 @@ def test_hashes_are_catboosts(tmp_path: Path) -> None:
     expected = [name_of_hash(entry["hash"] % 2**32) for entry in listed]
     assert hash_names([entry["value"] for entry in listed]) == expected
     assert hash_names([None]) == [None]
+
+
+@pytest.mark.parametrize("nan_mode", ["Min", "Max"])
+@pytest.mark.parametrize("infinite", [[-np.inf], [np.inf], [-np.inf, np.inf]])
+def test_infinite_numbers_in_training_make_infinite_borders(infinite: list[float], nan_mode: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)).astype(np.float32)
+    target = X.sum(axis=1)
+    for value in infinite:
+        some = rng.random(400) < 0.2
+        X[some, 0], target[some] = value, 9 * np.sign(value) + 3
+    X[rng.random(400) < 0.2, 0] = np.nan
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    trained = catboost.CatBoostRegressor(iterations=30, depth=4, nan_mode=nan_mode, **quiet).fit(X, target)
+    largest = np.finfo(np.float32).max
+    documents = rng.choice(np.array([np.nan, np.inf, -np.inf, largest, -largest, 0, 1], np.float32), (300, 2))
+    model = gpuqs.from_model(trained)
+    assert infinite != [np.inf if nan_mode == "Max" else -np.inf] or np.isinf(model.forest.threshold).any()
+    expected = trained.predict(documents)
+    for engine in [name for name in ("reference", *COMPILED) if model.engines()[name] is None]:
+        np.testing.assert_array_equal(model.predict(documents, "raw", engine=engine), expected)
