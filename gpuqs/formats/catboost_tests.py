@@ -205,7 +205,7 @@ def reals(values: Any, name: str, tree: int | None = None) -> npt.NDArray[np.flo
 
 
 def borders(values: Any) -> list[float]:
-    """A list of borders; CatBoost counts those below a value, so they ascend. Infinite ones are of infinite numbers."""
+    """A list of borders; CatBoost counts those below a value, so they ascend. Infinite numbers make infinite ones."""
     given = reals(values, "borders")
     with np.errstate(over="ignore"):
         rounded = given.astype(np.float32)
