@@ -9,7 +9,7 @@ class InstructionSet(NamedTuple):
     lanes: int
     widest_word: int
     has_encoder: bool
-    has_paths: bool
+    has_jumps: bool
     gathers: bool
     is_here: bool
 

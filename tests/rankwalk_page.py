@@ -11,7 +11,7 @@ from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, RANKS, document_
 from gpuqs.layout.rankwalk import (
     DISTANCE_SHIFT,
     ENTRY_THRESHOLDS,
-    LABEL_SHIFT,
+    LEAF_ON_LEFT,
     MAX_ENTRIES,
     POSITION_SHIFT,
     SIGNED,
@@ -19,7 +19,7 @@ from gpuqs.layout.rankwalk import (
 )
 
 LAYOUT = build_rankwalk(FOREST, RANKS)
-WITH_PATHS = build_rankwalk(FOREST, RANKS, with_paths=True)
+WITH_JUMPS = build_rankwalk(FOREST, RANKS, with_jumps=True)
 #: The document that is drawn all the way.
 DRAWN = 4
 #: The leaf of each label.
@@ -92,57 +92,44 @@ def all_tests() -> str:
     return table("test|comes from label|goes to label|labels of documents 0 ... 7", rows)
 
 
-def path_told(path: int) -> str:
-    """A path as 16 bits: where it begins, and the leaf at its end."""
-    place, label = path % (1 << LABEL_SHIFT), path >> LABEL_SHIFT
-    return f"leaf {LEAF_OF[label]}" if place == 63 else f"from place {place} to leaf {LEAF_OF[label]}"
-
-
 def word() -> str:
-    paths, rows = WITH_PATHS.paths, []
-    assert paths is not None and paths.word[0] == 0
-    turned, ends = int(paths.turned[0]), int(paths.ends[0])
+    """Where each test's document goes on."""
+    jumps, rows = WITH_JUMPS.jumps, []
+    assert jumps is not None and jumps.trees.tolist() == [0, 1] and jumps.root[0] == 0
+    of = jumps.words[0]
     for place in range(N_LEAVES - 1):
-        test = test_of(int(paths.tests[0]["entry"][place]) + 1, int(paths.tests[0]["position"][place]))
-        side, end = "right" if turned >> place & 1 else "left", "yes" if ends >> place & 1 else ""
-        rows.append((place, test, side, end, path_told(int(paths.light[0, place]))))
-    return table("place|test|path goes on|ends|the other child's path", rows)
+        test = test_of(int(of["entry"][place]) + 1, int(of["position"][place]))
+        label, right = int(of["first"][place]), int(of["right"][place])
+        left = f"leaf {LEAF_OF[label - LEAF_ON_LEFT]}" if label >= LEAF_ON_LEFT else f"place {place + 1}"
+        rows.append((place, test, left, f"leaf {LEAF_OF[place + 1]}" if right == place else f"place {right}"))
+    return table("place|test|goes on, left|right", rows)
 
 
-def followed() -> tuple[list[tuple[str, str]], int]:
-    """How one document goes along paths, and the leaf where it ends."""
-    paths, code = WITH_PATHS.paths, code_of(DRAWN)
-    assert paths is not None
-    n_nodes, tests = N_LEAVES - 1, paths.tests[0]
-    right = [code[int(tests["entry"][k]) + 1] > int(tests["position"][k]) for k in range(n_nodes)]
-    turned = [bool(int(paths.turned[0]) >> k & 1) for k in range(n_nodes)]
-    ends = [bool(int(paths.ends[0]) >> k & 1) for k in range(n_nodes)]
-    leaves = [a != b for a, b in zip(right, turned, strict=True)]
-    rows = [
-        ("byte > position", bits(right)),
-        ("turned", bits(turned)),
-        ("leaves its path", bits(leaves)),
-        ("or the path ends", bits([a or b for a, b in zip(leaves, ends, strict=True)])),
-    ]
-    path = int(paths.heavy[0])
-    while (place := path % (1 << LABEL_SHIFT)) < n_nodes:
-        stop = next(k for k in range(place, n_nodes) if leaves[k] or ends[k])
-        if not leaves[stop]:
-            rows.append((f"the path {path_told(path)}", f"ends at place {stop}"))
-            break
-        rows.append((f"the path {path_told(path)}", f"is left at place {stop}"))
-        path = int(paths.light[0, stop])
-    return rows, int(LEAF_OF[path >> LABEL_SHIFT])
+def jumped() -> tuple[list[tuple[str, str]], int]:
+    """What all places know of one document, after each doubling, and the leaf that the root knows at last."""
+    jumps, code = WITH_JUMPS.jumps, code_of(DRAWN)
+    assert jumps is not None
+    places = np.arange(N_LEAVES - 1)
+    entry, position, right, first = (array[places].astype(int) for array in jumps.words[0])
+    goes_right = np.array(code)[entry + 1] > position
+    at = np.where(goes_right, right, np.where(first >= LEAF_ON_LEFT, places, places + 1))
+    leaf = LEAF_OF[np.where(goes_right, places + 1, first % LEAF_ON_LEFT)]
+    rows = [("byte > position", in_a_row(goes_right.astype(int))), ("goes on at place", in_a_row(at))]
+    for doubling in range(1, int(jumps.doublings[0]) + 1):
+        at = at[at]
+        rows.append((f"after {2**doubling} steps", in_a_row(at)))
+    rows.append(("leaf at that place", in_a_row(leaf[at])))
+    return rows, int(leaf[at[0]])
 
 
-def bits(word: list[bool]) -> str:
+def in_a_row(of_places: np.ndarray) -> str:
     """Place 0 on the left."""
-    return "".join(str(int(bit)) for bit in word)
+    return "  ".join(map(str, of_places))
 
 
 def one_document() -> str:
-    rows, leaf = followed()
-    return table("document 4|places 0 ... 6", [*rows, (f"leaf {leaf}", "")])
+    rows, _ = jumped()
+    return table(f"document {DRAWN}|{in_a_row(np.arange(N_LEAVES - 1))}", rows)
 
 
 #: All that the page shows, in its order.

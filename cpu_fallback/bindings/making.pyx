@@ -73,28 +73,22 @@ cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     cdef struct RankTest:
         pass
 
-cdef extern from "making/rank_paths.hpp" namespace "gpuqs" nogil:
-    cdef int kPathPlaces
-
-    cdef struct PathTests:
+cdef extern from "making/rank_jumps.hpp" namespace "gpuqs" nogil:
+    cdef struct JumpWord:
         pass
 
-    cdef struct PathArrays:
-        const int32_t* word
-        PathTests* tests
-        uint64_t* turned
-        uint64_t* ends
-        uint16_t* light
-        uint16_t* heavy
-        uint8_t* most
-        int64_t tree_block
+    cdef struct JumpArrays:
+        int64_t n_words
+        JumpWord* words
+        const int32_t* trees
+        const uint8_t* root
 
-    int64_t c_path_words "gpuqs::path_words"(const Trees&, int32_t* word)
+    vector[int32_t] c_place_trees "gpuqs::place_trees"(const Trees&, int64_t tree_block, uint8_t* root) except +
 
 cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     vector[RankEntry] c_rank_items "gpuqs::rank_items"(
         const Trees&, const RankedNodes&, const int64_t* start, uint32_t* items, RankTest* tests, int32_t* label,
-        const PathArrays* paths, int n_threads) except +
+        const JumpArrays* jumps, int n_threads) except +
 
 cdef extern from "driver/threads.hpp" namespace "gpuqs":
     void share_out_by(void* other)
@@ -299,52 +293,43 @@ def node_programs(forest, const int32_t[::1] middle, const int32_t[::1] predicat
         c_node_programs(trees, middles, predicates, to, n_threads)
 
 
-def empty_paths(forest, int64_t tree_block):
-    """What `gpuqs.layout.rankwalk.RankPaths` holds, by name, not yet filled; of trees that have at most 63 nodes."""
+def place_trees(forest, int64_t tree_block):
+    """Words (uint8 [W, 4 * 64]), not yet filled, the first tree of each, and the end (int32 [W + 1]), and each tree's place
+    (uint8 [T]), as `gpuqs.layout.rankwalk.RankJumps` has them; of trees that have at most 63 nodes.
+    """
     cdef Trees trees = trees_of(forest)
-    word = np.empty(trees.n_trees, np.int32)
-    n_words = c_path_words(trees, writable32(word))
-    return {
-        "tests": cache_lines.zeros((n_words, 2 * kPathPlaces), np.uint8),
-        "turned": np.zeros(n_words, np.uint64),
-        "ends": np.zeros(n_words, np.uint64),
-        "light": cache_lines.zeros((n_words, kPathPlaces), np.uint16),
-        "word": word,
-        "heavy": np.zeros(trees.n_trees, np.uint16),
-        "most": np.zeros(-(-trees.n_trees // tree_block), np.uint8),
-    }
+    root = np.empty(trees.n_trees, np.uint8)
+    cdef uint8_t[::1] roots = root
+    cdef vector[int32_t] first = c_place_trees(trees, tree_block, &roots[0] if len(root) else NULL)
+    return cache_lines.zeros((first.size() - 1, sizeof(JumpWord)), np.uint8), np.array(first, np.int32), root
 
 
-cdef PathArrays path_arrays(paths, int64_t tree_block) except *:
-    cdef const int32_t[::1] word = paths["word"]
-    cdef uint8_t[:, ::1] tests = paths["tests"]
-    cdef uint64_t[::1] turned = paths["turned"], ends = paths["ends"]
-    cdef uint16_t[:, ::1] light = paths["light"]
-    cdef uint16_t[::1] heavy = paths["heavy"]
-    cdef uint8_t[::1] most = paths["most"]
-    cdef PathArrays c
-    c.word, c.tree_block = address32(word), tree_block
-    if len(word):
-        c.tests, c.turned, c.ends = <PathTests*>&tests[0, 0], &turned[0], &ends[0]
-        c.light, c.heavy, c.most = &light[0, 0], &heavy[0], &most[0]
+cdef JumpArrays jump_arrays(jumps) except *:
+    cdef uint8_t[:, ::1] words = jumps[0]
+    cdef const int32_t[::1] trees = jumps[1]
+    cdef const uint8_t[::1] root = jumps[2]
+    cdef JumpArrays c
+    c.n_words, c.trees = len(words), &trees[0]
+    if len(words):
+        c.words, c.root = <JumpWord*>&words[0, 0], &root[0]
     return c
 
 
 def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const int64_t[::1] offsets, uint8_t nan_left,
-               const int64_t[::1] start, int64_t tree_block, paths=None):
+               const int64_t[::1] start, jumps=None):
     """Entries (int32 [E, 3]), items (uint32 [N + L]) and tests (uint32 [N]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves'
     labels (int32 [L]).
 
     ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
-    begin at ``start``. ``paths``: of `empty_paths` with ``tree_block``, filled in place of items unless
-    documents have more bytes than a path's tests can name.
+    begin at ``start``. ``jumps``: of `place_trees`, filled in place of items unless documents have more bytes than a word's tests
+    can name.
     """
     cdef Trees trees = trees_of(forest)
-    cdef PathArrays of_paths
-    cdef const PathArrays* paths_to = NULL
-    if paths is not None:
-        of_paths = path_arrays(paths, tree_block)
-        paths_to = &of_paths
+    cdef JumpArrays of_jumps
+    cdef const JumpArrays* jumps_to = NULL
+    if jumps is not None:
+        of_jumps = jump_arrays(jumps)
+        jumps_to = &of_jumps
     cdef int n_threads = threads_for(trees.leaf_offsets[trees.n_trees])
     cdef const uint8_t[::1] routing = forest.routing
     cdef RankedNodes nodes
@@ -362,7 +347,7 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     label = np.empty(len(forest.leaf_value), np.int32)
     cdef int32_t* label_to = writable32(label)
     with nogil:
-        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to, paths_to, n_threads)
+        found = c_rank_items(trees, nodes, starts, to, tests_to, label_to, jumps_to, n_threads)
     entries = np.empty((found.size(), 3), np.int32)
     cdef int32_t[:, ::1] filled = entries
     for e in range(<Py_ssize_t>found.size()):

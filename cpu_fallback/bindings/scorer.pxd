@@ -64,7 +64,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kEntryThresholds, kRankWalks, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kFollowing, kMostRankLanes, kRegistersTogether, kPathPlaces, kPathEntries, kLabelShift, kBlockThresholds
+    cdef int kEntryThresholds, kRankWalks, kRankLeaves, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kJumping, kMostRankLanes, kRegistersTogether, kJumpPlaces, kJumpEntries, kLeafOnLeft, kBlockThresholds
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:
@@ -73,18 +73,16 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
     cdef struct RankTest:
         pass
 
-    cdef struct PathTests:
+    cdef struct JumpWord:
         pass
 
-    cdef struct RankPaths:
+    cdef struct RankJumps:
         int32_t n_words
-        const PathTests* tests
-        const uint64_t* turned
-        const uint64_t* ends
-        const uint16_t* light
-        const int32_t* word
-        const uint16_t* heavy
-        const uint8_t* most
+        const JumpWord* words
+        const int32_t* trees
+        const int32_t* blocks
+        const uint8_t* root
+        const uint8_t* doublings
 
     cdef cppclass ThresholdBlocks[Value]:
         const Value* threshold
@@ -111,7 +109,7 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         const uint32_t* items
         const int64_t* node_offsets
         const RankTest* tests
-        RankPaths paths
+        RankJumps jumps
 
 
 cdef extern from "layout/category_tables.hpp" namespace "gpuqs" nogil:
@@ -233,7 +231,7 @@ cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
         int lanes() const
         int widest_word() const
         cbool has_encoder() const
-        cbool has_paths() const
+        cbool has_jumps() const
         cbool gathers() const
         cbool is_here() const
     const CInstructionSet* begin_instruction_sets()

@@ -24,8 +24,8 @@ class InstructionSet(NamedTuple):
         Documents that `bitslice` scores at once at most.
     has_encoder : bool
         Whether tree programs can become machine code.
-    has_paths : bool
-        Whether `rankwalk` takes few documents along heavy paths.
+    has_jumps : bool
+        Whether `rankwalk` takes few documents by pointer jumping.
     gathers : bool
         Whether `walk` goes over nodes alone, a register full of walks at a time.
     is_here : bool
@@ -36,7 +36,7 @@ class InstructionSet(NamedTuple):
     lanes: int
     widest_word: int
     has_encoder: bool
-    has_paths: bool
+    has_jumps: bool
     gathers: bool
     is_here: bool
 
@@ -45,7 +45,7 @@ cdef _instruction_sets():
     cdef const CInstructionSet* c = begin_instruction_sets()
     sets = []
     while c != end_instruction_sets():
-        told = c.lanes(), c.widest_word(), c.has_encoder(), c.has_paths(), c.gathers(), c.is_here()
+        told = c.lanes(), c.widest_word(), c.has_encoder(), c.has_jumps(), c.gathers(), c.is_here()
         sets.append(InstructionSet(c.name().decode(), *told))
         c += 1
     return tuple(sets)
@@ -86,6 +86,7 @@ CONSTANTS = {
     "kZeroThreshold": kZeroThreshold,
     "kWalkLeaves": kWalkLeaves,
     "kRankWalks": kRankWalks,
+    "kRankLeaves": kRankLeaves,
     "kEntryMask": kEntryMask,
     "kEntryThresholds": kEntryThresholds,
     "kPositionShift": kPositionShift,
@@ -93,13 +94,13 @@ CONSTANTS = {
     "kSigned": kSigned,
     "kWalking": kWalking,
     "kWalkingNarrow": kWalkingNarrow,
-    "kFollowing": kFollowing,
+    "kJumping": kJumping,
     "kMostRankLanes": kMostRankLanes,
     "kRegistersTogether": kRegistersTogether,
-    "kPathPlaces": kPathPlaces,
-    "kPathEntries": kPathEntries,
+    "kJumpPlaces": kJumpPlaces,
+    "kJumpEntries": kJumpEntries,
     "kBlockThresholds": kBlockThresholds,
-    "kLabelShift": kLabelShift,
+    "kLeafOnLeft": kLeafOnLeft,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
 }
@@ -375,22 +376,20 @@ cdef class RankWalk(Scorer):
         c.items = <const uint32_t*>data_of(layout.items, np.uint32, self.keep)
         c.node_offsets = <const int64_t*>data_of(layout.node_offsets, np.int64, self.keep)
         c.tests = <const RankTest*>structs_of(layout.tests, "RankTest", self.keep)
-        c.paths = paths_of(layout.paths, self.keep)
+        c.jumps = jumps_of(layout.jumps, self.keep)
         self.engine.reset(new CRankWalk(self.kernels[0], c, document_block))
 
 
-cdef RankPaths paths_of(paths, list keep) except *:
-    cdef RankPaths c
-    if paths is None:
+cdef RankJumps jumps_of(jumps, list keep) except *:
+    cdef RankJumps c
+    if jumps is None:
         return c
-    c.n_words = len(paths.turned)
-    c.tests = <const PathTests*>structs_of(paths.tests, "PathTests", keep)
-    c.turned = <const uint64_t*>data_of(paths.turned, np.uint64, keep)
-    c.ends = <const uint64_t*>data_of(paths.ends, np.uint64, keep)
-    c.light = <const uint16_t*>data_of(paths.light, np.uint16, keep)
-    c.word = <const int32_t*>data_of(paths.word, np.int32, keep)
-    c.heavy = <const uint16_t*>data_of(paths.heavy, np.uint16, keep)
-    c.most = <const uint8_t*>data_of(paths.most, np.uint8, keep)
+    c.n_words = len(jumps.words)
+    c.words = <const JumpWord*>structs_of(jumps.words, "JumpWord", keep)
+    c.trees = <const int32_t*>data_of(jumps.trees, np.int32, keep)
+    c.blocks = <const int32_t*>data_of(jumps.blocks, np.int32, keep)
+    c.root = <const uint8_t*>data_of(jumps.root, np.uint8, keep)
+    c.doublings = <const uint8_t*>data_of(jumps.doublings, np.uint8, keep)
     return c
 
 

@@ -125,7 +125,7 @@ private:
     const WalkLayout layout_;
 };
 
-// load writes the documents' values, then their codes: those of few documents, which take paths or walk, or bytes.
+// load writes the documents' values, then their codes: those of few documents, which jump or walk, or bytes.
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
@@ -154,10 +154,10 @@ public:
         int32_t* rank = static_cast<int32_t*>(scratch);
         char* const codes = static_cast<char*>(loaded) + ByValue::loaded_bytes(stride);
         if (head(loaded).is_double)
-            code(kernels_.rank_codes_double, kernels_.path_codes_double, kernels_.rank_bytes_double, x<double>(loaded), n, stride, rank,
+            code(kernels_.rank_codes_double, kernels_.jump_codes_double, kernels_.rank_bytes_double, x<double>(loaded), n, stride, rank,
                  codes);
         else
-            code(kernels_.rank_codes_float, kernels_.path_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank,
+            code(kernels_.rank_codes_float, kernels_.jump_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank,
                  codes);
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords& records, void* leaf) const override {
@@ -165,27 +165,27 @@ public:
         uint8_t* const to = static_cast<uint8_t*>(leaf);
         if (!apart(n, stride))
             kernels_.rank_tests(layout_, block, reinterpret_cast<const int8_t*>(codes), records, n, stride, to);
-        else if (has_paths())
-            kernels_.rank_paths(layout_, block, reinterpret_cast<const uint8_t*>(codes), records, n, stride, to);
+        else if (has_jumps())
+            kernels_.rank_jumps(layout_, block, reinterpret_cast<const uint8_t*>(codes), records, n, stride, to);
         else
             kernels_.rankwalk(layout_, block, reinterpret_cast<const uint32_t*>(codes), n, stride, to);
     }
 
 private:
-    bool has_paths() const { return kernels_.rank_paths && layout_.paths.n_words > 0; }
+    bool has_jumps() const { return kernels_.rank_jumps && layout_.jumps.n_words > 0; }
     // So few documents are taken one after another.
-    int most_apart() const { return has_paths() ? kFollowing : most_walking(kernels_.rank_lanes); }
+    int most_apart() const { return has_jumps() ? kJumping : most_walking(kernels_.rank_lanes); }
     // Threads may share a batch out in blocks of so few places that none fill a register.
     bool apart(int n, int stride) const { return n <= most_apart() || !fills_register(stride); }
     bool fills_register(int stride) const { return stride >= kernels_.rank_lanes; }
     // Bytes of the codes of one that is.
-    size_t of_document() const { return has_paths() ? kPathEntries : sizeof(uint32_t) * layout_.n_entries; }
-    template <class Walking, class Following, class Asked, class Value>
-    void code(Walking walking, Following following, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
+    size_t of_document() const { return has_jumps() ? kJumpEntries : sizeof(uint32_t) * layout_.n_entries; }
+    template <class Walking, class Jumping, class Asked, class Value>
+    void code(Walking walking, Jumping jumping, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
         if (!apart(n, stride))
             asked(layout_, x, n, stride, rank, reinterpret_cast<int8_t*>(codes));
-        else if (has_paths())
-            following(layout_, x, n, rank, reinterpret_cast<uint8_t*>(codes));
+        else if (has_jumps())
+            jumping(layout_, x, n, rank, reinterpret_cast<uint8_t*>(codes));
         else
             walking(layout_, x, n, rank, reinterpret_cast<uint32_t*>(codes));
     }

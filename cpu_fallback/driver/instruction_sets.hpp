@@ -12,7 +12,7 @@ struct InstructionSet {
     int lanes() const { return kernels->vqs_lanes; }                                          // documents that vqs scores at once
     int widest_word() const { return 8 * kernels->widths[kernels->n_widths - 1].word_bytes; }  // in documents
     bool has_encoder() const { return kernels->encoding != Encoding::none; }                  // of machine code
-    bool has_paths() const { return kernels->rank_paths; }                                    // for few documents
+    bool has_jumps() const { return kernels->rank_jumps; }                                    // for few documents
     bool gathers() const;  // walks over nodes alone, and faster than over nodes and leaves
 };
 

@@ -1,7 +1,7 @@
 // All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
 // This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
-// gathers.inl, lanes.inl, paths.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
+// gathers.inl, jumps.inl, lanes.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "generic/bitslice.inl"
 #include "generic/kernels.hpp"
 #include "generic/load.inl"
-#include "generic/rank_paths.inl"
+#include "generic/rank_jumps.inl"
 #include "generic/rank_tests.inl"
 #include "generic/ranks.inl"
 #include "generic/rankwalk.inl"
@@ -55,7 +55,7 @@ template <class... Words> constexpr Kernels kernel_table(const char* name, Encod
             Lanes::n, quickscorer_kernels(),
             walk<float>, walk<double>, walk_nodes_kernel<Gathers, float>(), walk_nodes_kernel<Gathers, double>(),
             rank_codes<float>, rank_codes<double>, rankwalk,
-            path_codes<float>, path_codes<double>, paths_kernel<Paths>(),
+            jump_codes<float>, jump_codes<double>, jumps_kernel<Jumps>(),
             lanes, rank_bytes<lanes, float>, rank_bytes<lanes, double>, rank_tests<lanes>,
             rank, sizeof...(Words), {width<Words>()...}};
     // clang-format on

@@ -66,10 +66,10 @@ struct Kernels {
     void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint32_t* code);
     // leaf[tree][stride] of a tree block.
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
-    // The same along heavy paths, by code[document][kPathEntries]; null where walks are faster.
-    void (*path_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
-    void (*path_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
-    void (*rank_paths)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
+    // The same by jumps, by code[document][kJumpEntries]; null where walks are faster.
+    void (*jump_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
+    void (*jump_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
+    void (*rank_jumps)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
     // The same for more documents, code[entry][places], from x[column][stride] and such a scratch; stride is a multiple of
     // places_together(n, rank_lanes).
     int rank_lanes;

@@ -8,8 +8,8 @@
 #pragma once
 #include <cstdint>
 
+#include "jumps.inl"
 #include "layout/rankwalk.hpp"
-#include "paths.inl"
 
 namespace gpuqs {
 namespace {
@@ -27,7 +27,7 @@ template <class Value> int64_t count_below(const Value* threshold, int64_t n, Va
     const Value* from = threshold;
     for (; n > 1; n -= n / 2)
         if (from[n / 2 * kBlockThresholds - 1] < x) from += n / 2 * kBlockThresholds;
-    return from - threshold + Paths::below(from, x);
+    return from - threshold + Jumps::below(from, x);
 }
 
 inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
@@ -52,7 +52,7 @@ template <class Value> void rank_rows(const RankWalkLayout& layout, const Value*
         for (int64_t at = c; at < end; at += n_columns) {
             const Value value = x[at];
             const int64_t first = int64_t{rank[at]} * kBlockThresholds;
-            const int below = Paths::below(blocks.threshold + layout.block[c] * kBlockThresholds + first, value);
+            const int below = Jumps::below(blocks.threshold + layout.block[c] * kBlockThresholds + first, value);
             rank[at] = value != value ? -1 : static_cast<int32_t>(first) + below;
         }
     }

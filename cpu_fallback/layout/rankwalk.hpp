@@ -17,6 +17,7 @@ struct RankEntry { int32_t column, first, nan_left; };
 constexpr uint32_t kEntryMask = 0xffff;
 constexpr int kPositionShift = 16, kDistanceShift = 24;
 
+constexpr int kRankLeaves = 128;  // of a tree, at most
 constexpr int kRankWalks = 12;  // trees walked side by side: as many as there are registers for
 constexpr int kItemsOfLine = 16;
 
@@ -32,33 +33,34 @@ constexpr int kSigned = 127;  // bytes and positions are taken from it: they are
 
 // Bytes of the registers that hold documents: no more than 32, for compares of wider ones go through masks, which takes longer.
 constexpr int kMostRankLanes = 32;
-// So few documents walk, or follow paths where there are such; more of them are asked every test, which takes as long for one
+// So few documents walk, or jump where they can; more of them are asked every test, which takes as long for one
 // as for a register full of them. Sets with registers of 16 bytes, of other instructions, too, take longer for it.
-constexpr int kWalking = 4, kWalkingNarrow = 8, kFollowing = 10;
+constexpr int kWalking = 4, kWalkingNarrow = 8, kJumping = 12;
 constexpr int most_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that pass a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;
 constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }
 
-// Trees whose tests one document is asked all at once: their outcomes are the bits of words. A tree's nodes lie in places of a
-// word in preorder, at each node the child with more leaves first, so that its heavy paths are runs of places; a bit says
-// that the walk leaves the path for the other child. Nodes of some trees share a word; the last place is no node's.
-constexpr int kPathPlaces = 64, kPathEntries = 256;
+// Trees whose tests a document is asked all at once, and which it goes through by pointer jumping. Nodes lie in places of words in
+// preorder, so that a node's left child has the next place; some trees may share a word. A tree without nodes has a place, too,
+// whose test none passes.
+constexpr int kJumpPlaces = 64, kJumpEntries = 256;
 
-struct PathTests { uint8_t entry[kPathPlaces], position[kPathPlaces]; };  // an entry's number less one, for no node asks the leaves'
+struct JumpWord {
+    uint8_t entry[kJumpPlaces];  // its number less one, for no node asks the leaves'
+    uint8_t position[kJumpPlaces];
+    uint8_t right[kJumpPlaces];  // the right child's place; if that is a leaf, the node's own
+    uint8_t first[kJumpPlaces];  // the root's place and the label of the leftmost leaf below; and kLeafOnLeft, if that is the child
+};
+constexpr uint8_t kLeafOnLeft = 128;
 
-// A path as 16 bits: the place of its first node (of a path without nodes the last place), then the label of the leaf at its end.
-constexpr int kLabelShift = 8;
-
-struct RankPaths {
-    int32_t n_words = 0;               // 0: there are no paths
-    const PathTests* tests = nullptr;  // [word]
-    const uint64_t* turned = nullptr;  // [word]: nodes whose path goes on to the right
-    const uint64_t* ends = nullptr;    // [word]: the last nodes of paths, and the last place
-    const uint16_t* light = nullptr;   // [word][kPathPlaces]: the path of each node's other child
-    const int32_t* word = nullptr;     // of each tree, ascending
-    const uint16_t* heavy = nullptr;   // of each tree: the path from its root
-    const uint8_t* most = nullptr;     // of each tree block: how often walks change paths, at most
+struct RankJumps {
+    int32_t n_words = 0;  // 0: there are no jumps
+    const JumpWord* words = nullptr;
+    const int32_t* trees = nullptr;  // of each word: its first tree, and the end
+    const int32_t* blocks = nullptr;  // of each tree block: its first word, and the end
+    const uint8_t* root = nullptr;  // of each tree: its place
+    const uint8_t* doublings = nullptr;  // of each tree block: so many make a step as many as lead to its deepest node
 };
 
 // A column's thresholds in blocks, the last filled up with infinity. Samples are the last threshold of each block but the
@@ -69,11 +71,11 @@ template <class Value> struct ThresholdBlocks { const Value *threshold, *sample;
 
 struct RankWalkLayout {
     Columns columns;
-    bool single;              // documents are cast to float32 first
-    const int64_t* offsets;   // of a column's thresholds
+    bool single;  // documents are cast to float32 first
+    const int64_t* offsets;  // of a column's thresholds
     const float* threshold32;  // rounded down
     const double* threshold64;
-    const int64_t* block;         // of blocks: each column's first, and the end
+    const int64_t* block;  // of blocks: each column's first, and the end
     const int64_t* sample_block;  // of blocks of samples: likewise
     ThresholdBlocks<float> blocks32;
     ThresholdBlocks<double> blocks64;
@@ -81,14 +83,14 @@ struct RankWalkLayout {
     const RankEntry* entries;  // the first is the leaves'
     int32_t n_blocks;
     const int32_t* block_offsets;
-    const int32_t* tree;   // [group][kRankWalks]: within the tree block, -1: none
+    const int32_t* tree;  // [group][kRankWalks]: within the tree block, -1: none
     const uint32_t* root;  // [group][kRankWalks]
     const uint8_t* steps;  // [group]
     const int64_t* group_items;  // [groups + 1]: where each group's items start, in order
     const uint32_t* items;
     const int64_t* node_offsets;  // of each tree's tests
-    const RankTest* tests;        // in preorder
-    RankPaths paths;
+    const RankTest* tests;  // in preorder
+    RankJumps jumps;
 };
 
 }  // namespace gpuqs

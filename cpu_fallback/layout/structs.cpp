@@ -34,9 +34,9 @@ struct RankTestFields {
     using In = RankTest;
     static constexpr Field all[] = {FIELD(entry), FIELD(position), FIELD(first)};
 };
-struct PathTestsFields {
-    using In = PathTests;
-    static constexpr Field all[] = {FIELD(entry), FIELD(position)};
+struct JumpWordFields {
+    using In = JumpWord;
+    static constexpr Field all[] = {FIELD(entry), FIELD(position), FIELD(right), FIELD(first)};
 };
 struct CategoryTableFields {
     using In = CategoryTable;
@@ -69,7 +69,7 @@ constexpr Struct structs[] = {
     described<ItemFields<double>>("Item<double>"),
     described<RankEntryFields>("RankEntry"),
     described<RankTestFields>("RankTest"),
-    described<PathTestsFields>("PathTests"),
+    described<JumpWordFields>("JumpWord"),
     described<CategoryTableFields>("CategoryTable"),
     described<SegmentFields>("Segment"),
     described<TreeletFields>("Treelet"),

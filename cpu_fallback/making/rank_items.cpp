@@ -2,7 +2,7 @@
 
 #include "making/one_tree.hpp"
 #include "making/parts.hpp"
-#include "making/rank_paths.hpp"
+#include "making/rank_jumps.hpp"
 
 namespace gpuqs {
 namespace {
@@ -46,54 +46,53 @@ private:
     std::vector<RankEntry> entries_;
 };
 
-// Walks' items and tests of the trees [first, last).
-void make_items(const Trees& trees, const Entries& entries, int64_t first, int64_t last, const int64_t* start, uint32_t* items,
-                RankTest* tests, int32_t* label) {
-    Pairs pairs;
-    for (int64_t t = first; t < last; t++) {
-        const Tree tree = tree_of(trees, t);
-        const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
-        pairs.find(tree);
-        uint32_t* const of_tree = items + start[t];
-        for (int64_t i = 0; i < tree.n; i++) {
-            const int64_t item = tree.item(i);
-            const auto [entry, position, _] = entries.test(node + i);
-            tests[node + pairs.before(item)] = {entry, position, static_cast<uint8_t>(pairs.label(item))};
-            const uint32_t beyond = static_cast<uint32_t>(kEntryThresholds - kSigned + position);
-            const uint32_t distance = static_cast<uint32_t>(pairs.distance(tree, i));
-            of_tree[pairs.place(item)] = entry | beyond << kPositionShift | distance << kDistanceShift;
-        }
-        for (int64_t l = 0; l <= tree.n; l++) {
-            label[leaf + l] = pairs.label(tree.leaf(l));
-            of_tree[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[leaf + l]) << kPositionShift;
-        }
+// A tree's tests, to where they lie in preorder, and its leaves' labels.
+void make_tests(const Tree& tree, const Pairs& pairs, const RankTest* of_nodes, RankTest* tests, int32_t* label) {
+    for (int64_t i = 0; i < tree.n; i++) {
+        const int64_t item = tree.item(i);
+        tests[pairs.before(item)] = {of_nodes[i].entry, of_nodes[i].position, static_cast<uint8_t>(pairs.label(item))};
     }
+    for (int64_t l = 0; l <= tree.n; l++) label[l] = pairs.label(tree.leaf(l));
 }
 
-// Paths and tests of those trees.
-void make_paths(const Trees& trees, const Entries& entries, int64_t first, int64_t last, const PathArrays& to, RankTest* tests,
-                int32_t* label) {
-    PathMaker paths(to);
-    RankTest of_nodes[kPathPlaces];
-    for (int64_t t = first; t < last; t++) {
-        const Tree tree = tree_of(trees, t);
-        const int64_t node = trees.node_offsets[t];
-        for (int64_t i = 0; i < tree.n; i++) of_nodes[i] = entries.test(node + i);
-        paths.add(t, tree, of_nodes, tests + node, label + trees.leaf_offsets[t]);
+// A tree's items, for walks.
+void make_items(const Tree& tree, const Pairs& pairs, const RankTest* of_nodes, const int32_t* label, uint32_t* items) {
+    for (int64_t i = 0; i < tree.n; i++) {
+        const uint32_t beyond = static_cast<uint32_t>(kEntryThresholds - kSigned + of_nodes[i].position);
+        const uint32_t distance = static_cast<uint32_t>(pairs.distance(tree, i));
+        items[pairs.place(tree.item(i))] = of_nodes[i].entry | beyond << kPositionShift | distance << kDistanceShift;
     }
+    for (int64_t l = 0; l <= tree.n; l++) items[pairs.place(tree.leaf(l))] = static_cast<uint32_t>(label[l]) << kPositionShift;
 }
 
 }  // namespace
 
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
-                                  int32_t* label, const PathArrays* paths, int n_threads) {
+                                  int32_t* label, const JumpArrays* jumps, int n_threads) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees], n_threads);
-    const bool with_paths = paths && entries.entries().size() <= kPathEntries + 1;
-    each_part(trees.n_trees, n_threads, [&](int64_t, int64_t first, int64_t last) {
-        if (!with_paths) return make_items(trees, entries, first, last, start, items, tests, label);
-        first = first_of_word(*paths, trees.n_trees, first), last = first_of_word(*paths, trees.n_trees, last);
-        make_paths(trees, entries, first, last, *paths, tests, label);
-    });
+    const auto make = [&](Pairs& pairs, int64_t t, JumpWord* word) {
+        const Tree tree = tree_of(trees, t);
+        const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
+        RankTest of_nodes[kRankLeaves];
+        for (int64_t i = 0; i < tree.n; i++) of_nodes[i] = entries.test(node + i);
+        pairs.find(tree);
+        make_tests(tree, pairs, of_nodes, tests + node, label + leaf);
+        if (word)
+            fill_places(*word, jumps->root[t], tree, pairs, of_nodes);
+        else
+            make_items(tree, pairs, of_nodes, label + leaf, items + start[t]);
+    };
+    if (jumps && entries.entries().size() <= kJumpEntries + 1)
+        each_part(jumps->n_words, n_threads, [&](int64_t, int64_t first, int64_t last) {
+            Pairs pairs;
+            for (int64_t w = first; w < last; w++)
+                for (int64_t t = jumps->trees[w]; t < jumps->trees[w + 1]; t++) make(pairs, t, jumps->words + w);
+        });
+    else
+        each_part(trees.n_trees, n_threads, [&](int64_t, int64_t first, int64_t last) {
+            Pairs pairs;
+            for (int64_t t = first; t < last; t++) make(pairs, t, nullptr);
+        });
     return entries.entries();
 }
 

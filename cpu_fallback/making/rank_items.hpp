@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "layout/rankwalk.hpp"
-#include "making/rank_paths.hpp"
+#include "making/rank_jumps.hpp"
 #include "making/trees.hpp"
 
 namespace gpuqs {
@@ -21,8 +21,9 @@ struct RankedNodes {
 };
 
 // Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], tests [nodes] and the label of each leaf;
-// returns the entries, ascending. Makes paths instead of items, unless there are none to make or more than kPathEntries entries are asked.
+// returns the entries, ascending. Fills words of jumps instead of items, unless there are none or more than kJumpEntries entries are
+// asked.
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
-                                  int32_t* label, const PathArrays* paths, int n_threads);
+                                  int32_t* label, const JumpArrays* jumps, int n_threads);
 
 }  // namespace gpuqs

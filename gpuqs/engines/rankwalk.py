@@ -16,11 +16,11 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 from gpuqs.layout.rankwalk import (
-    FOLLOWING,
+    JUMP_PLACES,
+    JUMPING,
     MAX_ENTRIES,
     MAX_LEAVES,
     MOST_LANES,
-    PATH_PLACES,
     REGISTERS_TOGETHER,
     TREE_BLOCK,
     WALKING,
@@ -45,11 +45,12 @@ class RankWalk(CpuEngine):
         Parameter("tree_block", f"τ: trees of a block, in whole groups of {WALKS}", TREE_BLOCK, 1, 1 << 20),
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 128, 1, 4096),
     )
-    #: Nanoseconds per document: of a walk, per step; where paths are followed, per tree and for each doubling of its
-    #: leaves; per column.
+    #: Nanoseconds per document: of a walk, per step; of jumps, per tree, and per word and for each doubling of its
+    #: steps; per column.
     step: ClassVar[float] = 0.37
-    path: ClassVar[float] = 1.2
-    path_doubling: ClassVar[float] = 0.49
+    jump_tree: ClassVar[float] = 1.4
+    jump_word: ClassVar[float] = 1.0
+    jump_doubling: ClassVar[float] = 0.07
     column: ClassVar[float] = 4.5
     #: Of more documents: nanoseconds per node of those that pass it together, and of each register of them, narrower
     #: than 64 bytes or so wide (False, True); per column, and per tree and column of each document.
@@ -78,10 +79,12 @@ class RankWalk(CpuEngine):
         trees, columns = forest.n_trees * 1e-3, len(forest.tested) * 1e-3
         isa = cpu_fallback.instruction_set(machine[0] if machine else None)
         lanes = min(isa.widest_word // 8, MOST_LANES)
-        follows = isa.has_paths and forest.n_leaves <= PATH_PLACES
-        if n_documents <= (FOLLOWING if follows else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
-            if follows:
-                of_trees = trees * (self.path + self.path_doubling * math.log2(max(forest.n_leaves, 2)))
+        jumps = isa.has_jumps and forest.n_leaves <= JUMP_PLACES
+        if n_documents <= (JUMPING if jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
+            if jumps:
+                words = math.ceil(forest.n_nodes / JUMP_PLACES) * 1e-3
+                doublings = math.log2(max(int(forest.tree_depth.max(initial=0)), 1))
+                of_trees = trees * self.jump_tree + words * (self.jump_word + self.jump_doubling * doublings)
             else:
                 of_trees = int(forest.tree_depth.sum()) * 1e-3 * self.step
             work = n_documents * (of_trees + columns * self.column)
@@ -98,7 +101,7 @@ class RankWalk(CpuEngine):
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
     ) -> RankWalkLayout:
         tree_block = -(-settings["tree_block"] // WALKS) * WALKS
-        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set(machine[0]).has_paths)
+        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set(machine[0]).has_jumps)
 
     def _bind(
         self, forest: Forest, layout: RankWalkLayout, settings: dict[str, int], **common: Any

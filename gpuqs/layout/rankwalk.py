@@ -15,10 +15,10 @@ the first leaf to the right of node i in preorder: one for each leaf of a tree. 
 is at the label of a node's leftmost leaf it comes to that node, and goes to label i + 1 if its byte exceeds the
 node's position.
 
-Some processors ask a document 64 tests at once. Its outcomes are the bits of *words*, with nodes of one tree, or of
-several small ones, in preorder, at each node the child with more leaves first: a tree's heavy paths are then runs of
-places, and a bit says that the walk leaves the path there for the other child. One instruction finds the next set bit,
-or the end of the path, and no walk in 64 leaves changes paths more than six times.
+Some processors ask a document 64 tests at once. The tests lie in *words*, with nodes of one tree, or of several small
+ones, in preorder, so that a left child has the place after its parent's. The outcomes tell each node where the
+document goes on from there. By pointer jumping all of them learn at once where two steps lead, then four, and so on,
+till the tree's root knows the last node of the walk, and so the leaf.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs import cache_lines
-from gpuqs.cpu_fallback.making import empty_paths, rank_items
+from gpuqs.cpu_fallback.making import place_trees, rank_items
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.ranks import RankTables
@@ -47,22 +47,22 @@ WALKS = 12
 #: Trees of a block, whose walks are ordered by their length.
 TREE_BLOCK = 32 * WALKS
 
-#: Most documents that walk where no paths are followed; more are asked every test.
+#: Most documents that walk where none jump; more are asked every test.
 WALKING = 4
 #: The same with registers of 16 bytes.
 WALKING_NARROW = 8
-#: Most documents that follow paths, where there are such; more are asked every test.
-FOLLOWING = 10
+#: Most documents that jump, where they can; more are asked every test.
+JUMPING = 12
 #: Most registers full of documents that are asked a test together: one, two or so many.
 REGISTERS_TOGETHER = 4
 #: Most bytes of such a register, and so documents in it.
 MOST_LANES = 32
-#: Places of a word, of which the last is no node's.
-PATH_PLACES = 64
+#: Places of a word, and most leaves of a tree in it.
+JUMP_PLACES = 64
 #: Most entries that the tests of words name.
-PATH_ENTRIES = 256
-#: Where a path has the label of the leaf at its end, above its first node's place.
-LABEL_SHIFT = 8
+JUMP_ENTRIES = 256
+#: What a place's label has where it is that of the left child.
+LEAF_ON_LEFT = 128
 
 #: Where an item has the position of its threshold, above its entry.
 POSITION_SHIFT = 16
@@ -74,40 +74,35 @@ RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
 #: The C++ `RankTest`; its position is what is left of 127, as the documents' bytes are.
 RANK_TEST = np.dtype([("entry", "u2"), ("position", "i1"), ("first", "u1")])
 SIGNED = 127
-#: The C++ `PathTests`; an entry is its number less one, for no node asks the leaves'.
-PATH_TESTS = np.dtype([("entry", "u1", PATH_PLACES), ("position", "u1", PATH_PLACES)])
+#: The C++ `JumpWord`; an entry is its number less one, for no node asks the leaves'.
+JUMP_WORD = np.dtype([(name, "u1", JUMP_PLACES) for name in ("entry", "position", "right", "first")])
 
 
 @dataclass(frozen=True)
-class RankPaths:
+class RankJumps:
     """Trees whose tests a document is asked all at once; W words.
-
-    A path is held as 16 bits: the place of its first node, or 63 if it has none, and, from bit `LABEL_SHIFT` on, the
-    label of the leaf at its end.
 
     Parameters
     ----------
-    tests : PATH_TESTS [W]
-    turned : uint64 [W]
-        Nodes whose path goes on to the right.
-    ends : uint64 [W]
-        Last nodes of paths, and the last place.
-    light : uint16 [W, PATH_PLACES]
-        The path of each node's other child.
-    word : int32 [T]
-    heavy : uint16 [T]
-        The path from each tree's root.
-    most : uint8 [B]
-        How often walks through a tree block change paths, at most.
+    words : JUMP_WORD [W]
+        Of a node, by its place: ``right`` is its right child's place, or its own if that child is a leaf. ``first``
+        is the label of the leftmost leaf below, counted from the place of the tree's root on, and `LEAF_ON_LEFT` more
+        if this leaf is the left child.
+    trees : int32 [W + 1]
+        First tree of each word.
+    blocks : int32 [B + 1]
+        First word of each tree block.
+    root : uint8 [T]
+        Place of each tree's root. Of a tree without nodes, that of a test that no document passes.
+    doublings : uint8 [B]
+        How often steps are doubled, for as many as lead to the deepest node of a tree block.
     """
 
-    tests: np.ndarray
-    turned: npt.NDArray[np.uint64]
-    ends: npt.NDArray[np.uint64]
-    light: npt.NDArray[np.uint16]
-    word: npt.NDArray[np.int32]
-    heavy: npt.NDArray[np.uint16]
-    most: npt.NDArray[np.uint8]
+    words: np.ndarray
+    trees: npt.NDArray[np.int32]
+    blocks: npt.NDArray[np.int32]
+    root: npt.NDArray[np.uint8]
+    doublings: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -178,7 +173,7 @@ class RankWalkLayout:
         Entry 0 is the leaves'.
     items : uint32 [N + L]
         Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`. None where
-        there are paths.
+        there are jumps.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
@@ -192,7 +187,7 @@ class RankWalkLayout:
         First test of each tree.
     tests : RANK_TEST [N]
         Tree by tree, in preorder; ``first`` is the label of the leftmost leaf below.
-    paths : RankPaths or None
+    jumps : RankJumps or None
         In place of walks. None unless asked for, or where trees or documents are too large for them.
     """
 
@@ -209,11 +204,11 @@ class RankWalkLayout:
     group_items: npt.NDArray[np.int64]
     node_offsets: npt.NDArray[np.int64]
     tests: np.ndarray
-    paths: RankPaths | None
+    jumps: RankJumps | None
 
 
 def build_rankwalk(
-    forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK, with_paths: bool = False
+    forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK, with_jumps: bool = False
 ) -> RankWalkLayout:
     """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `most_entries` are at most `MAX_ENTRIES`.
 
@@ -231,12 +226,13 @@ def build_rankwalk(
     root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
     start = np.empty(n_trees, np.int64)
     start[order] = starts[:-1]
-    paths = empty_paths(forest, tree_block) if with_paths and forest.n_leaves <= PATH_PLACES else None
+    jumps = place_trees(forest, tree_block) if with_jumps and forest.n_leaves <= JUMP_PLACES else None
     entries, items, tests, label = rank_items(
-        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start, tree_block, paths
+        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start, jumps
     )
-    if len(entries) > PATH_ENTRIES + 1:
-        paths = None
+    if len(entries) > JUMP_ENTRIES + 1:
+        jumps = None
+    block_offsets = np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32)
     threshold32 = round_down(ranks.threshold)
     return RankWalkLayout(
         ranks=ranks,
@@ -244,16 +240,29 @@ def build_rankwalk(
         threshold32=threshold32,
         blocks=threshold_blocks(ranks.offsets, threshold32, ranks.threshold),
         entries=entries.view(RANK_ENTRY)[:, 0],
-        items=items[:0] if paths else items,
-        block_offsets=np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32),
+        items=items[:0] if jumps else items,
+        block_offsets=block_offsets,
         tree=tree,
         root=root,
         steps=steps.reshape(n_groups, WALKS).max(axis=1, initial=0),
         group_items=starts[np.minimum(np.arange(n_groups + 1) * WALKS, n_trees)],
         node_offsets=forest.node_offsets,
         tests=tests.view(RANK_TEST),
-        paths=RankPaths(**paths | {"tests": paths["tests"].view(PATH_TESTS)[:, 0]}) if paths else None,
+        jumps=_jumps(jumps, depth, block_offsets) if jumps else None,
     )
+
+
+def _jumps(
+    placed: tuple[np.ndarray, np.ndarray, np.ndarray],
+    depth: npt.NDArray[np.int64],
+    block_offsets: npt.NDArray[np.int32],
+) -> RankJumps:
+    """From `place_trees`. A walk of d tests takes d - 1 steps from the root to its last node."""
+    words, trees, root = placed
+    deepest = np.maximum.reduceat(depth, block_offsets[:-1]) if len(depth) else depth
+    doublings = np.ceil(np.log2(np.maximum(deepest - 1, 1))).astype(np.uint8)
+    blocks = np.searchsorted(trees, block_offsets).astype(np.int32)
+    return RankJumps(words.view(JUMP_WORD)[:, 0], trees, blocks, root, doublings)
 
 
 def most_entries(columns: Columns) -> int:

@@ -187,7 +187,7 @@ def main(path: Path) -> None:
             "RankWalk": recorder.rankwalk,
             "Bitslice": recorder.bitslice,
             "Values": recorder.values,
-            # Layouts as for portable code: no paths.
+            # Layouts as for portable code: no jumps.
             "machine": lambda: (cpu_fallback.INSTRUCTION_SETS[-1].name, False),
             # Tables of bytes: those of instruction sets that have registers of sixteen.
             "table_part": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),

@@ -25,7 +25,7 @@ STATED = {
     "Item<double>": (walk, "ITEM64"),
     "RankEntry": (rankwalk, "RANK_ENTRY"),
     "RankTest": (rankwalk, "RANK_TEST"),
-    "PathTests": (rankwalk, "PATH_TESTS"),
+    "JumpWord": (rankwalk, "JUMP_WORD"),
     "CategoryTable": (category_tables, "CATEGORY_TABLE"),
     "Segment": (bitslice, "SEGMENT"),
     "Treelet": (programs, "TREELET"),
@@ -64,6 +64,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kZeroThreshold": forest.ZERO_THRESHOLD,
         "kWalkLeaves": walk.MAX_LEAVES,
         "kRankWalks": rankwalk.WALKS,
+        "kRankLeaves": rankwalk.MAX_LEAVES,
         "kEntryMask": rankwalk.MAX_ENTRIES - 1,
         "kEntryThresholds": rankwalk.ENTRY_THRESHOLDS,
         "kPositionShift": rankwalk.POSITION_SHIFT,
@@ -71,13 +72,13 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kSigned": rankwalk.SIGNED,
         "kWalking": rankwalk.WALKING,
         "kWalkingNarrow": rankwalk.WALKING_NARROW,
-        "kFollowing": rankwalk.FOLLOWING,
+        "kJumping": rankwalk.JUMPING,
         "kMostRankLanes": rankwalk.MOST_LANES,
         "kRegistersTogether": rankwalk.REGISTERS_TOGETHER,
-        "kPathPlaces": rankwalk.PATH_PLACES,
-        "kPathEntries": rankwalk.PATH_ENTRIES,
+        "kJumpPlaces": rankwalk.JUMP_PLACES,
+        "kJumpEntries": rankwalk.JUMP_ENTRIES,
         "kBlockThresholds": rankwalk.BLOCK_THRESHOLDS,
-        "kLabelShift": rankwalk.LABEL_SHIFT,
+        "kLeafOnLeft": rankwalk.LEAF_ON_LEFT,
         "kNarrowestWord": programs.NARROWEST_WORD,
         "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),
     } == scorer.CONSTANTS
@@ -86,9 +87,9 @@ def test_numbers_are_the_same_in_both_languages() -> None:
 @pytest.mark.parametrize("change", ["a name", "a kind", "the order", "the size"])
 @pytest.mark.parametrize("struct", STATED)
 def test_a_changed_struct_is_refused(struct: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = {"Item": "walk", "Rank": "rankwalk", "Path": "rankwalk"}.get(struct[:4], "bitslice")
-    if struct == "PathTests" and not cpu_fallback.instruction_set().has_paths:
-        pytest.skip("no document follows paths here")
+    engine = {"Item": "walk", "Rank": "rankwalk", "Jump": "rankwalk"}.get(struct[:4], "bitslice")
+    if struct == "JumpWord" and not cpu_fallback.instruction_set().has_jumps:
+        pytest.skip("no document jumps here")
     monkeypatch.setenv("GPUQS_MACHINE_CODE", "0" if struct in ("Treelet", "Run") else "1")
     if struct == "TreeNode" and not cpu_fallback.compiles_programs():
         pytest.skip("no tree program becomes machine code here")

@@ -15,12 +15,13 @@ from gpuqs.layout.rankwalk import (
     BLOCK_THRESHOLDS,
     DISTANCE_SHIFT,
     ENTRY_THRESHOLDS,
-    LABEL_SHIFT,
+    JUMP_ENTRIES,
+    JUMP_PLACES,
+    JUMPING,
+    LEAF_ON_LEFT,
     MAX_ENTRIES,
     MAX_LEAVES,
     MOST_LANES,
-    PATH_ENTRIES,
-    PATH_PLACES,
     POSITION_SHIFT,
     REGISTERS_TOGETHER,
     SIGNED,
@@ -70,29 +71,28 @@ def asked(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
     return at
 
 
-def followed(layout: RankWalkLayout, tree: int, code: list[int]) -> tuple[int, int]:
-    """The label at the end of a document's last path, and how often it changes paths."""
-    paths = layout.paths
-    assert paths is not None
-    word = int(paths.word[tree])
-    entry, position = paths.tests[word]
-    asked = [code[int(e) + 1] > int(p) if p < ENTRY_THRESHOLDS else False for e, p in zip(entry, position, strict=True)]
-    leaves = [bool(int(paths.turned[word]) >> place & 1) != right for place, right in enumerate(asked)]
-    assert not leaves[-1], "the last place is no node's"
-    path, n_changes = int(paths.heavy[tree]), 0
-    while True:
-        place = path % (1 << LABEL_SHIFT)
-        while not leaves[place] and not int(paths.ends[word]) >> place & 1:
-            place += 1
-        if not leaves[place]:
-            return path >> LABEL_SHIFT, n_changes
-        path, n_changes = int(paths.light[word, place]), n_changes + 1
+def jumped(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
+    """The label that a tree's root knows when all steps are doubled."""
+    jumps = layout.jumps
+    assert jumps is not None
+    block, number = tree // TREE_BLOCK, int(np.searchsorted(jumps.trees, tree, side="right")) - 1
+    assert jumps.blocks[block] <= number < jumps.blocks[block + 1]
+    word, here = jumps.words[number], np.arange(JUMP_PLACES)
+    right = np.array([*code[1:], *[0] * JUMP_ENTRIES])[word["entry"]] > word["position"]
+    next_place = np.where(right, word["right"], np.where(word["first"] & LEAF_ON_LEFT, here, here + 1)) % JUMP_PLACES
+    label = np.where(right, here + 1, word["first"] % LEAF_ON_LEFT)
+    for _ in range(jumps.doublings[block]):
+        next_place = next_place[next_place]
+    root = int(jumps.root[tree])
+    last = next_place[root]
+    assert next_place[last] == last, "no way leads further"
+    return int(label[last]) - root
 
 
 def check(forest: Forest, documents: np.ndarray) -> None:
     layout = build_rankwalk(forest, build_ranks(forest))
-    in_paths = build_rankwalk(forest, build_ranks(forest), with_paths=True)
-    assert (in_paths.paths is None) == (forest.n_leaves > PATH_PLACES or len(layout.entries) > PATH_ENTRIES + 1)
+    in_words = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
+    assert (in_words.jumps is None) == (forest.n_leaves > JUMP_PLACES or len(layout.entries) > JUMP_ENTRIES + 1)
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
@@ -105,17 +105,15 @@ def check(forest: Forest, documents: np.ndarray) -> None:
             assert position == layout.position[exit_leaf_by_walk(forest, tree, document)]
             assert n_steps <= layout.steps[walk // WALKS]
             assert asked(layout, tree, code) == position
-            if in_paths.paths:
-                label, n_changes = followed(in_paths, tree, code)
-                assert label == position
-                assert n_changes <= in_paths.paths.most[tree // TREE_BLOCK] < PATH_PLACES.bit_length()
+            if in_words.jumps:
+                assert jumped(in_words, tree, code) == position
 
 
 @pytest.mark.parametrize(
     ("shape", "leaves"),
     [
-        *(("random", leaves) for leaves in (1, 2, 30, PATH_PLACES)),
-        *((shape, leaves) for shape in ("chain", "complete") for leaves in (PATH_PLACES, PATH_PLACES + 1, MAX_LEAVES)),
+        *(("random", leaves) for leaves in (1, 2, 30, JUMP_PLACES)),
+        *((shape, leaves) for shape in ("chain", "complete") for leaves in (JUMP_PLACES, JUMP_PLACES + 1, MAX_LEAVES)),
     ],
 )
 @pytest.mark.parametrize("n_features", [1, 8])
@@ -136,22 +134,34 @@ def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
 
 def test_small_trees_share_words() -> None:
     forest = random_forest(np.random.default_rng(5), n_trees=40, max_leaves=12)
-    layout = build_rankwalk(forest, build_ranks(forest), with_paths=True)
-    assert layout.paths is not None
-    nodes = np.diff(forest.node_offsets)
-    word = layout.paths.word
-    assert word[0] == 0 and set(np.diff(word)) == {0, 1} and word[-1] + 1 == len(layout.paths.tests)
-    of_word = np.bincount(word, nodes)
-    assert of_word.max() < PATH_PLACES
-    assert all(of_word[w] + nodes[np.argmax(word == w + 1)] >= PATH_PLACES for w in range(word[-1]))
+    jumps = build_rankwalk(forest, build_ranks(forest), tree_block=3 * WALKS, with_jumps=True).jumps
+    assert jumps is not None
+    nodes, first = np.maximum(np.diff(forest.node_offsets), 1), jumps.trees[:-1]
+    assert jumps.trees[0] == 0 and np.all(np.diff(jumps.trees) > 0) and jumps.trees[-1] == forest.n_trees
+    assert len(first) == len(jumps.words) == jumps.blocks[-1] and jumps.blocks[0] == 0
+    assert jumps.trees[jumps.blocks].tolist() == [0, 3 * WALKS, forest.n_trees], "a tree block's words are its own"
+    for tree in range(forest.n_trees):
+        begins = tree in first
+        assert jumps.root[tree] == (0 if begins else jumps.root[tree - 1] + nodes[tree - 1])
+        assert jumps.root[tree] + nodes[tree] <= JUMP_PLACES
+        if begins and tree % (3 * WALKS):
+            assert jumps.root[tree - 1] + nodes[tree - 1] + nodes[tree] > JUMP_PLACES, "there was no room for it"
 
 
-def test_documents_of_more_bytes_than_tests_can_name_follow_no_paths() -> None:
+def test_doublings_are_as_many_as_the_deepest_tree_of_a_block_wants() -> None:
+    wanted = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2, 6: 2, 7: 3, 10: 3, 11: 4, 18: 4, 19: 5, 34: 5, 35: 6, JUMP_PLACES: 6}
+    for n_leaves, doublings in wanted.items():
+        chain = random_forest(np.random.default_rng(1), n_trees=1, max_leaves=n_leaves, shape="chain")
+        jumps = build_rankwalk(chain, build_ranks(chain), with_jumps=True).jumps
+        assert jumps is not None and jumps.doublings.tolist() == [doublings]
+
+
+def test_documents_of_more_bytes_than_tests_can_name_do_not_jump() -> None:
     rng = np.random.default_rng(6)
-    for n_features in (60, PATH_ENTRIES + 30):
+    for n_features in (60, JUMP_ENTRIES + 30):
         forest = random_forest(rng, n_trees=400, max_leaves=8, n_features=n_features)
-        layout = build_rankwalk(forest, build_ranks(forest), with_paths=True)
-        assert (layout.paths is None) == (len(layout.entries) > PATH_ENTRIES + 1) == (n_features > PATH_ENTRIES)
+        layout = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
+        assert (layout.jumps is None) == (len(layout.entries) > JUMP_ENTRIES + 1) == (n_features > JUMP_ENTRIES)
 
 
 def test_every_tree_stands_in_one_group_of_about_its_depth() -> None:
@@ -184,17 +194,17 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
         random_forest(rng, n_trees=41, max_leaves=MAX_LEAVES, n_features=2, n_thresholds=700),
         random_forest(rng, n_trees=9, max_leaves=MAX_LEAVES, shape="chain"),
         random_forest(rng, n_trees=30, max_leaves=9, categorical=0.4, n_outputs=3),
-        random_forest(rng, n_trees=50, max_leaves=PATH_PLACES),
-        random_forest(rng, n_trees=25, max_leaves=PATH_PLACES, shape="complete", n_features=3, n_thresholds=900),
-        random_forest(rng, n_trees=7, max_leaves=PATH_PLACES, shape="chain"),
+        random_forest(rng, n_trees=50, max_leaves=JUMP_PLACES),
+        random_forest(rng, n_trees=25, max_leaves=JUMP_PLACES, shape="complete", n_features=3, n_thresholds=900),
+        random_forest(rng, n_trees=7, max_leaves=JUMP_PLACES, shape="chain"),
         random_forest(rng, n_trees=400, max_leaves=8, n_features=60),
         random_forest(rng, n_trees=5, max_leaves=1),
     ]
     entries = build_rankwalk(shapes[-2], build_ranks(shapes[-2])).entries
-    assert 192 < len(entries) <= PATH_ENTRIES, "bytes of four registers"
+    assert 192 < len(entries) <= JUMP_ENTRIES, "bytes of four registers"
     lanes = min(cpu_fallback.instruction_set().widest_word // 8, MOST_LANES)
     together = lanes * REGISTERS_TOGETHER
-    least = [1, 2, WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1]  # FOLLOWING is the latter
+    least = [1, 2, WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1, JUMPING, JUMPING + 1]
     sizes = [*least, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, together, together + 3, 2 * together + 1]
     for forest in shapes:
         model, X = gpuqs.from_model(forest), probing_documents(rng, forest, 3 * together, dtype)

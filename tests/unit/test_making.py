@@ -102,11 +102,11 @@ def all_that_is_made(forest: Forest) -> dict[str, np.ndarray]:
     assert not faults
     made = {"depth": depth} | dict(enumerate(making.number_leaves(forest)))
     ranks = build_ranks(forest)
-    for with_paths in (False, True):
-        layout = build_rankwalk(forest, ranks, 36, with_paths)
+    for with_jumps in (False, True):
+        layout = build_rankwalk(forest, ranks, 36, with_jumps)
         names = ("position", "items", "tests")
-        made |= {(with_paths, name): getattr(layout, name) for name in names}
-        made |= {name: array for name, array in vars(layout.paths).items()} if layout.paths else {}
+        made |= {(with_jumps, name): getattr(layout, name) for name in names}
+        made |= {name: array for name, array in vars(layout.jumps).items()} if layout.jumps else {}
     made["programs"] = build_bitslice(forest, ranks, 1 << 16, 1 << 20, True).programs.nodes
     values = leaf_values(forest, number_leaves(forest).position, "exact")
     made["values"] = values.value
@@ -117,7 +117,7 @@ def all_that_is_made(forest: Forest) -> dict[str, np.ndarray]:
 def test_threads_make_what_one_makes(many: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     alone = all_that_is_made(many)
-    assert len(alone["light"]) and alone["most"].max() > 1
+    assert len(alone["words"]) and alone["doublings"].max() > 1
     for n_threads in (2, 5):
         monkeypatch.setenv("OMP_NUM_THREADS", str(n_threads))
         assert making.loading_threads() == n_threads

@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bitslice_page import DOCUMENTS, FOREST
-from rankwalk_page import DRAWINGS, DRAWN, LAYOUT, LEAF_OF, asked, followed
+from rankwalk_page import DRAWINGS, DRAWN, LAYOUT, LEAF_OF, asked, jumped
 
 from gpuqs import Model, cpu_fallback
 from gpuqs.layout.rankwalk import (
     BLOCK_THRESHOLDS,
     ENTRY_THRESHOLDS,
-    FOLLOWING,
+    JUMP_ENTRIES,
+    JUMP_PLACES,
+    JUMP_WORD,
+    JUMPING,
     MAX_ENTRIES,
     MAX_LEAVES,
-    PATH_ENTRIES,
-    PATH_PLACES,
     RANK_TEST,
     WALKING,
     WALKING_NARROW,
@@ -45,7 +46,7 @@ def test_the_documents_of_the_page_end_where_it_says(isa: str, monkeypatch: pyte
     monkeypatch.setenv("GPUQS_ISA", isa)
     model = Model(FOREST)
     assert LEAF_OF[asked()[-1]].tolist() == list(range(8))
-    assert followed()[1] == DRAWN == int(PAGE.rpartition("```text\n")[2].partition("\n```")[0].split()[-1])
+    assert jumped()[1] == DRAWN
     for times in (1, 20):
         leaves = model.predict(np.tile(DOCUMENTS, (times, 1)), "leaf", engine="rankwalk").ravel()
         np.testing.assert_array_equal(leaves, np.tile(np.arange(8), times))
@@ -57,19 +58,20 @@ def test_limits_are_those_of_the_code() -> None:
     for told in (
         f"up to {ENTRY_THRESHOLDS} of its thresholds",
         f"in blocks of {BLOCK_THRESHOLDS} thresholds",
-        f"trees of more than {PATH_PLACES} leaves, or more than {PATH_ENTRIES} entries",
+        f"trees of more than {JUMP_PLACES} leaves, or more than {JUMP_ENTRIES} entries",
         f"Trees have up to {MAX_LEAVES} leaves, for an item's distance has 8 bits,",
         f"a forest has up to {MAX_ENTRIES:,} entries",
-        f"a tree of {PATH_PLACES} leaves change paths six times at most",
+        f"A tree of {JUMP_PLACES} leaves takes six doublings at most",
+        f"{JUMP_WORD.itemsize} bytes",
     ):
         assert told in TEXT, told
-    assert (PATH_PLACES - 1).bit_length() == 6
+    assert (JUMP_PLACES - 3).bit_length() == 6, "a walk of 63 tests takes 62 steps"
     assert WALKS == 12 and "twelve trees are walked side by side" in TEXT
     assert RANK_TEST.itemsize == 4 and LAYOUT.items.itemsize == 4 and "A test is four bytes" in TEXT
-    rows = dict(re.findall(r"^\| (walks|heavy paths|all tests) \| (.*) \|$", PAGE, re.M))
-    narrow, wide, paths = WALKING_NARROW, WALKING, FOLLOWING
+    rows = dict(re.findall(r"^\| (walks|jumps|all tests) \| (.*) \|$", PAGE, re.M))
+    narrow, wide, jumps = WALKING_NARROW, WALKING, JUMPING
     assert rows == {
         "walks": f"1 to {narrow} | 1 to {wide} |",
-        "heavy paths": f"| | 1 to {paths}",
-        "all tests": f"from {narrow + 1} on | from {wide + 1} on | from {paths + 1} on",
+        "jumps": f"| | 1 to {jumps}",
+        "all tests": f"from {narrow + 1} on | from {wide + 1} on | from {jumps + 1} on",
     }

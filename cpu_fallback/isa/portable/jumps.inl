@@ -1,11 +1,11 @@
-// There are no paths: asking all tests one at a time would take longer than a walk.
+// There are no jumps: asking all tests one at a time would take longer than a walk.
 #pragma once
 #include "layout/rankwalk.hpp"
 
 namespace gpuqs {
 namespace {
 
-struct Paths {
+struct Jumps {
     static constexpr bool here = false;
 
     // How many of a block of thresholds lie below x.

@@ -1,0 +1,84 @@
+// rankwalk, few documents: all tests of some trees at once, then pointer jumping.
+//
+//   codes: as of walks, byte[entry]
+//   for each word: right = bits (byte[entry of place] > position of place)
+//                  next[place] = where the document goes on from there; the place itself, if to a leaf
+//                  label[place] = that of this leaf
+//                  as often as the deepest tree wants: next[place] = next[next[place]], twice as many steps
+//                  for each tree in it: leaf[tree] = label[next[place of its root]]
+#pragma once
+#include <cstdint>
+
+#include "generic/rankwalk.inl"
+#include "jumps.inl"
+#include "layout/rankwalk.hpp"
+
+namespace gpuqs {
+namespace {
+
+// Codes of n documents, x[document][column], to code[document][kJumpEntries]; rank is scratch of x's shape.
+template <class Value> void jump_codes(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank, uint8_t* code) {
+    rank_rows(layout, x, n, rank);
+    for (int d = 0; d < n; d++, rank += layout.columns.n, code += kJumpEntries)
+        for (int e = 1; e < layout.n_entries; e++)
+            code[e - 1] = static_cast<uint8_t>(byte_of(layout.entries[e], rank[layout.entries[e].column]));
+}
+
+// The word so many later is asked for.
+constexpr int kWordsAhead = 16;
+// For so few documents, the records of exit leaves are asked for; for more, all of a tree's, which waits for nothing.
+constexpr int kRecordsApart = 4;
+
+// A tree block of n documents (if `alone`, of one), to leaf[tree][stride]; the leaves' records are asked for.
+template <class Set, int doublings, bool alone>
+void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride, uint8_t* leaf) {
+    const auto bytes = Set::load(code);
+    const bool records_apart = alone || n <= kRecordsApart;
+    for (int w = jumps.blocks[block], tree = jumps.trees[w]; w < jumps.blocks[block + 1]; w++) {
+        const char* const ahead = reinterpret_cast<const char*>(jumps.words + w + kWordsAhead);
+        for (size_t at = 0; at < sizeof(JumpWord); at += 64) __builtin_prefetch(ahead + at);
+        const auto word = Set::load(jumps.words[w]);
+        const int n_trees = jumps.trees[w + 1] - tree;
+        for (int t = 0; t < n_trees && !records_apart; t++) prefetch_records(records, tree + t);
+        for (int d = 0; d < (alone ? 1 : n); d++) {
+            const auto labels = Set::template labels<doublings>(word, alone ? bytes : Set::load(code + d * kJumpEntries));
+            const auto put = [&](int t, int label) {
+                leaf[static_cast<int64_t>(t) * stride + d] = static_cast<uint8_t>(label);
+                if (records_apart) prefetch_record(records, tree + t, label);
+            };
+            if (n_trees == 1) {
+                put(0, Set::first(labels) & ~kLeafOnLeft);
+                continue;
+            }
+            alignas(64) uint8_t label[kJumpPlaces];
+            Set::store(label, labels);
+            for (int t = 0; t < n_trees; t++) put(t, (label[jumps.root[tree + t]] & ~kLeafOnLeft) - jumps.root[tree + t]);
+        }
+        tree += n_trees, leaf += static_cast<int64_t>(n_trees) * stride;
+    }
+}
+
+// n documents by jump_codes, to leaf[tree][stride] of a tree block.
+template <class Set>
+void rank_jumps(const RankWalkLayout& layout, int block, const uint8_t* code, const LeafRecords& records, int n, int stride,
+                uint8_t* leaf) {
+    using Ask = decltype(&ask_words<Set, 2, true>);
+    constexpr Ask ask[][2] = {{ask_words<Set, 2, false>, ask_words<Set, 2, true>},
+                              {ask_words<Set, 3, false>, ask_words<Set, 3, true>},
+                              {ask_words<Set, 4, false>, ask_words<Set, 4, true>},
+                              {ask_words<Set, 5, false>, ask_words<Set, 5, true>},
+                              {ask_words<Set, 6, false>, ask_words<Set, 6, true>}};
+    const int doublings = layout.jumps.doublings[block];
+    ask[doublings < 2 ? 0 : doublings - 2][n == 1](layout.jumps, block, code, n, records, stride, leaf);
+}
+
+// The kernel of a set that has jumps; null otherwise.
+template <class Set> constexpr auto jumps_kernel() -> decltype(&rank_jumps<Set>) {
+    if constexpr (Set::here)
+        return rank_jumps<Set>;
+    else
+        return nullptr;
+}
+
+}  // namespace
+}  // namespace gpuqs

@@ -1,2 +1,0 @@
-#pragma once
-#include "isa/portable/paths.inl"
