@@ -79,11 +79,12 @@ cdef extern from "making/rank_jumps.hpp" namespace "gpuqs" nogil:
 
     cdef struct JumpArrays:
         int64_t n_words
+        int registers
         JumpWord* words
         const int32_t* trees
         const uint8_t* root
 
-    vector[int32_t] c_place_trees "gpuqs::place_trees"(const Trees&, int64_t tree_block, uint8_t* root) except +
+    vector[int32_t] c_place_trees "gpuqs::place_trees"(const Trees&, int64_t tree_block, int registers, uint8_t* root) except +
 
 cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     vector[RankEntry] c_rank_items "gpuqs::rank_items"(
@@ -293,15 +294,15 @@ def node_programs(forest, const int32_t[::1] middle, const int32_t[::1] predicat
         c_node_programs(trees, middles, predicates, to, n_threads)
 
 
-def place_trees(forest, int64_t tree_block):
-    """Words (uint8 [W, 4 * 64]), not yet filled, the first tree of each, and the end (int32 [W + 1]), and each tree's place
-    (uint8 [T]), as `gpuqs.layout.rankwalk.RankJumps` has them; of trees that have at most 63 nodes.
+def place_trees(forest, int64_t tree_block, int registers):
+    """Words (uint8 [``registers`` W, 4 * 64]), not yet filled, the first tree of each, and the end (int32 [W + 1]), and each tree's
+    place (uint8 [T]), as `gpuqs.layout.rankwalk.RankJumps` has them; of trees that have at most 63 nodes, or 127 by two registers.
     """
     cdef Trees trees = trees_of(forest)
     root = np.empty(trees.n_trees, np.uint8)
     cdef uint8_t[::1] roots = root
-    cdef vector[int32_t] first = c_place_trees(trees, tree_block, &roots[0] if len(root) else NULL)
-    return cache_lines.zeros((first.size() - 1, sizeof(JumpWord)), np.uint8), np.array(first, np.int32), root
+    cdef vector[int32_t] first = c_place_trees(trees, tree_block, registers, &roots[0] if len(root) else NULL)
+    return cache_lines.zeros((registers * (first.size() - 1), sizeof(JumpWord)), np.uint8), np.array(first, np.int32), root
 
 
 cdef JumpArrays jump_arrays(jumps) except *:
@@ -309,7 +310,8 @@ cdef JumpArrays jump_arrays(jumps) except *:
     cdef const int32_t[::1] trees = jumps[1]
     cdef const uint8_t[::1] root = jumps[2]
     cdef JumpArrays c
-    c.n_words, c.trees = len(words), &trees[0]
+    c.n_words, c.trees = len(trees) - 1, &trees[0]
+    c.registers = len(words) // max(c.n_words, 1)
     if len(words):
         c.words, c.root = <JumpWord*>&words[0, 0], &root[0]
     return c

@@ -77,7 +77,7 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         pass
 
     cdef struct RankJumps:
-        int32_t n_words
+        int32_t n_words, registers
         const JumpWord* words
         const int32_t* trees
         const int32_t* blocks

@@ -384,7 +384,8 @@ cdef RankJumps jumps_of(jumps, list keep) except *:
     cdef RankJumps c
     if jumps is None:
         return c
-    c.n_words = len(jumps.words)
+    c.n_words = len(jumps.trees) - 1
+    c.registers = jumps.registers
     c.words = <const JumpWord*>structs_of(jumps.words, "JumpWord", keep)
     c.trees = <const int32_t*>data_of(jumps.trees, np.int32, keep)
     c.blocks = <const int32_t*>data_of(jumps.blocks, np.int32, keep)

@@ -30,46 +30,55 @@ constexpr int kWordsAhead = 16;
 constexpr int kRecordsApart = 4;
 
 // A tree block of n documents (if `alone`, of one), to leaf[tree][stride]; the leaves' records are asked for.
-template <class Set, int doublings, bool alone>
+template <class Set, int registers, int doublings, bool alone>
 void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride, uint8_t* leaf) {
     const auto bytes = Set::load(code);
     const bool records_apart = alone || n <= kRecordsApart;
-    for (int w = jumps.blocks[block], tree = jumps.trees[w]; w < jumps.blocks[block + 1]; w++) {
-        const char* const ahead = reinterpret_cast<const char*>(jumps.words + w + kWordsAhead);
-        for (size_t at = 0; at < sizeof(JumpWord); at += 64) __builtin_prefetch(ahead + at);
-        const auto word = Set::load(jumps.words[w]);
+    const JumpWord* words = jumps.words + static_cast<int64_t>(jumps.blocks[block]) * registers;
+    for (int w = jumps.blocks[block], tree = jumps.trees[w]; w < jumps.blocks[block + 1]; w++, words += registers) {
+        const char* const ahead = reinterpret_cast<const char*>(words + kWordsAhead);
+        for (size_t at = 0; at < sizeof(JumpWord) * registers; at += 64) __builtin_prefetch(ahead + at);
+        const auto word = Set::template load<registers>(words);
         const int n_trees = jumps.trees[w + 1] - tree;
         for (int t = 0; t < n_trees && !records_apart; t++) prefetch_records(records, tree + t);
         for (int d = 0; d < (alone ? 1 : n); d++) {
-            const auto labels = Set::template labels<doublings>(word, alone ? bytes : Set::load(code + d * kJumpEntries));
+            const auto ends = Set::template jump<doublings>(word, alone ? bytes : Set::load(code + d * kJumpEntries));
             const auto put = [&](int t, int label) {
                 leaf[static_cast<int64_t>(t) * stride + d] = static_cast<uint8_t>(label);
                 if (records_apart) prefetch_record(records, tree + t, label);
             };
             if (n_trees == 1) {
-                put(0, Set::first(labels) & ~kLeafOnLeft);
+                put(0, Set::first(ends) & ~kLeafOnLeft);
                 continue;
             }
-            alignas(64) uint8_t label[kJumpPlaces];
-            Set::store(label, labels);
+            alignas(64) uint8_t label[registers * kJumpPlaces];
+            Set::store(label, ends);
             for (int t = 0; t < n_trees; t++) put(t, (label[jumps.root[tree + t]] & ~kLeafOnLeft) - jumps.root[tree + t]);
         }
         tree += n_trees, leaf += static_cast<int64_t>(n_trees) * stride;
     }
 }
 
+// As many doublings as there are kernels for.
+constexpr int kLeastDoublings = 2, kMostDoublings = 7;
+
+// The same, with as many doublings as the tree block wants.
+template <class Set, int registers, bool alone, int doublings = kLeastDoublings>
+void ask_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, const LeafRecords& records, int stride, uint8_t* leaf) {
+    if constexpr (doublings < kMostDoublings)
+        if (jumps.doublings[block] > doublings)
+            return ask_so_deep<Set, registers, alone, doublings + 1>(jumps, block, code, n, records, stride, leaf);
+    ask_words<Set, registers, doublings, alone>(jumps, block, code, n, records, stride, leaf);
+}
+
 // n documents by jump_codes, to leaf[tree][stride] of a tree block.
 template <class Set>
 void rank_jumps(const RankWalkLayout& layout, int block, const uint8_t* code, const LeafRecords& records, int n, int stride,
                 uint8_t* leaf) {
-    using Ask = decltype(&ask_words<Set, 2, true>);
-    constexpr Ask ask[][2] = {{ask_words<Set, 2, false>, ask_words<Set, 2, true>},
-                              {ask_words<Set, 3, false>, ask_words<Set, 3, true>},
-                              {ask_words<Set, 4, false>, ask_words<Set, 4, true>},
-                              {ask_words<Set, 5, false>, ask_words<Set, 5, true>},
-                              {ask_words<Set, 6, false>, ask_words<Set, 6, true>}};
-    const int doublings = layout.jumps.doublings[block];
-    ask[doublings < 2 ? 0 : doublings - 2][n == 1](layout.jumps, block, code, n, records, stride, leaf);
+    const bool pairs = layout.jumps.registers == 2;
+    const auto ask = n == 1 ? (pairs ? ask_so_deep<Set, 2, true> : ask_so_deep<Set, 1, true>)
+                            : (pairs ? ask_so_deep<Set, 2, false> : ask_so_deep<Set, 1, false>);
+    ask(layout.jumps, block, code, n, records, stride, leaf);
 }
 
 // The kernel of a set that has jumps; null otherwise.

@@ -43,8 +43,10 @@ constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1
 
 // Trees whose tests a document is asked all at once, and which it goes through by pointer jumping. Nodes lie in places of words in
 // preorder, so that a node's left child has the next place; some trees may share a word. A tree without nodes has a place, too,
-// whose test none passes.
+// whose test none passes. Where a tree has more leaves than a word has places, words go in pairs, whose places count on.
 constexpr int kJumpPlaces = 64, kJumpEntries = 256;
+// Of a word, or a pair: labels, up to the place after the last one, are below kLeafOnLeft.
+constexpr int places_of(int registers) { return registers == 1 ? kJumpPlaces : 2 * kJumpPlaces - 1; }
 
 struct JumpWord {
     uint8_t entry[kJumpPlaces];  // its number less one, for no node asks the leaves'
@@ -56,6 +58,7 @@ constexpr uint8_t kLeafOnLeft = 128;
 
 struct RankJumps {
     int32_t n_words = 0;  // 0: there are no jumps
+    int32_t registers = 1;  // 2: pairs of words, which the following counts
     const JumpWord* words = nullptr;
     const int32_t* trees = nullptr;  // of each word: its first tree, and the end
     const int32_t* blocks = nullptr;  // of each tree block: its first word, and the end

@@ -70,15 +70,15 @@ void make_items(const Tree& tree, const Pairs& pairs, const RankTest* of_nodes, 
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
                                   int32_t* label, const JumpArrays* jumps, int n_threads) {
     const Entries entries(nodes, trees.node_offsets[trees.n_trees], n_threads);
-    const auto make = [&](Pairs& pairs, int64_t t, JumpWord* word) {
+    const auto make = [&](Pairs& pairs, int64_t t, JumpWord* words) {
         const Tree tree = tree_of(trees, t);
         const int64_t node = trees.node_offsets[t], leaf = trees.leaf_offsets[t];
         RankTest of_nodes[kRankLeaves];
         for (int64_t i = 0; i < tree.n; i++) of_nodes[i] = entries.test(node + i);
         pairs.find(tree);
         make_tests(tree, pairs, of_nodes, tests + node, label + leaf);
-        if (word)
-            fill_places(*word, jumps->root[t], tree, pairs, of_nodes);
+        if (words)
+            fill_places(words, jumps->root[t], tree, pairs, of_nodes);
         else
             make_items(tree, pairs, of_nodes, label + leaf, items + start[t]);
     };
@@ -86,7 +86,7 @@ std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, 
         each_part(jumps->n_words, n_threads, [&](int64_t, int64_t first, int64_t last) {
             Pairs pairs;
             for (int64_t w = first; w < last; w++)
-                for (int64_t t = jumps->trees[w]; t < jumps->trees[w + 1]; t++) make(pairs, t, jumps->words + w);
+                for (int64_t t = jumps->trees[w]; t < jumps->trees[w + 1]; t++) make(pairs, t, jumps->words + w * jumps->registers);
         });
     else
         each_part(trees.n_trees, n_threads, [&](int64_t, int64_t first, int64_t last) {

@@ -10,17 +10,18 @@ namespace gpuqs {
 
 // What RankJumps points to; words are zeros, to be filled.
 struct JumpArrays {
-    int64_t n_words;
+    int64_t n_words;  // or pairs
+    int registers;
     JumpWord* words;
     const int32_t* trees;
     const uint8_t* root;
 };
 
-// Places trees of at most kJumpPlaces - 1 nodes, as many trees of a tree block in a word as it has places for: each word's first
-// tree, and the end, and each tree's place.
-std::vector<int32_t> place_trees(const Trees& trees, int64_t tree_block, uint8_t* root);
+// Places trees in words, or pairs, as many trees of a tree block in each as it has places for: the first tree of each, and the
+// end, and each tree's place. No tree has more nodes than there are places.
+std::vector<int32_t> place_trees(const Trees& trees, int64_t tree_block, int registers, uint8_t* root);
 
-// Fills a tree's places, from its root's on; `tests` are its nodes', as the tree has them.
-void fill_places(JumpWord& word, int32_t root, const Tree& tree, const Pairs& pairs, const RankTest* tests);
+// Fills a tree's places, from its root's on, in a word, or a pair; `tests` are its nodes', as the tree has them.
+void fill_places(JumpWord* words, int32_t root, const Tree& tree, const Pairs& pairs, const RankTest* tests);
 
 }  // namespace gpuqs

@@ -79,9 +79,8 @@ class RankWalk(CpuEngine):
         trees, columns = forest.n_trees * 1e-3, len(forest.tested) * 1e-3
         isa = cpu_fallback.instruction_set(machine[0] if machine else None)
         lanes = min(isa.widest_word // 8, MOST_LANES)
-        jumps = isa.has_jumps and forest.n_leaves <= JUMP_PLACES
-        if n_documents <= (JUMPING if jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
-            if jumps:
+        if n_documents <= (JUMPING if isa.has_jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
+            if isa.has_jumps:
                 words = math.ceil(forest.n_nodes / JUMP_PLACES) * 1e-3
                 doublings = math.log2(max(int(forest.tree_depth.max(initial=0)), 1))
                 of_trees = trees * self.jump_tree + words * (self.jump_word + self.jump_doubling * doublings)

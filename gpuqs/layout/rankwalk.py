@@ -57,7 +57,7 @@ JUMPING = 12
 REGISTERS_TOGETHER = 4
 #: Most bytes of such a register, and so documents in it.
 MOST_LANES = 32
-#: Places of a word, and most leaves of a tree in it.
+#: Places of a word, and most leaves of a tree in it; larger ones take two.
 JUMP_PLACES = 64
 #: Most entries that the tests of words name.
 JUMP_ENTRIES = 256
@@ -80,18 +80,18 @@ JUMP_WORD = np.dtype([(name, "u1", JUMP_PLACES) for name in ("entry", "position"
 
 @dataclass(frozen=True)
 class RankJumps:
-    """Trees whose tests a document is asked all at once; W words.
+    """Trees whose tests a document is asked all at once; W words, or pairs of them where a tree has more leaves.
 
     Parameters
     ----------
-    words : JUMP_WORD [W]
+    words : JUMP_WORD [registers * W]
         Of a node, by its place: ``right`` is its right child's place, or its own if that child is a leaf. ``first``
         is the label of the leftmost leaf below, counted from the place of the tree's root on, and `LEAF_ON_LEFT` more
         if this leaf is the left child.
     trees : int32 [W + 1]
-        First tree of each word.
+        First tree of each word, or pair, whose places count on.
     blocks : int32 [B + 1]
-        First word of each tree block.
+        First word, or pair, of each tree block.
     root : uint8 [T]
         Place of each tree's root. Of a tree without nodes, that of a test that no document passes.
     doublings : uint8 [B]
@@ -103,6 +103,11 @@ class RankJumps:
     blocks: npt.NDArray[np.int32]
     root: npt.NDArray[np.uint8]
     doublings: npt.NDArray[np.uint8]
+
+    @property
+    def registers(self) -> int:
+        """Words that go together: 1 or 2."""
+        return len(self.words) // max(len(self.trees) - 1, 1)
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ class RankWalkLayout:
     tests : RANK_TEST [N]
         Tree by tree, in preorder; ``first`` is the label of the leftmost leaf below.
     jumps : RankJumps or None
-        In place of walks. None unless asked for, or where trees or documents are too large for them.
+        In place of walks. None unless asked for, or where documents have more bytes than they can name.
     """
 
     ranks: RankTables
@@ -226,7 +231,7 @@ def build_rankwalk(
     root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
     start = np.empty(n_trees, np.int64)
     start[order] = starts[:-1]
-    jumps = place_trees(forest, tree_block) if with_jumps and forest.n_leaves <= JUMP_PLACES else None
+    jumps = place_trees(forest, tree_block, 1 + (forest.n_leaves > JUMP_PLACES)) if with_jumps else None
     entries, items, tests, label = rank_items(
         forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start, jumps
     )

@@ -77,10 +77,12 @@ def jumped(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
     assert jumps is not None
     block, number = tree // TREE_BLOCK, int(np.searchsorted(jumps.trees, tree, side="right")) - 1
     assert jumps.blocks[block] <= number < jumps.blocks[block + 1]
-    word, here = jumps.words[number], np.arange(JUMP_PLACES)
-    right = np.array([*code[1:], *[0] * JUMP_ENTRIES])[word["entry"]] > word["position"]
-    next_place = np.where(right, word["right"], np.where(word["first"] & LEAF_ON_LEFT, here, here + 1)) % JUMP_PLACES
-    label = np.where(right, here + 1, word["first"] % LEAF_ON_LEFT)
+    words = jumps.words[jumps.registers * number :][: jumps.registers]
+    entry, position, on_right, first = (words[name].ravel() for name in words.dtype.names or ())
+    here = np.arange(len(entry))
+    right = np.array([*code[1:], *[0] * JUMP_ENTRIES])[entry] > position
+    next_place = np.where(right, on_right, np.where(first & LEAF_ON_LEFT, here, here + 1)) % len(here)
+    label = np.where(right, here + 1, first % LEAF_ON_LEFT)
     for _ in range(jumps.doublings[block]):
         next_place = next_place[next_place]
     root = int(jumps.root[tree])
@@ -92,7 +94,8 @@ def jumped(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
 def check(forest: Forest, documents: np.ndarray) -> None:
     layout = build_rankwalk(forest, build_ranks(forest))
     in_words = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
-    assert (in_words.jumps is None) == (forest.n_leaves > JUMP_PLACES or len(layout.entries) > JUMP_ENTRIES + 1)
+    assert (in_words.jumps is None) == (len(layout.entries) > JUMP_ENTRIES + 1)
+    assert in_words.jumps is None or in_words.jumps.registers == 1 + (forest.n_leaves > JUMP_PLACES)
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
@@ -132,24 +135,27 @@ def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
     check(forest, probing_documents(rng, forest, 40, np.float64))
 
 
-def test_small_trees_share_words() -> None:
-    forest = random_forest(np.random.default_rng(5), n_trees=40, max_leaves=12)
+@pytest.mark.parametrize("most", [12, JUMP_PLACES, MAX_LEAVES])
+def test_small_trees_share_words(most: int) -> None:
+    forest = random_forest(np.random.default_rng(5), n_trees=71, max_leaves=most)
+    places = JUMP_PLACES if forest.n_leaves <= JUMP_PLACES else 2 * JUMP_PLACES - 1
+    assert (places > JUMP_PLACES) == (most == MAX_LEAVES)
     jumps = build_rankwalk(forest, build_ranks(forest), tree_block=3 * WALKS, with_jumps=True).jumps
-    assert jumps is not None
+    assert jumps is not None and max(jumps.root) > places // 2
     nodes, first = np.maximum(np.diff(forest.node_offsets), 1), jumps.trees[:-1]
     assert jumps.trees[0] == 0 and np.all(np.diff(jumps.trees) > 0) and jumps.trees[-1] == forest.n_trees
-    assert len(first) == len(jumps.words) == jumps.blocks[-1] and jumps.blocks[0] == 0
+    assert jumps.registers * len(first) == len(jumps.words) and jumps.blocks[0] == 0 and jumps.blocks[-1] == len(first)
     assert jumps.trees[jumps.blocks].tolist() == [0, 3 * WALKS, forest.n_trees], "a tree block's words are its own"
     for tree in range(forest.n_trees):
         begins = tree in first
         assert jumps.root[tree] == (0 if begins else jumps.root[tree - 1] + nodes[tree - 1])
-        assert jumps.root[tree] + nodes[tree] <= JUMP_PLACES
+        assert jumps.root[tree] + nodes[tree] <= places
         if begins and tree % (3 * WALKS):
-            assert jumps.root[tree - 1] + nodes[tree - 1] + nodes[tree] > JUMP_PLACES, "there was no room for it"
+            assert jumps.root[tree - 1] + nodes[tree - 1] + nodes[tree] > places, "there was no room for it"
 
 
 def test_doublings_are_as_many_as_the_deepest_tree_of_a_block_wants() -> None:
-    wanted = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2, 6: 2, 7: 3, 10: 3, 11: 4, 18: 4, 19: 5, 34: 5, 35: 6, JUMP_PLACES: 6}
+    wanted = {1: 0, 3: 0, 4: 1, 5: 2, 6: 2, 7: 3, 10: 3, 11: 4, 18: 4, 19: 5, 34: 5, 35: 6, 66: 6, 67: 7, MAX_LEAVES: 7}
     for n_leaves, doublings in wanted.items():
         chain = random_forest(np.random.default_rng(1), n_trees=1, max_leaves=n_leaves, shape="chain")
         jumps = build_rankwalk(chain, build_ranks(chain), with_jumps=True).jumps

@@ -12,37 +12,60 @@ namespace {
 struct Jumps {
     static constexpr bool here = true;
 
-    struct Bytes { __m512i of[4]; };
-    struct Word { __m512i entry, position, right, first; };
-    using Labels = __m512i;
+    template <int n> struct Registers { __m512i of[n]; };
+    using Bytes = Registers<kJumpEntries / 64>;
+    template <int registers> struct Word { Registers<registers> entry, position, right, first; };
+    // Where walks end from each place, and the label of each place's leaf.
+    template <int registers> struct Ends { Registers<registers> last, label; };
 
-    static Bytes load(const uint8_t* code) {
-        return {
-            {_mm512_loadu_si512(code), _mm512_loadu_si512(code + 64), _mm512_loadu_si512(code + 128), _mm512_loadu_si512(code + 192)}};
+    template <int n> static Registers<n> load(const uint8_t* bytes, int64_t apart = 64) {
+        Registers<n> loaded;
+        for (int r = 0; r < n; r++) loaded.of[r] = _mm512_loadu_si512(bytes + r * apart);
+        return loaded;
     }
-    static Word load(const JumpWord& word) {
-        return {_mm512_load_si512(word.entry), _mm512_load_si512(word.position), _mm512_load_si512(word.right),
-                _mm512_load_si512(word.first)};
+    static Bytes load(const uint8_t* code) { return load<kJumpEntries / 64>(code); }
+    template <int registers> static Word<registers> load(const JumpWord* words) {
+        constexpr int64_t apart = sizeof(JumpWord);
+        return {load<registers>(words->entry, apart), load<registers>(words->position, apart), load<registers>(words->right, apart),
+                load<registers>(words->first, apart)};
     }
 
-    // From each place, after 2^doublings steps, the label of the leaf.
-    template <int doublings> static Labels labels(const Word& word, const Bytes& bytes) {
+    static __m512i look_up(const Registers<1>& table, __m512i at) { return _mm512_permutexvar_epi8(at, table.of[0]); }
+    static __m512i look_up(const Registers<2>& table, __m512i at) { return _mm512_permutex2var_epi8(table.of[0], at, table.of[1]); }
+    static __m512i look_up(const Bytes& table, __m512i at) {
+        const __m512i low = _mm512_permutex2var_epi8(table.of[0], at, table.of[1]);
+        const __m512i high = _mm512_permutex2var_epi8(table.of[2], at, table.of[3]);
+        return _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(at), high);
+    }
+
+    // After 2^doublings steps.
+    template <int doublings, int registers> static Ends<registers> jump(const Word<registers>& word, const Bytes& bytes) {
         alignas(64) static constexpr uint8_t kPlaces[kJumpPlaces] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                                                      16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
                                                                      32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
                                                                      48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
-        const __m512i here = _mm512_load_si512(kPlaces), beyond = _mm512_add_epi8(here, _mm512_set1_epi8(1));
-        const __m512i low = _mm512_permutex2var_epi8(bytes.of[0], word.entry, bytes.of[1]);
-        const __m512i high = _mm512_permutex2var_epi8(bytes.of[2], word.entry, bytes.of[3]);
-        const __m512i byte = _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(word.entry), high);
-        const __mmask64 right = _mm512_cmpgt_epu8_mask(byte, word.position);
-        const __m512i on_left = _mm512_mask_mov_epi8(beyond, _mm512_movepi8_mask(word.first), here);
-        __m512i next = _mm512_mask_mov_epi8(on_left, right, word.right);
-        for (int i = 0; i < doublings; i++) next = _mm512_permutexvar_epi8(next, next);
-        return _mm512_permutexvar_epi8(next, _mm512_mask_mov_epi8(word.first, right, beyond));
+        Registers<registers> next, label;
+        for (int r = 0; r < registers; r++) {
+            const __m512i here = _mm512_add_epi8(_mm512_load_si512(kPlaces), _mm512_set1_epi8(static_cast<char>(r * kJumpPlaces)));
+            const __m512i beyond = _mm512_add_epi8(here, _mm512_set1_epi8(1)), first = word.first.of[r];
+            const __mmask64 right = _mm512_cmpgt_epu8_mask(look_up(bytes, word.entry.of[r]), word.position.of[r]);
+            const __m512i on_left = _mm512_mask_mov_epi8(beyond, _mm512_movepi8_mask(first), here);
+            next.of[r] = _mm512_mask_mov_epi8(on_left, right, word.right.of[r]);
+            label.of[r] = _mm512_mask_mov_epi8(first, right, beyond);
+        }
+        for (int i = 0; i < doublings; i++) {
+            const Registers<registers> known = next;
+            for (int r = 0; r < registers; r++) next.of[r] = look_up(known, known.of[r]);
+        }
+        return {next, label};
     }
-    static uint8_t first(Labels labels) { return static_cast<uint8_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(labels))); }
-    static void store(uint8_t* to, Labels labels) { _mm512_store_si512(to, labels); }
+    // The labels at the ends: from place 0, and from all.
+    template <int registers> static uint8_t first(const Ends<registers>& ends) {
+        return static_cast<uint8_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(look_up(ends.label, ends.last.of[0]))));
+    }
+    template <int registers> static void store(uint8_t* to, const Ends<registers>& ends) {
+        for (int r = 0; r < registers; r++) _mm512_store_si512(to + r * 64, look_up(ends.label, ends.last.of[r]));
+    }
 
     // How many of a block of thresholds lie below x.
     static int below(const float* threshold, float x) {
