@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -93,16 +94,21 @@ def random_forest(
     )
 
 
-def repeated(forest: Forest, times: int) -> Forest:
-    """A large forest: the trees of one without categories, so many times over."""
-    sizes = np.diff(forest.leaf_offsets)
+def joined(parts: Sequence[Forest]) -> Forest:
+    """The trees of several forests without categories, one after the other."""
+    sizes = np.concatenate([np.diff(part.leaf_offsets) for part in parts])
     names = ("feature", "threshold", "left", "right", "routing", "leaf_value")
     return Forest(
-        n_features=forest.n_features,
-        node_offsets=np.append(0, np.cumsum(np.tile(sizes - 1, times))),
-        leaf_offsets=np.append(0, np.cumsum(np.tile(sizes, times))),
-        **{name: np.concatenate([getattr(forest, name)] * times) for name in names},
+        n_features=max(part.n_features for part in parts),
+        node_offsets=np.append(0, np.cumsum(sizes - 1)),
+        leaf_offsets=np.append(0, np.cumsum(sizes)),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
     )
+
+
+def repeated(forest: Forest, times: int) -> Forest:
+    """A large forest: the trees of one without categories, so many times over."""
+    return joined([forest] * times)
 
 
 def _category_sets(rng: np.random.Generator, nodes: np.ndarray, routing: np.ndarray) -> dict[str, np.ndarray]:

@@ -79,12 +79,13 @@ cdef extern from "making/rank_jumps.hpp" namespace "gpuqs" nogil:
 
     cdef struct JumpArrays:
         int64_t n_words
-        int registers
+        int words_together
         JumpWord* words
         const int32_t* trees
         const uint8_t* root
 
-    vector[int32_t] c_place_trees "gpuqs::place_trees"(const Trees&, int64_t tree_block, int registers, uint8_t* root) except +
+    vector[int32_t] c_place_trees "gpuqs::place_trees"(const Trees&, int64_t tree_block, int words_together, uint8_t* root) except +
+    bint can_name(size_t n_entries)
 
 cdef extern from "making/rank_items.hpp" namespace "gpuqs" nogil:
     vector[RankEntry] c_rank_items "gpuqs::rank_items"(
@@ -294,43 +295,51 @@ def node_programs(forest, const int32_t[::1] middle, const int32_t[::1] predicat
         c_node_programs(trees, middles, predicates, to, n_threads)
 
 
-def place_trees(forest, int64_t tree_block, int registers):
-    """Words (uint8 [``registers`` W, 4 * 64]), not yet filled, the first tree of each, and the end (int32 [W + 1]), and each tree's
-    place (uint8 [T]), as `gpuqs.layout.rankwalk.RankJumps` has them; of trees that have at most 63 nodes, or 127 by two registers.
+def place_trees(forest, int64_t tree_block, int words_together):
+    """Place trees in words, or twos of them, as `gpuqs.layout.rankwalk.RankJumps` has them.
+
+    No tree has more than 64 nodes, or 127 in two words.
+
+    Returns
+    -------
+    words : uint8 [words_together * W, 4 * 64]
+        Not yet filled.
+    trees : int32 [W + 1]
+    root : uint8 [T]
+    words_together : int
     """
     cdef Trees trees = trees_of(forest)
     root = np.empty(trees.n_trees, np.uint8)
     cdef uint8_t[::1] roots = root
-    cdef vector[int32_t] first = c_place_trees(trees, tree_block, registers, &roots[0] if len(root) else NULL)
-    return cache_lines.zeros((registers * (first.size() - 1), sizeof(JumpWord)), np.uint8), np.array(first, np.int32), root
+    cdef vector[int32_t] first = c_place_trees(trees, tree_block, words_together, &roots[0] if len(root) else NULL)
+    words = cache_lines.zeros((words_together * (first.size() - 1), sizeof(JumpWord)), np.uint8)
+    return words, np.array(first, np.int32), root, words_together
 
 
-cdef JumpArrays jump_arrays(jumps) except *:
-    cdef uint8_t[:, ::1] words = jumps[0]
-    cdef const int32_t[::1] trees = jumps[1]
-    cdef const uint8_t[::1] root = jumps[2]
+cdef JumpArrays jump_arrays(placed) except *:
+    cdef uint8_t[:, ::1] words = placed[0]
+    cdef const int32_t[::1] trees = placed[1]
+    cdef const uint8_t[::1] root = placed[2]
     cdef JumpArrays c
-    c.n_words, c.trees = len(trees) - 1, &trees[0]
-    c.registers = len(words) // max(c.n_words, 1)
+    c.n_words, c.words_together, c.trees = len(trees) - 1, placed[3], &trees[0]
     if len(words):
         c.words, c.root = <JumpWord*>&words[0, 0], &root[0]
     return c
 
 
 def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const int64_t[::1] offsets, uint8_t nan_left,
-               const int64_t[::1] start, jumps=None):
+               const int64_t[::1] start, placed=None):
     """Entries (int32 [E, 3]), items (uint32 [N + L]) and tests (uint32 [N]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves'
-    labels (int32 [L]).
+    labels (int32 [L]); whether words were filled in place of items.
 
     ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
-    begin at ``start``. ``jumps``: of `place_trees`, filled in place of items unless documents have more bytes than a word's tests
-    can name.
+    begin at ``start``. ``placed``: of `place_trees`, filled unless documents have more bytes than a word's tests can name.
     """
     cdef Trees trees = trees_of(forest)
     cdef JumpArrays of_jumps
     cdef const JumpArrays* jumps_to = NULL
-    if jumps is not None:
-        of_jumps = jump_arrays(jumps)
+    if placed is not None:
+        of_jumps = jump_arrays(placed)
         jumps_to = &of_jumps
     cdef int n_threads = threads_for(trees.leaf_offsets[trees.n_trees])
     cdef const uint8_t[::1] routing = forest.routing
@@ -354,7 +363,7 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
     cdef int32_t[:, ::1] filled = entries
     for e in range(<Py_ssize_t>found.size()):
         filled[e, 0], filled[e, 1], filled[e, 2] = found[e].column, found[e].first, found[e].nan_left
-    return entries, items, tests, label
+    return entries, items, tests, label, placed is not None and can_name(found.size())
 
 
 def are_ranks(const double[::1] node_threshold, const int32_t[::1] column, int64_t n_columns, const double[::1] threshold,

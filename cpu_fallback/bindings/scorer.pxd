@@ -64,7 +64,8 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
-    cdef int kEntryThresholds, kRankWalks, kRankLeaves, kPositionShift, kDistanceShift, kSigned, kWalking, kWalkingNarrow, kJumping, kMostRankLanes, kRegistersTogether, kJumpPlaces, kJumpEntries, kLeafOnLeft, kBlockThresholds
+    cdef int kEntryThresholds, kRankWalks, kRankLeaves, kPositionShift, kDistanceShift, kSigned, kBlockThresholds
+    cdef int kWalking, kWalkingNarrow, kJumping, kMostRankLanes, kRegistersTogether, kJumpPlaces, kJumpEntries, kLeafOnLeft
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:
@@ -77,7 +78,7 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         pass
 
     cdef struct RankJumps:
-        int32_t n_words, registers
+        int32_t n_words, words_together
         const JumpWord* words
         const int32_t* trees
         const int32_t* blocks

@@ -385,7 +385,7 @@ cdef RankJumps jumps_of(jumps, list keep) except *:
     if jumps is None:
         return c
     c.n_words = len(jumps.trees) - 1
-    c.registers = jumps.registers
+    c.words_together = jumps.words_together
     c.words = <const JumpWord*>structs_of(jumps.words, "JumpWord", keep)
     c.trees = <const int32_t*>data_of(jumps.trees, np.int32, keep)
     c.blocks = <const int32_t*>data_of(jumps.blocks, np.int32, keep)

@@ -66,7 +66,7 @@ struct Kernels {
     void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint32_t* code);
     // leaf[tree][stride] of a tree block.
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
-    // The same by jumps, by code[document][kJumpEntries]; null where walks are faster.
+    // The same by jumps, by code[document][kJumpEntries]; rank_jumps is null where there are none.
     void (*jump_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
     void (*jump_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
     void (*rank_jumps)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);

@@ -1,22 +1,25 @@
 // rankwalk, few documents: all tests of some trees at once, then pointer jumping.
 //
-//   codes: as of walks, byte[entry]
+//   codes: ranks as of walks, byte[entry - 1]
 //   for each word: right = bits (byte[entry of place] > position of place)
 //                  next[place] = where the document goes on from there; the place itself, if to a leaf
 //                  label[place] = that of this leaf
 //                  as often as the deepest tree wants: next[place] = next[next[place]], twice as many steps
 //                  for each tree in it: leaf[tree] = label[next[place of its root]]
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "generic/rankwalk.inl"
 #include "jumps.inl"
+#include "layout/leaves.hpp"
 #include "layout/rankwalk.hpp"
 
 namespace gpuqs {
 namespace {
 
-// Codes of n documents, x[document][column], to code[document][kJumpEntries]; rank is scratch of x's shape.
+// Codes of n documents, x[document][column], to code[document][kJumpEntries]; rank is scratch of x's shape. Bytes that no
+// test asks stay as they are.
 template <class Value> void jump_codes(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank, uint8_t* code) {
     rank_rows(layout, x, n, rank);
     for (int d = 0; d < n; d++, rank += layout.columns.n, code += kJumpEntries)
@@ -24,16 +27,16 @@ template <class Value> void jump_codes(const RankWalkLayout& layout, const Value
             code[e - 1] = static_cast<uint8_t>(byte_of(layout.entries[e], rank[layout.entries[e].column]));
 }
 
-// The word so many later is asked for.
+// The word so many later is asked for, beyond the last one, too: that does no harm.
 constexpr int kWordsAhead = 16;
-// For so few documents, the records of exit leaves are asked for; for more, all of a tree's, which waits for nothing.
+// For so few documents, the records of exit leaves are asked for; for more, all of a tree's numbers, which waits for nothing.
 constexpr int kRecordsApart = 4;
 
 // A tree block of n documents (if `alone`, of one), to leaf[tree][stride]; the leaves' records are asked for.
 template <class Set, int registers, int doublings, bool alone>
 void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride, uint8_t* leaf) {
     const auto bytes = Set::load(code);
-    const bool records_apart = alone || n <= kRecordsApart;
+    const bool records_apart = alone || n <= kRecordsApart || records.bytes > static_cast<int64_t>(sizeof(double));
     const JumpWord* words = jumps.words + static_cast<int64_t>(jumps.blocks[block]) * registers;
     for (int w = jumps.blocks[block], tree = jumps.trees[w]; w < jumps.blocks[block + 1]; w++, words += registers) {
         const char* const ahead = reinterpret_cast<const char*>(words + kWordsAhead);
@@ -48,7 +51,7 @@ void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, con
                 if (records_apart) prefetch_record(records, tree + t, label);
             };
             if (n_trees == 1) {
-                put(0, Set::first(ends) & ~kLeafOnLeft);
+                put(0, Set::at_first(ends) & ~kLeafOnLeft);
                 continue;
             }
             alignas(64) uint8_t label[registers * kJumpPlaces];
@@ -59,10 +62,10 @@ void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, con
     }
 }
 
-// As many doublings as there are kernels for.
+// Kernels are compiled for so many doublings; a tree block that wants fewer takes the least.
 constexpr int kLeastDoublings = 2, kMostDoublings = 7;
+static_assert(kRankLeaves - 2 <= 1 << kMostDoublings, "steps from the root of a chain to its last node");
 
-// The same, with as many doublings as the tree block wants.
 template <class Set, int registers, bool alone, int doublings = kLeastDoublings>
 void ask_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, const LeafRecords& records, int stride, uint8_t* leaf) {
     if constexpr (doublings < kMostDoublings)
@@ -75,7 +78,7 @@ void ask_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, 
 template <class Set>
 void rank_jumps(const RankWalkLayout& layout, int block, const uint8_t* code, const LeafRecords& records, int n, int stride,
                 uint8_t* leaf) {
-    const bool pairs = layout.jumps.registers == 2;
+    const bool pairs = layout.jumps.words_together == 2;
     const auto ask = n == 1 ? (pairs ? ask_so_deep<Set, 2, true> : ask_so_deep<Set, 1, true>)
                             : (pairs ? ask_so_deep<Set, 2, false> : ask_so_deep<Set, 1, false>);
     ask(layout.jumps, block, code, n, records, stride, leaf);

@@ -78,9 +78,6 @@ public:
         }
     }
 
-    // The k-th node, parents first.
-    int32_t node(int64_t k) const { return order_[k]; }
-    int32_t leaves(int64_t item) const { return under_[item]; }
     int64_t place(int64_t item) const { return places_[item].place; }
     // From node i to its left child.
     int64_t distance(const Tree& tree, int64_t i) const { return place(tree.item(tree.left[i])) - place(tree.item(i)); }

@@ -82,11 +82,12 @@ std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, 
         else
             make_items(tree, pairs, of_nodes, label + leaf, items + start[t]);
     };
-    if (jumps && entries.entries().size() <= kJumpEntries + 1)
+    if (jumps && can_name(entries.entries().size()))
         each_part(jumps->n_words, n_threads, [&](int64_t, int64_t first, int64_t last) {
             Pairs pairs;
             for (int64_t w = first; w < last; w++)
-                for (int64_t t = jumps->trees[w]; t < jumps->trees[w + 1]; t++) make(pairs, t, jumps->words + w * jumps->registers);
+                for (int64_t t = jumps->trees[w]; t < jumps->trees[w + 1]; t++)
+                    make(pairs, t, jumps->words + w * jumps->words_together);
         });
     else
         each_part(trees.n_trees, n_threads, [&](int64_t, int64_t first, int64_t last) {

@@ -21,8 +21,7 @@ struct RankedNodes {
 };
 
 // Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], tests [nodes] and the label of each leaf;
-// returns the entries, ascending. Fills words of jumps instead of items, unless there are none or more than kJumpEntries entries are
-// asked.
+// returns the entries, ascending. Fills words of jumps instead of items, if there are any whose tests can name all entries.
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
                                   int32_t* label, const JumpArrays* jumps, int n_threads);
 

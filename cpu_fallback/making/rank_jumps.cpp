@@ -4,12 +4,12 @@
 
 namespace gpuqs {
 
-std::vector<int32_t> place_trees(const Trees& trees, int64_t tree_block, int registers, uint8_t* root) {
+std::vector<int32_t> place_trees(const Trees& trees, int64_t tree_block, int words_together, uint8_t* root) {
     std::vector<int32_t> first;
     int64_t used = 0;
     for (int64_t t = 0; t < trees.n_trees; t++) {
         const int64_t n = std::max<int64_t>(trees.node_offsets[t + 1] - trees.node_offsets[t], 1);
-        if (used + n > places_of(registers) || t % tree_block == 0) first.push_back(static_cast<int32_t>(t)), used = 0;
+        if (used + n > places_of(words_together) || t % tree_block == 0) first.push_back(static_cast<int32_t>(t)), used = 0;
         root[t] = static_cast<uint8_t>(used);
         used += n;
     }
@@ -17,19 +17,19 @@ std::vector<int32_t> place_trees(const Trees& trees, int64_t tree_block, int reg
     return first;
 }
 
-void fill_places(JumpWord* words, int32_t root, const Tree& tree, const Pairs& pairs, const RankTest* tests) {
+void fill_places(JumpWord* words, int32_t root, const Tree& tree, const Pairs& siblings, const RankTest* tests) {
     if (!tree.n) {
         words[root / kJumpPlaces].position[root % kJumpPlaces] = 255;
         words[root / kJumpPlaces].first[root % kJumpPlaces] = static_cast<uint8_t>(root | kLeafOnLeft);
     }
     for (int64_t i = 0; i < tree.n; i++) {
         const int64_t item = tree.item(i), right = tree.item(tree.right[i]);
-        const int32_t place = root + pairs.before(item), at = place % kJumpPlaces;
+        const int32_t place = root + siblings.before(item), at = place % kJumpPlaces;
         JumpWord& word = words[place / kJumpPlaces];
         word.entry[at] = static_cast<uint8_t>(tests[i].entry - 1);
         word.position[at] = static_cast<uint8_t>(kSigned - tests[i].position);
-        word.right[at] = static_cast<uint8_t>(tree.is_leaf(right) ? place : root + pairs.before(right));
-        word.first[at] = static_cast<uint8_t>((root + pairs.label(item)) | (tree.left[i] < 0 ? kLeafOnLeft : 0));
+        word.right[at] = static_cast<uint8_t>(tree.is_leaf(right) ? place : root + siblings.before(right));
+        word.first[at] = static_cast<uint8_t>((root + siblings.label(item)) | (tree.left[i] < 0 ? kLeafOnLeft : 0));
     }
 }
 

@@ -1,4 +1,4 @@
-"""`rankwalk`: branch-free walks over ranks of one byte, or all tests on them, for few documents at a time."""
+"""`rankwalk`: walks over ranks of one byte, jumps, or all tests, for few documents at a time."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ NARROW_LANES = 16
 
 
 class RankWalk(CpuEngine):
-    """Twelve trees side by side, all walked as far as the deepest of them goes; more documents are asked all tests."""
+    """Few documents walk twelve trees side by side, or jump through 64 tests at once; more are asked all tests."""
 
     name: ClassVar[str] = "rankwalk"
-    summary: ClassVar[str] = "ranks of one byte: branch-free walks, or registers full of documents through all tests"
+    summary: ClassVar[str] = "ranks of one byte: walks, jumps, or registers full of documents through all tests"
 
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("tree_block", f"τ: trees of a block, in whole groups of {WALKS}", TREE_BLOCK, 1, 1 << 20),
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 128, 1, 4096),
     )
     #: Nanoseconds per document: of a walk, per step; of jumps, per tree, and per word and for each doubling of its
-    #: steps; per column.
+    #: steps (documents of more bytes than words name walk, or are asked all tests, in no other order of time); per
+    #: column.
     step: ClassVar[float] = 0.37
     jump_tree: ClassVar[float] = 1.4
     jump_word: ClassVar[float] = 1.0
@@ -81,7 +82,8 @@ class RankWalk(CpuEngine):
         lanes = min(isa.widest_word // 8, MOST_LANES)
         if n_documents <= (JUMPING if isa.has_jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
             if isa.has_jumps:
-                words = math.ceil(forest.n_nodes / JUMP_PLACES) * 1e-3
+                nodes = max(forest.n_nodes // max(forest.n_trees, 1), 1)
+                words = trees * 2 if nodes > JUMP_PLACES else trees / (JUMP_PLACES // nodes)
                 doublings = math.log2(max(int(forest.tree_depth.max(initial=0)), 1))
                 of_trees = trees * self.jump_tree + words * (self.jump_word + self.jump_doubling * doublings)
             else:

@@ -24,6 +24,7 @@ till the tree's root knows the last node of the walk, and so the leaf.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ JUMPING = 12
 REGISTERS_TOGETHER = 4
 #: Most bytes of such a register, and so documents in it.
 MOST_LANES = 32
-#: Places of a word, and most leaves of a tree in it; larger ones take two.
+#: Places of a word, and most nodes of a tree in it; larger ones take two.
 JUMP_PLACES = 64
 #: Most entries that the tests of words name.
 JUMP_ENTRIES = 256
@@ -80,22 +81,23 @@ JUMP_WORD = np.dtype([(name, "u1", JUMP_PLACES) for name in ("entry", "position"
 
 @dataclass(frozen=True)
 class RankJumps:
-    """Trees whose tests a document is asked all at once; W words, or pairs of them where a tree has more leaves.
+    """Trees whose tests a document is asked all at once; W words, or twos of them where a tree has more nodes.
 
     Parameters
     ----------
-    words : JUMP_WORD [registers * W]
+    words : JUMP_WORD [words_together * W]
         Of a node, by its place: ``right`` is its right child's place, or its own if that child is a leaf. ``first``
         is the label of the leftmost leaf below, counted from the place of the tree's root on, and `LEAF_ON_LEFT` more
         if this leaf is the left child.
     trees : int32 [W + 1]
-        First tree of each word, or pair, whose places count on.
+        First tree of each word, or of two, whose places count on.
     blocks : int32 [B + 1]
-        First word, or pair, of each tree block.
+        First word, or two, of each tree block.
     root : uint8 [T]
         Place of each tree's root. Of a tree without nodes, that of a test that no document passes.
     doublings : uint8 [B]
-        How often steps are doubled, for as many as lead to the deepest node of a tree block.
+        How often steps are doubled until one leads from a root to the deepest node of a tree block.
+    words_together : {1, 2}
     """
 
     words: np.ndarray
@@ -103,11 +105,7 @@ class RankJumps:
     blocks: npt.NDArray[np.int32]
     root: npt.NDArray[np.uint8]
     doublings: npt.NDArray[np.uint8]
-
-    @property
-    def registers(self) -> int:
-        """Words that go together: 1 or 2."""
-        return len(self.words) // max(len(self.trees) - 1, 1)
+    words_together: int
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ class RankWalkLayout:
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
-        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`. None where
+        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`. Empty where
         there are jumps.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
@@ -231,12 +229,10 @@ def build_rankwalk(
     root[:n_trees], steps[:n_trees] = starts[:-1], depth[order]
     start = np.empty(n_trees, np.int64)
     start[order] = starts[:-1]
-    jumps = place_trees(forest, tree_block, 1 + (forest.n_leaves > JUMP_PLACES)) if with_jumps else None
-    entries, items, tests, label = rank_items(
-        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start, jumps
+    placed = place_trees(forest, tree_block, 1 + (forest.n_leaves - 1 > JUMP_PLACES)) if with_jumps else None
+    entries, items, tests, label, jump = rank_items(
+        forest, ranks.columns.of_node, ranks.of_node, ranks.offsets, NAN_LEFT, start, placed
     )
-    if len(entries) > JUMP_ENTRIES + 1:
-        jumps = None
     block_offsets = np.append(np.arange(0, n_trees, tree_block), n_trees).astype(np.int32)
     threshold32 = round_down(ranks.threshold)
     return RankWalkLayout(
@@ -245,7 +241,7 @@ def build_rankwalk(
         threshold32=threshold32,
         blocks=threshold_blocks(ranks.offsets, threshold32, ranks.threshold),
         entries=entries.view(RANK_ENTRY)[:, 0],
-        items=items[:0] if jumps else items,
+        items=items[:0] if jump else items,
         block_offsets=block_offsets,
         tree=tree,
         root=root,
@@ -253,21 +249,21 @@ def build_rankwalk(
         group_items=starts[np.minimum(np.arange(n_groups + 1) * WALKS, n_trees)],
         node_offsets=forest.node_offsets,
         tests=tests.view(RANK_TEST),
-        jumps=_jumps(jumps, depth, block_offsets) if jumps else None,
+        jumps=_jumps(placed, depth, block_offsets) if jump else None,
     )
 
 
 def _jumps(
-    placed: tuple[np.ndarray, np.ndarray, np.ndarray],
+    placed: Any,
     depth: npt.NDArray[np.int64],
     block_offsets: npt.NDArray[np.int32],
 ) -> RankJumps:
     """From `place_trees`. A walk of d tests takes d - 1 steps from the root to its last node."""
-    words, trees, root = placed
+    words, trees, root, words_together = placed
     deepest = np.maximum.reduceat(depth, block_offsets[:-1]) if len(depth) else depth
     doublings = np.ceil(np.log2(np.maximum(deepest - 1, 1))).astype(np.uint8)
     blocks = np.searchsorted(trees, block_offsets).astype(np.int32)
-    return RankJumps(words.view(JUMP_WORD)[:, 0], trees, blocks, root, doublings)
+    return RankJumps(words.view(JUMP_WORD)[:, 0], trees, blocks, root, doublings, words_together)
 
 
 def most_entries(columns: Columns) -> int:

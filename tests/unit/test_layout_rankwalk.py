@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from forests import exit_leaf_by_walk, probing_documents, random_forest
+from forests import exit_leaf_by_walk, forest_of_columns, joined, probing_documents, random_forest
 
 import gpuqs
 from gpuqs import cpu_fallback
@@ -77,7 +77,7 @@ def jumped(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
     assert jumps is not None
     block, number = tree // TREE_BLOCK, int(np.searchsorted(jumps.trees, tree, side="right")) - 1
     assert jumps.blocks[block] <= number < jumps.blocks[block + 1]
-    words = jumps.words[jumps.registers * number :][: jumps.registers]
+    words = jumps.words[jumps.words_together * number :][: jumps.words_together]
     entry, position, on_right, first = (words[name].ravel() for name in words.dtype.names or ())
     here = np.arange(len(entry))
     right = np.array([*code[1:], *[0] * JUMP_ENTRIES])[entry] > position
@@ -95,7 +95,7 @@ def check(forest: Forest, documents: np.ndarray) -> None:
     layout = build_rankwalk(forest, build_ranks(forest))
     in_words = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
     assert (in_words.jumps is None) == (len(layout.entries) > JUMP_ENTRIES + 1)
-    assert in_words.jumps is None or in_words.jumps.registers == 1 + (forest.n_leaves > JUMP_PLACES)
+    assert in_words.jumps is None or in_words.jumps.words_together == 1 + (forest.n_leaves > JUMP_PLACES + 1)
     assert len(layout.entries) <= most_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
@@ -115,8 +115,9 @@ def check(forest: Forest, documents: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("shape", "leaves"),
     [
-        *(("random", leaves) for leaves in (1, 2, 30, JUMP_PLACES)),
-        *((shape, leaves) for shape in ("chain", "complete") for leaves in (JUMP_PLACES, JUMP_PLACES + 1, MAX_LEAVES)),
+        *(("random", leaves) for leaves in (1, 2, 30, JUMP_PLACES, MAX_LEAVES)),
+        *(("chain", leaves) for leaves in (JUMP_PLACES + 1, JUMP_PLACES + 2, MAX_LEAVES)),
+        *(("complete", leaves) for leaves in (JUMP_PLACES + 1, JUMP_PLACES + 2, MAX_LEAVES)),
     ],
 )
 @pytest.mark.parametrize("n_features", [1, 8])
@@ -138,13 +139,14 @@ def test_more_thresholds_than_a_byte_tells_apart_take_several_entries() -> None:
 @pytest.mark.parametrize("most", [12, JUMP_PLACES, MAX_LEAVES])
 def test_small_trees_share_words(most: int) -> None:
     forest = random_forest(np.random.default_rng(5), n_trees=71, max_leaves=most)
-    places = JUMP_PLACES if forest.n_leaves <= JUMP_PLACES else 2 * JUMP_PLACES - 1
+    places = JUMP_PLACES if forest.n_leaves - 1 <= JUMP_PLACES else 2 * JUMP_PLACES - 1
     assert (places > JUMP_PLACES) == (most == MAX_LEAVES)
     jumps = build_rankwalk(forest, build_ranks(forest), tree_block=3 * WALKS, with_jumps=True).jumps
     assert jumps is not None and max(jumps.root) > places // 2
     nodes, first = np.maximum(np.diff(forest.node_offsets), 1), jumps.trees[:-1]
     assert jumps.trees[0] == 0 and np.all(np.diff(jumps.trees) > 0) and jumps.trees[-1] == forest.n_trees
-    assert jumps.registers * len(first) == len(jumps.words) and jumps.blocks[0] == 0 and jumps.blocks[-1] == len(first)
+    assert jumps.words_together * len(first) == len(jumps.words)
+    assert jumps.blocks[0] == 0 and jumps.blocks[-1] == len(first)
     assert jumps.trees[jumps.blocks].tolist() == [0, 3 * WALKS, forest.n_trees], "a tree block's words are its own"
     for tree in range(forest.n_trees):
         begins = tree in first
@@ -168,6 +170,11 @@ def test_documents_of_more_bytes_than_tests_can_name_do_not_jump() -> None:
         forest = random_forest(rng, n_trees=400, max_leaves=8, n_features=n_features)
         layout = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
         assert (layout.jumps is None) == (len(layout.entries) > JUMP_ENTRIES + 1) == (n_features > JUMP_ENTRIES)
+    for n_entries in (JUMP_ENTRIES, JUMP_ENTRIES + 1):
+        forest = forest_of_columns(rng, [1] * n_entries)
+        layout = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
+        assert len(layout.entries) == 1 + n_entries and (layout.jumps is None) == (n_entries > JUMP_ENTRIES)
+        check(forest, probing_documents(rng, forest, 3, np.float64))
 
 
 def test_every_tree_stands_in_one_group_of_about_its_depth() -> None:
@@ -202,6 +209,10 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
         random_forest(rng, n_trees=30, max_leaves=9, categorical=0.4, n_outputs=3),
         random_forest(rng, n_trees=50, max_leaves=JUMP_PLACES),
         random_forest(rng, n_trees=25, max_leaves=JUMP_PLACES, shape="complete", n_features=3, n_thresholds=900),
+        random_forest(rng, n_trees=25, max_leaves=MAX_LEAVES, shape="complete"),
+        random_forest(rng, n_trees=400, max_leaves=8, n_features=JUMP_ENTRIES + 30),
+        joined([random_forest(rng, n_trees=24, max_leaves=n, shape="chain") for n in (3, 40)]),  # two tree blocks
+        joined([random_forest(rng, n_trees=1, max_leaves=n, shape="chain") for n in (70, 1, 30, 1, 1, MAX_LEAVES, 2)]),
         random_forest(rng, n_trees=7, max_leaves=JUMP_PLACES, shape="chain"),
         random_forest(rng, n_trees=400, max_leaves=8, n_features=60),
         random_forest(rng, n_trees=5, max_leaves=1),

@@ -106,7 +106,8 @@ def all_that_is_made(forest: Forest) -> dict[str, np.ndarray]:
         layout = build_rankwalk(forest, ranks, 36, with_jumps)
         names = ("position", "items", "tests")
         made |= {(with_jumps, name): getattr(layout, name) for name in names}
-        made |= {name: array for name, array in vars(layout.jumps).items()} if layout.jumps else {}
+        if layout.jumps:
+            made |= {name: array for name, array in vars(layout.jumps).items() if isinstance(array, np.ndarray)}
     made["programs"] = build_bitslice(forest, ranks, 1 << 16, 1 << 20, True).programs.nodes
     values = leaf_values(forest, number_leaves(forest).position, "exact")
     made["values"] = values.value

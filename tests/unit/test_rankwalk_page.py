@@ -58,8 +58,8 @@ def test_limits_are_those_of_the_code() -> None:
     for told in (
         f"up to {ENTRY_THRESHOLDS} of its thresholds",
         f"in blocks of {BLOCK_THRESHOLDS} thresholds",
-        f"forests of more than {JUMP_ENTRIES} entries walk",
-        f"pairs of words, whose places count on: {2 * JUMP_PLACES - 1} of them",
+        f"forests of more than {JUMP_ENTRIES} entries go by the column before",
+        f"words in twos, whose places count on: {2 * JUMP_PLACES - 1} of them",
         f"Trees have up to {MAX_LEAVES} leaves, for an item's distance has 8 bits,",
         f"a forest has up to {MAX_ENTRIES:,} entries",
         f"A tree of {JUMP_PLACES} leaves takes six doublings at most",

@@ -59,8 +59,8 @@ struct Jumps {
         }
         return {next, label};
     }
-    // The labels at the ends: from place 0, and from all.
-    template <int registers> static uint8_t first(const Ends<registers>& ends) {
+    // The label at the end from the first place; the labels from all places.
+    template <int registers> static uint8_t at_first(const Ends<registers>& ends) {
         return static_cast<uint8_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(look_up(ends.label, ends.last.of[0]))));
     }
     template <int registers> static void store(uint8_t* to, const Ends<registers>& ends) {
