@@ -529,6 +529,8 @@ class Model:
 
         Raises
         ------
+        TypeError
+            ``path`` is neither a str nor an os.PathLike.
         FileExistsError
             ``path`` holds something other than a model in this format, such as another library's model.
         OSError
@@ -538,6 +540,8 @@ class Model:
         from gpuqs.layout.ranks import to_keep
         from gpuqs.tuning.plan import to_json
 
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"path must be a str or os.PathLike, not {type(path).__name__}")
         kept = to_keep(self.forest) if truth(ready, "ready") else {}
         plan = None if self.plan is None else to_json(self.plan)
         native.check_target(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import mmap
 import os
 import struct
@@ -221,6 +222,14 @@ def test_a_file_is_replaced_under_a_model_that_has_it_mapped(tmp_path: Path) -> 
     assert link.is_symlink()
     assert_equal(loaded, first)
     assert_equal(read_model(path), second)
+
+
+@pytest.mark.parametrize("path", [b"model.gpuqs", io.BytesIO(), 3, None])
+def test_a_model_is_saved_under_a_name(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match=f"path must be a str or os.PathLike, not {type(path).__name__}"):
+        gpuqs.from_model(small()).save(path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_is_not_saved_over_what_is_no_model_of_gpuqs(tmp_path: Path) -> None:
