@@ -27,8 +27,8 @@ template <class Value> void jump_codes(const RankWalkLayout& layout, const Value
             code[e - 1] = static_cast<uint8_t>(byte_of(layout.entries[e], rank[layout.entries[e].column]));
 }
 
-// The word so many later is asked for, beyond the last one, too: that does no harm.
-constexpr int kWordsAhead = 16;
+// The word so many later is asked for, beyond the last one, too: that does no harm. More are under way to an L2 cache.
+constexpr int kWordsAhead = 16, kWordsAheadToL2 = 64;
 // For so few documents, the records of exit leaves are asked for; for more, all of a tree's numbers, which waits for nothing.
 constexpr int kRecordsApart = 4;
 
@@ -37,10 +37,10 @@ template <class Set, int registers, int doublings, bool alone>
 void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride, uint8_t* leaf) {
     const auto bytes = Set::load(code);
     const bool records_apart = alone || n <= kRecordsApart || records.bytes > static_cast<int64_t>(sizeof(double));
+    const int ahead = prefetches_to_l2 ? kWordsAheadToL2 : kWordsAhead;
     const JumpWord* words = jumps.words + static_cast<int64_t>(jumps.blocks[block]) * registers;
     for (int w = jumps.blocks[block], tree = jumps.trees[w]; w < jumps.blocks[block + 1]; w++, words += registers) {
-        const char* const ahead = reinterpret_cast<const char*>(words + kWordsAhead);
-        for (size_t at = 0; at < sizeof(JumpWord) * registers; at += 64) __builtin_prefetch(ahead + at);
+        prefetch_bytes(words + ahead, registers * sizeof(JumpWord));
         const auto word = Set::template load<registers>(words);
         const int n_trees = jumps.trees[w + 1] - tree;
         for (int t = 0; t < n_trees && !records_apart; t++) prefetch_records(records, tree + t);
