@@ -46,8 +46,7 @@ class RankWalk(CpuEngine):
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 128, 1, 4096),
     )
     #: Nanoseconds per document: of a walk, per step; of jumps, per tree, and per word and for each doubling of its
-    #: steps (documents of more bytes than words name walk, or are asked all tests, in no other order of time); per
-    #: column.
+    #: steps; per column. Documents of more bytes than words can name are taken to jump, though they cannot.
     step: ClassVar[float] = 0.37
     jump_tree: ClassVar[float] = 1.4
     jump_word: ClassVar[float] = 1.0
