@@ -19,8 +19,9 @@ std::vector<int32_t> place_trees(const Trees& trees, int64_t tree_block, int wor
 
 void fill_places(JumpWord* words, int32_t root, const Tree& tree, const Pairs& siblings, const RankTest* tests) {
     if (!tree.n) {
-        words[root / kJumpPlaces].position[root % kJumpPlaces] = 255;
-        words[root / kJumpPlaces].first[root % kJumpPlaces] = static_cast<uint8_t>(root | kLeafOnLeft);
+        JumpWord& word = words[root / kJumpPlaces];
+        word.position[root % kJumpPlaces] = 255;  // which no byte exceeds
+        word.first[root % kJumpPlaces] = static_cast<uint8_t>(root | kLeafOnLeft);
     }
     for (int64_t i = 0; i < tree.n; i++) {
         const int64_t item = tree.item(i), right = tree.item(tree.right[i]);

@@ -253,11 +253,7 @@ def build_rankwalk(
     )
 
 
-def _jumps(
-    placed: Any,
-    depth: npt.NDArray[np.int64],
-    block_offsets: npt.NDArray[np.int32],
-) -> RankJumps:
+def _jumps(placed: Any, depth: npt.NDArray[np.int64], block_offsets: npt.NDArray[np.int32]) -> RankJumps:
     """From `place_trees`. A walk of d tests takes d - 1 steps from the root to its last node."""
     words, trees, root, words_together = placed
     deepest = np.maximum.reduceat(depth, block_offsets[:-1]) if len(depth) else depth

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from forests import exit_leaf_by_walk, forest_of_columns, joined, probing_documents, random_forest
@@ -116,8 +118,7 @@ def check(forest: Forest, documents: np.ndarray) -> None:
     ("shape", "leaves"),
     [
         *(("random", leaves) for leaves in (1, 2, 30, JUMP_PLACES, MAX_LEAVES)),
-        *(("chain", leaves) for leaves in (JUMP_PLACES + 1, JUMP_PLACES + 2, MAX_LEAVES)),
-        *(("complete", leaves) for leaves in (JUMP_PLACES + 1, JUMP_PLACES + 2, MAX_LEAVES)),
+        *product(("chain", "complete"), (JUMP_PLACES + 1, JUMP_PLACES + 2, MAX_LEAVES)),
     ],
 )
 @pytest.mark.parametrize("n_features", [1, 8])
