@@ -13,7 +13,7 @@ from gpuqs.arrays.on_devices import from_device
 from gpuqs.arrays.pandas_frames import is_pandas
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.devices.cuda import device_of
-from gpuqs.devices.foreign import is_on_device
+from gpuqs.devices.foreign import is_jax, is_on_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import ENGINES, engines_on
 from gpuqs.errors import InputError
@@ -82,6 +82,8 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
     InputError
         It has another shape or type, or lies elsewhere.
     """
+    if is_jax(out):
+        raise InputError("out is an array of JAX's, which are immutable; leave it out, or use one of CuPy's")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None

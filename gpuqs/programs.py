@@ -94,10 +94,8 @@ class Programs:
         parts = [key for key in list(self._made) if key[-1] is not None and key[-2] == device.key]
         held = np.cumsum([self._numbers(*key[-1]) for key in reversed(parts)])
         kept = min(max(PARTS_KEPT, int(np.searchsorted(held, PARTS_NUMBERS, "right"))), MOST_PARTS)
-        if len(parts) > kept:
-            device.wait()  # other streams may still read what is given back here
-            for old in parts[:-kept]:
-                self._made.pop(old, None)
+        for old in parts[:-kept]:
+            self._made.pop(old, None)
 
     def _numbers(self, *bounds: int | None) -> float:
         """About so many numbers has a range of trees: nodes, values and sets of categories, and something a feature."""

@@ -119,15 +119,12 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait for the work that was queued on the current stream."""
 
-    def wait(self) -> None:
-        """Wait for all work that was queued on the device."""
-
 
 class GpuDevice(Device, Protocol):
     """One GPU: its memory, its kernels, its streams.
 
     While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
-    `synchronize`, `wait`) raises a DeviceError: a call is made once before it is captured.
+    `synchronize`) raises a DeviceError: a call is made once before it is captured.
 
     Attributes
     ----------
@@ -143,7 +140,7 @@ class GpuDevice(Device, Protocol):
         """Keep ``used`` for good if the current stream is being captured, as `active` does with memory."""
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy on the device, complete when this returns."""
+        """A copy on the device, complete when this returns; goes back when what was queued in `active` has read it."""
 
     def is_ready(self, X: Any) -> bool:
         """Whether a recorded call may run.

@@ -20,6 +20,7 @@ from gpuqs.devices import foreign, nvrtc, pipeline, sources
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.bindings import bindings, checked
 from gpuqs.devices.kernel_cache import MachineCode, cached
+from gpuqs.devices.model_memory import ModelMemory
 from gpuqs.devices.recording import Recorder, Recording
 from gpuqs.devices.replay import Replay
 from gpuqs.errors import DeviceError, InputError
@@ -36,6 +37,8 @@ RECORDED_BYTES = 512 << 20
 _INSUFFICIENT_DRIVER = 35
 #: And where the driver finds no device.
 _NO_DEVICE = 100
+#: And where the default stream is asked something while a stream that waits for it is being captured.
+_IMPLICIT_CAPTURE = 906
 
 
 def cuda_device(device: int | str | None = None) -> CudaDevice:
@@ -212,9 +215,11 @@ class CudaDevice:
         self.index, self.key = index, ("cuda", index)
         name = cupy.cuda.runtime.getDeviceProperties(index)["name"].decode()
         self.attributes = _read_attributes(index, name)
-        with self.active():
+        with cupy.cuda.Device(index):
             free, _ = cupy.cuda.runtime.memGetInfo()
+            models = cupy.cuda.Stream(non_blocking=True)
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
+        self._models = ModelMemory(models, cupy.cuda.get_current_stream, lambda: cupy.cuda.Device(index))
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._recorder, self._entered = Recorder(), _Entered()
         self._idle: list[Any] = []
@@ -231,21 +236,48 @@ class CudaDevice:
     def active(self) -> Iterator[None]:
         cuda = self._cupy.cuda
         with cuda.Device(self.index), self._recorder.paused():
-            if not self._is_capturing():
-                yield
+            if self._is_capturing():
+                with self._may_allocate(), cuda.using_allocator(self._allocate_for_good):
+                    yield
                 return
-            allocate = cuda.get_allocator()
-
-            def allocate_for_good(n_bytes: int) -> Any:
-                memory = allocate(n_bytes)
-                self._captured.append(memory)
-                return memory
-
-            with cuda.using_allocator(allocate_for_good):
+            try:
                 yield
+            finally:
+                self._models.note(cuda.get_current_stream())
+
+    def _allocate_for_good(self, n_bytes: int) -> Any:
+        """Memory of a graph's own: what a pool gives again may still be used by work that was queued before."""
+        cuda = self._cupy.cuda
+        memory = cuda.MemoryPointer(cuda.Memory(n_bytes), 0)
+        self._captured.append(memory)
+        return memory
+
+    @contextlib.contextmanager
+    def _may_allocate(self) -> Iterator[None]:
+        """Let this thread allocate while it captures, whatever the capture's mode; see ``cudaStreamCaptureMode``."""
+        runtime = bindings("runtime")
+
+        def exchange(mode: Any) -> Any:
+            told = runtime.cudaThreadExchangeStreamCaptureMode(mode)
+            return checked(told, "the mode of captures is not changed")
+
+        before = exchange(runtime.cudaStreamCaptureMode.cudaStreamCaptureModeRelaxed)
+        try:
+            yield
+        finally:
+            exchange(before)
 
     def _is_capturing(self) -> bool:
-        return bool(self._cupy.cuda.get_current_stream().is_capturing())
+        runtime = self._cupy.cuda.runtime
+        try:
+            return bool(self._cupy.cuda.get_current_stream().is_capturing())
+        except runtime.CUDARuntimeError as error:
+            if error.status != _IMPLICIT_CAPTURE:
+                raise
+            raise DeviceError(
+                "the default stream may not be used while another stream, which waits for it, is being captured; "
+                "score on a stream of your own (with cupy.cuda.Stream(non_blocking=True): ...)"
+            ) from error
 
     def _refuse_capture(self, what: str, mend: str = "make the same call once before the capture") -> None:
         """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
@@ -261,9 +293,12 @@ class CudaDevice:
 
     def upload(self, array: np.ndarray) -> Any:
         self._refuse_capture("copying the model to the device")
-        copy = self._cupy.asarray(np.ascontiguousarray(array))
-        self._cupy.cuda.get_current_stream().synchronize()  # other streams may read it from now on
-        return copy
+        cupy, models = self._cupy, self._models
+        with models.stream:
+            copy = cupy.asarray(np.ascontiguousarray(array))
+        models.stream.synchronize()  # other streams may read it from now on
+        memory = cupy.cuda.UnownedMemory(copy.data.ptr, copy.nbytes, models.lend(copy), self.index)
+        return cupy.ndarray(copy.shape, copy.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
         array = self._cupy.empty(shape, dtype)
@@ -276,12 +311,25 @@ class CudaDevice:
         if found is None:
             self._refuse_capture(f"compiling {name}")
             code = self._compile(file, name, registers)
-            module = self._cupy.cuda.Module()
-            module.load(code.cubin)
-            found = self._kernels[file, name] = CudaKernel(
-                name, module.get_function(code.symbol), self._recorder
-            )
+            module = self._load(code.cubin)
+            # Of threads that load it at once, one's stays: what is queued may be another's, and must not be unloaded.
+            kernel = CudaKernel(name, module.get_function(code.symbol), self._recorder)
+            found = self._kernels.setdefault((file, name), kernel)
         return found
+
+    def _load(self, cubin: bytes) -> Any:
+        module = self._cupy.cuda.Module()
+        try:
+            module.load(cubin)
+        except self._cupy.cuda.driver.CUDADriverError as error:
+            compiler = ".".join(map(str, nvrtc.version()))
+            served = self._cupy.cuda.runtime.driverGetVersion()
+            raise DeviceError(
+                f"the driver, which serves CUDA {served // 1000}.{served % 1000 // 10}, does not load what NVRTC "
+                f"{compiler} compiled ({error}); update the driver, or pip install 'gpuqs[cuda12]' and let "
+                "LD_LIBRARY_PATH name no newer NVRTC"
+            ) from error
+        return module
 
     def _compile(self, file: str, name: str, registers: int) -> MachineCode:
         """The kernel's machine code: from the disk, or from NVRTC with options of our own (see `nvrtc`)."""
@@ -321,11 +369,6 @@ class CudaDevice:
     def synchronize(self) -> None:
         self._refuse_capture("waiting for the device", "end the capture first")
         self._cupy.cuda.get_current_stream().synchronize()
-
-    def wait(self) -> None:
-        with self.active():
-            self._refuse_capture("giving back a model that other streams may use")
-            self._cupy.cuda.runtime.deviceSynchronize()
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -378,9 +421,11 @@ class CudaDevice:
         most = min(self.scratch_bytes, RECORDED_BYTES)
         recording = Recording(documents, out, lambda array: array.data.ptr, most)
         self._recorder.record(recording, fill, documents, out)
-        return Replay(self._cupy, recording) if recording.whole else None
+        return Replay(self._cupy, recording, self._models.note) if recording.whole else None
 
     def hand_back(self, array: Any, X: Any) -> Any:
+        if foreign.is_jax(X):
+            self.synchronize()  # what is queued reads X, which may be gone when the caller returns
         return foreign.hand_back(array, X)
 
 

@@ -29,14 +29,23 @@ def adopt(cupy: Any, X: Any) -> Any:
     return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
 
 
+def _library(X: Any) -> str:
+    return type(X).__module__.partition(".")[0]
+
+
+def is_jax(X: Any) -> bool:
+    """Whether an array is JAX's: immutable, in memory that is others' as soon as the array is gone."""
+    return _library(X) in ("jax", "jaxlib")
+
+
 def hand_back(array: Any, X: Any) -> Any:
     """CuPy's array as one of the library that ``X`` belongs to."""
-    library = type(X).__module__.partition(".")[0]
+    library = _library(X)
     if library == "torch":
         import torch
 
         return torch.from_dlpack(array)
-    if library in ("jax", "jaxlib"):
+    if is_jax(X):
         import jax
 
         return jax.dlpack.from_dlpack(array)

@@ -48,8 +48,5 @@ class Host:
     def synchronize(self) -> None:
         return None
 
-    def wait(self) -> None:
-        return None
-
 
 HOST = Host()

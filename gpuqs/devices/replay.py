@@ -33,17 +33,20 @@ class Replay:
     ----------
     cupy : module
     recording : Recording
+    note : callable
+        Is told each stream that a call was queued on.
     """
 
-    def __init__(self, cupy: Any, recording: Recording) -> None:
-        self._cuda, self._scratch_bytes = cupy.cuda, recording.scratch_bytes
+    def __init__(self, cupy: Any, recording: Recording, note: Callable[[Any], None]) -> None:
+        self._cuda, self._scratch_bytes, self._note = cupy.cuda, recording.scratch_bytes, note
         self._launches = recording.launches  # their arrays stay
         self._graphs = len(self._launches) > 1
         self._idle: dict[int, list[_Packed]] = {}
 
     def __call__(self, documents: Any, out: Any) -> None:
         """Queue the call on the current stream, for documents and an answer of the recorded form."""
-        stream = self._cuda.get_current_stream().ptr
+        current = self._cuda.get_current_stream()
+        stream = current.ptr
         # One a thread, for the driver reads it while others write theirs; one a stream, for a graph waits for itself.
         idle = self._of_stream(stream)
         try:
@@ -64,6 +67,7 @@ class Replay:
             for function, sizes, shared_mem, arguments in packed.launches:
                 self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
         idle.append(packed)
+        self._note(current)
 
     def _of_stream(self, stream: int) -> list[_Packed]:
         """What nobody uses now of what a stream has used: as many as threads that used it at once."""

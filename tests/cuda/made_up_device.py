@@ -13,6 +13,14 @@ from gpuqs.devices.cuda import CudaDevice
 from gpuqs.devices.recording import Recorder
 
 
+class CudaError(RuntimeError):
+    """In the place of CuPy's errors."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"CUDA says {status}")
+        self.status = status
+
+
 class MadeUpModule:
     """In the place of `cupy.cuda.Module`: keeps what it is given to load."""
 
@@ -23,19 +31,18 @@ class MadeUpModule:
         return SimpleNamespace(module=self, symbol=symbol, ptr=4096)
 
 
-def made_up_device(cupy: Any = None, capturing: bool = False, **attributes: Any) -> CudaDevice:
-    """An RTX 3090 but for ``attributes``; its allocators are CuPy's where that is given."""
+def made_up_device(**attributes: Any) -> CudaDevice:
+    """An RTX 3090 but for ``attributes``."""
     device = object.__new__(CudaDevice)
     device.index, device._captured, device._kernels, device._recorder = 0, [], {}, Recorder()
     device.attributes = replace(RTX3090, **attributes)
-    stream = SimpleNamespace(is_capturing=lambda: capturing)
+    stream = SimpleNamespace(ptr=0, is_capturing=lambda: False)
     cuda = SimpleNamespace(
         Device=lambda index: nullcontext(),
         Module=MadeUpModule,
         get_current_stream=lambda: stream,
-        runtime=SimpleNamespace(deviceSynchronize=lambda: None),
+        driver=SimpleNamespace(CUDADriverError=CudaError),
+        runtime=SimpleNamespace(CUDARuntimeError=CudaError, driverGetVersion=lambda: 12040),
     )
-    if cupy is not None:
-        cuda.get_allocator, cuda.using_allocator = cupy.cuda.get_allocator, cupy.cuda.using_allocator
     device._cupy = SimpleNamespace(cuda=cuda)
     return device

@@ -5,17 +5,21 @@ from __future__ import annotations
 import ctypes
 import pickle
 import sys
-from contextlib import nullcontext
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from driver import profiled, resident_blocks
 from emulation.streams import Queues, Stream
-from made_up_device import made_up_device
+from made_up_device import CudaError, MadeUpModule, made_up_device
 
 from gpuqs.devices import cuda
 from gpuqs.devices.cuda import CudaDevice, CudaKernel, cuda_device, read_attribute
+from gpuqs.devices.kernel_cache import MachineCode
+from gpuqs.devices.model_memory import ModelMemory
 from gpuqs.devices.recording import Recorder
 from gpuqs.errors import DeviceError
 from gpuqs.forks import Lock
@@ -25,24 +29,6 @@ try:
     HAS_GPU = True
 except DeviceError:
     HAS_GPU = False
-
-
-@pytest.mark.parametrize("capturing", [True, False])
-def test_what_a_captured_graph_uses_stays(capturing: bool) -> None:
-    cupy = pytest.importorskip("cupy")
-    device, made = made_up_device(cupy, capturing), []
-
-    def allocate(n_bytes: int) -> object:
-        made.append(n_bytes)
-        return ("memory", n_bytes)
-
-    with cupy.cuda.using_allocator(allocate):
-        with device.active():
-            assert cupy.cuda.get_allocator()(512) == ("memory", 512)
-            device.retain("a forest")
-        assert cupy.cuda.get_allocator()(1024) == ("memory", 1024)
-    assert made == [512, 1024]
-    assert device._captured == ([("memory", 512), "a forest"] if capturing else [])
 
 
 def test_the_driver_is_asked_for_the_occupancy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +111,8 @@ class EmulatedCupy:
 
         def __init__(self, cupy: EmulatedCupy, stream: Stream) -> None:
             self.cupy, self.stream, self.ptr = cupy, stream, len(cupy.streams)
+            self.synchronize, self.is_capturing = stream.synchronize, stream.is_capturing
+            self.record, self.wait_event = stream.record, stream.wait_event
             cupy.streams.append(stream)
 
         def __enter__(self) -> None:
@@ -133,17 +121,26 @@ class EmulatedCupy:
         def __exit__(self, *exception: object) -> None:
             self.stream.__exit__()
 
-        def synchronize(self) -> None:
-            self.stream.synchronize()
+    class Memory:
+        """Memory that nobody had before."""
 
-        def is_capturing(self) -> bool:
-            return self.stream.capturing
+        def __init__(self, n_bytes: int) -> None:
+            self.bytes = np.full(n_bytes, 111, np.uint8)
+            self.ptr = self.bytes.ctypes.data
+
+    class UnownedMemory:
+        def __init__(self, ptr: int, size: int, owner: object, device_id: int) -> None:
+            self.ptr, self.owner = ptr, owner
+            assert device_id == 0
 
     class ndarray:
-        """Memory with an address."""
+        """Memory with an address, and what lies there."""
 
-        def __init__(self, values: np.ndarray) -> None:
-            self.values, self.data = values, SimpleNamespace(ptr=values.ctypes.data)
+        def __init__(self, shape: tuple[int, ...], dtype: np.dtype, data: SimpleNamespace) -> None:
+            self.shape, self.dtype, self.data = shape, dtype, data
+            self.nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            there = (ctypes.c_char * self.nbytes).from_address(data.ptr)
+            self.values = np.frombuffer(there, dtype).reshape(shape)
 
     def __init__(self, schedule: str) -> None:
         self.queues = Queues(schedule)
@@ -151,24 +148,30 @@ class EmulatedCupy:
         default = self.Stream(self, self.queues.default)
         self.numbered = [default]
         self.runtime = SimpleNamespace(
-            memcpyHostToDevice=1,
-            memcpyDeviceToHost=2,
-            memcpyAsync=self._copy,
-            deviceSynchronize=self.queues.synchronize,
+            memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyAsync=self._copy, CUDARuntimeError=CudaError
         )
+        self.allocators: list[Callable[[int], SimpleNamespace]] = []
         self.cuda = SimpleNamespace(
             Device=lambda index: nullcontext(),
             Stream=self._stream,
             get_current_stream=lambda: next(s for s in self.numbered if s.stream is self.queues.current),
-            get_allocator=lambda: None,
-            using_allocator=lambda allocator: nullcontext(),
+            using_allocator=self._using_allocator,
+            Memory=self.Memory,
+            UnownedMemory=self.UnownedMemory,
+            MemoryPointer=lambda memory, offset: SimpleNamespace(ptr=memory.ptr + offset, mem=memory),
             runtime=self.runtime,
         )
-        self.on_device: list[EmulatedCupy.ndarray] = []
+        self.on_device: list[int] = []
 
     def _stream(self, non_blocking: bool = False) -> EmulatedCupy.Stream:
         self.numbered.append(self.Stream(self, Stream(self.queues, not non_blocking)))
         return self.numbered[-1]
+
+    @contextmanager
+    def _using_allocator(self, allocator: Callable[[int], SimpleNamespace]) -> Iterator[None]:
+        self.allocators.append(allocator)
+        yield
+        self.allocators.pop()
 
     def asarray(self, array: np.ndarray) -> EmulatedCupy.ndarray:
         copy = self.empty(array)
@@ -180,11 +183,12 @@ class EmulatedCupy:
         return array.values.copy()
 
     def empty(self, like: np.ndarray) -> EmulatedCupy.ndarray:
-        self.on_device.append(self.ndarray(np.full_like(like, 111, order="C")))
-        return self.on_device[-1]
+        memory = self.cuda.MemoryPointer(self.Memory(like.nbytes), 0)
+        self.on_device.append(memory.ptr)
+        return self.ndarray(like.shape, like.dtype, memory)
 
     def _copy(self, target: int, source: int, n_bytes: int, kind: int, stream: int) -> None:
-        there = [array.data.ptr for array in self.on_device]
+        there = self.on_device
         assert (target in there, source in there) == ((True, False) if kind == 1 else (False, True))
         self.streams[stream].queue(lambda: ctypes.memmove(target, source, n_bytes))
 
@@ -192,6 +196,8 @@ class EmulatedCupy:
 def lazy_device(schedule: str = "late") -> tuple[CudaDevice, EmulatedCupy]:
     device, cupy = made_up_device(), EmulatedCupy(schedule)
     device._cupy, device._idle, device._lock, device._kernels = cupy, [], Lock(), {}
+    models = cupy.cuda.Stream(non_blocking=True)
+    device._models = ModelMemory(models, cupy.cuda.get_current_stream, nullcontext)
     return device, cupy
 
 
@@ -203,6 +209,93 @@ def test_an_upload_is_complete_when_it_returns() -> None:
         np.testing.assert_array_equal(copy.values, values)
 
 
+def test_a_copy_goes_back_when_queued_work_has_read_it() -> None:
+    device, cupy = lazy_device()
+    with device.active():
+        copy = device.upload(np.arange(6.0))
+    read: list[float] = []
+    for _ in range(2):
+        with cupy.cuda.Stream(non_blocking=True) as _, device.active():
+            cupy.queues.current.queue(lambda values=copy.values: read.append(values.sum()))
+    gone = weakref.ref(copy.data.mem.owner._memory)
+    del copy
+    assert gone() is None and read == []
+    device.upload(np.arange(3.0))  # what may lie where it lay
+    assert read == [15.0, 15.0]
+
+
+class Runtime:
+    """What `CudaDevice` asks cuda-python for while work is captured."""
+
+    cudaStreamCaptureMode = SimpleNamespace(cudaStreamCaptureModeRelaxed=2)
+
+    def __init__(self) -> None:
+        self.mode = 0
+
+    def cudaThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[int, int]:
+        self.mode, before = mode, self.mode
+        return 0, before
+
+
+def test_what_a_captured_graph_uses_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    (device, cupy), runtime = lazy_device(), Runtime()
+    monkeypatch.setattr(cuda, "bindings", {"runtime": runtime}.__getitem__)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        with device.active():
+            assert cupy.allocators == [] and runtime.mode == 0
+            device.retain("a forest that is not captured")
+        stream.stream.begin_capture()
+        with device.active():
+            assert runtime.mode == 2  # or a capture of another mode than CuPy's would not let it allocate
+            memory = cupy.allocators[-1](512)
+            device.retain("a forest")
+        assert cupy.allocators == [] and runtime.mode == 0
+    assert len(memory.mem.bytes) == 512  # not a pool's: work that was queued before may still use that
+    assert device._captured == [memory, "a forest"]
+
+
+def test_the_default_stream_while_another_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, cupy = lazy_device()
+    status = 906
+
+    def refuse() -> bool:
+        raise CudaError(status)
+
+    monkeypatch.setattr(cupy.numbered[0], "is_capturing", refuse)
+    with pytest.raises(DeviceError, match="default stream may not be used while another stream"), device.active():
+        pytest.fail("nothing is queued on it")
+    status = 700
+    with pytest.raises(CudaError), device.active():
+        pytest.fail("there is another error")
+
+
+def test_threads_that_load_a_kernel_at_once_use_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, loaded = made_up_device(), []
+
+    def compile_while_another_does(*what: object) -> MachineCode:
+        monkeypatch.setattr(device, "_compile", lambda *what: MachineCode("symbol", b"code"))
+        loaded.append(device.kernel("finish_scores.cu", "add_tree_blocks<double>", 40))
+        return MachineCode("symbol", b"code")
+
+    monkeypatch.setattr(device, "_compile", compile_while_another_does)
+    loaded.append(device.kernel("finish_scores.cu", "add_tree_blocks<double>", 40))
+    assert loaded[0] is loaded[1] is device.kernel("finish_scores.cu", "add_tree_blocks<double>", 40)
+
+
+def test_code_that_the_driver_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(module: MadeUpModule, cubin: bytes) -> None:
+        raise CudaError(200)
+
+    monkeypatch.setattr(MadeUpModule, "load", refuse)
+    monkeypatch.setattr(cuda.nvrtc, "version", lambda: (13, 5))
+    device = made_up_device()
+    monkeypatch.setattr(device, "_compile", lambda *what: MachineCode("symbol", b"code"))
+    told = r"serves CUDA 12\.4, does not load what NVRTC 13\.5 compiled \(CUDA says 200\)"
+    with pytest.raises(DeviceError, match=told):
+        device.kernel("finish_scores.cu", "add_tree_blocks<double>", 40)
+
+
 def test_copies_are_queued_on_the_current_stream() -> None:
     device, cupy = lazy_device()
     here, back = np.arange(5.0), np.zeros(5)
@@ -212,7 +305,7 @@ def test_copies_are_queued_on_the_current_stream() -> None:
             device.copy_in(there, here)
             device.copy_out(back, there)
         second.synchronize()
-        assert (back == 0).all() and (there.values == 111).all()
+        assert (back == 0).all() and (there.values.view("u1") == 111).all()
         first.synchronize()
     np.testing.assert_array_equal(back, here)
 
@@ -245,15 +338,6 @@ def test_an_array_on_the_host_is_complete() -> None:
         np.testing.assert_array_equal(device.to_host(there), np.arange(3.0))
 
 
-def test_waiting_for_the_device_waits_for_every_stream() -> None:
-    device, cupy = lazy_device()
-    notes: list[int] = []
-    for stream in (cupy.cuda.Stream(), cupy.cuda.Stream(non_blocking=True)):
-        stream.stream.queue(lambda: notes.append(1))
-    device.wait()
-    assert notes == [1, 1]
-
-
 def test_what_waits_is_refused_while_work_is_captured() -> None:
     device, cupy = lazy_device()
     device._kernels["finish_scores.cu", "add_tree_blocks<double>"] = known = object()
@@ -265,7 +349,6 @@ def test_what_waits_is_refused_while_work_is_captured() -> None:
             lambda: device.upload(np.zeros(3)),
             lambda: device.kernel("finish_scores.cu", "add_tree_blocks<float>", 32),
             lambda: device.lend_streams(1).__enter__(),
-            device.wait,
         ):
             with pytest.raises(DeviceError, match="cannot be captured in a CUDA graph; make the same call once before"):
                 call()

@@ -143,6 +143,56 @@ def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice, monkeypa
         np.testing.assert_array_equal(to_host(first), want[:, :2])
 
 
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("engine", [*ON_GPU, "auto"])
+def test_a_model_that_goes_is_not_in_use(device: EmulatedDevice, engine: str, times: int) -> None:
+    """Its memory is the models', whichever stream copied it; calls that are repeated read it, too."""
+    forest, documents = make()
+    model = Model(forest).to(device)
+    want = expected(forest, documents).leaves if engine == "qs_gpu" else Model(forest).predict(documents, "raw")
+    asked = {"output": "leaf" if engine == "qs_gpu" else "raw", "engine": engine}
+    X = device.from_host(documents)
+    model.predict(X, **asked)
+    device.queues.synchronize()
+    with device.stream() as scoring:
+        answers = [model.predict(X, **asked) for _ in range(times)]
+    del model
+    gc.collect()
+    Model(forest).to(device).predict(X, **asked)  # takes its place
+    with scoring:
+        for answer in answers:
+            np.testing.assert_array_equal(to_host(answer), want)
+
+
+def test_a_part_that_gives_way_before_it_is_launched(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread's call takes the place of the part that this one has been given, and has not launched yet."""
+    for name in ("PARTS_KEPT", "MOST_PARTS", "PARTS_NUMBERS"):
+        monkeypatch.setattr(f"gpuqs.programs.{name}", 1)
+    forest, documents = make()
+    model, X = Model(forest).to(device), device.from_host(documents)
+    model.predict(X, "leaf", trees=slice(0, 3))
+    device.queues.synchronize()
+    get, entered = model._programs.get, device.queues.entered
+
+    def get_and_lose(*asked: object) -> object:
+        monkeypatch.setattr(model._programs, "get", get)
+        program, ours = get(*asked), entered[:]
+        entered.clear()
+        model.predict(X, "leaf", trees=slice(3, 6))
+        entered[:] = ours
+        return program
+
+    monkeypatch.setattr(model._programs, "get", get_and_lose)
+    with device.stream() as scoring:
+        answer = model.predict(X, "leaf", trees=slice(0, 3))
+    gc.collect()
+    model.predict(X, "leaf", trees=slice(2, 5))
+    with scoring:
+        np.testing.assert_array_equal(to_host(answer), expected(forest, documents).leaves[:, :3])
+
+
 @pytest.mark.parametrize("given", ["neither", "X", "out", "both"])
 def test_other_libraries_work_comes_before_and_after(device: EmulatedDevice, given: str) -> None:
     """X is written just before the call and overwritten just after it, on its library's own stream."""

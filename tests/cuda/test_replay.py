@@ -235,6 +235,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return made
 
 
+def note_nothing(stream: Any) -> None:
+    """In the place of `ModelMemory.note`."""
+
+
 def expected(documents: int, out: int, scratch: int, stream: int) -> list[tuple[Any, ...]]:
     return [
         (11, (2, 3, 1, 32, 1, 1), 64, [documents, bits(np.int32(-5)), 0x5000, scratch], stream),
@@ -245,8 +249,8 @@ def expected(documents: int, out: int, scratch: int, stream: int) -> list[tuple[
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_launches_are_told_where_arrays_lie_now(driver: Driver, n: int) -> None:
-    cupy = Cupy(driver)
-    again = Replay(cupy, recorded(n))
+    cupy, noted = Cupy(driver), []
+    again = Replay(cupy, recorded(n), lambda stream: noted.append((stream.ptr, len(driver.launched))))
     for documents, out, scratch, stream in (
         (0x10000, 0x20000, 0x9000, 7), (0x10000, 0x20000, 0x9000, 8), (0x30000, 0x20000, 0x9000, 7),
         (0x30000, 0x40000, 0x9000, 7), (0x10000, 0x20000, 0xA000, 9),
@@ -254,6 +258,7 @@ def test_launches_are_told_where_arrays_lie_now(driver: Driver, n: int) -> None:
         cupy.scratch, cupy.stream, driver.launched = scratch, stream, []
         again(Array(documents), Array(out))
         assert driver.launched == expected(documents, out, scratch, stream)[:n]
+        assert noted.pop() == (stream, n) and not noted
     assert set(cupy.asked) == {512 + 2560} and len(cupy.asked) == 5
     # Graphs are of streams: those of 8 and 9 are new, that of 7 is told of the documents, then of the answer.
     assert driver.told == (0 if n == 1 else 1 + 1)
@@ -262,7 +267,7 @@ def test_launches_are_told_where_arrays_lie_now(driver: Driver, n: int) -> None:
 def test_each_thread_has_arguments_of_its_own(driver: Driver) -> None:
     """A launch reads them while another thread may write its own."""
     cupy, inside, go = Cupy(driver), threading.Event(), threading.Event()
-    again, launch = Replay(cupy, recorded(1)), cupy.cuda.driver.launchKernel
+    again, launch = Replay(cupy, recorded(1), note_nothing), cupy.cuda.driver.launchKernel
 
     def slowly(*told: int) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -284,7 +289,7 @@ def test_each_thread_has_arguments_of_its_own(driver: Driver) -> None:
 
 @pytest.mark.parametrize("fails", ["Create", "AddKernelNode", "Instantiate"])
 def test_what_becomes_no_graph_is_launched_one_by_one(driver: Driver, fails: str) -> None:
-    again = Replay(Cupy(driver), recorded(3))
+    again = Replay(Cupy(driver), recorded(3), note_nothing)
     driver.fails = f"cuGraph{fails}"
     for documents in (0x10000, 0x30000):
         driver.launched = []
@@ -297,7 +302,7 @@ def test_what_becomes_no_graph_is_launched_one_by_one(driver: Driver, fails: str
 
 @pytest.mark.parametrize("fails", ["Launch", "ExecKernelNodeSetParams"])
 def test_what_the_driver_refuses_is_told_and_not_used_again(driver: Driver, fails: str) -> None:
-    again = Replay(Cupy(driver), recorded(3))
+    again = Replay(Cupy(driver), recorded(3), note_nothing)
     again(Array(0x10000), Array(0x20000))
     driver.fails = f"cuGraph{fails}"
     with pytest.raises(DeviceError, match=r"graph.*CUDA_ERROR_INVALID_VALUE"):
@@ -310,7 +315,7 @@ def test_what_the_driver_refuses_is_told_and_not_used_again(driver: Driver, fail
 def test_each_stream_has_a_graph_of_its_own(driver: Driver) -> None:
     """A graph waits for its last launch, in whatever stream; of streams that come and go, few are kept."""
     cupy = Cupy(driver)
-    again, made = Replay(cupy, recorded(3)), []
+    again, made = Replay(cupy, recorded(3), note_nothing), []
     instantiate = driver.cuGraphInstantiate
     driver.cuGraphInstantiate = lambda *told: made.append(cupy.stream) or instantiate(*told)
     for cupy.stream in (7, 8, 7, 0, 8, 0):
@@ -324,8 +329,8 @@ def test_each_stream_has_a_graph_of_its_own(driver: Driver) -> None:
 
 
 def test_threads_that_share_a_stream_keep_their_graphs(driver: Driver) -> None:
-    cupy, made = Cupy(driver), []
-    again, instantiate, launch = Replay(cupy, recorded(3)), driver.cuGraphInstantiate, driver.cuGraphLaunch
+    again, made = Replay(Cupy(driver), recorded(3), note_nothing), []
+    instantiate, launch = driver.cuGraphInstantiate, driver.cuGraphLaunch
     driver.cuGraphInstantiate = lambda *told: made.append(1) or instantiate(*told)
     together = threading.Barrier(3, timeout=10)
 
@@ -346,7 +351,7 @@ def test_threads_that_share_a_stream_keep_their_graphs(driver: Driver) -> None:
 
 
 def test_a_forked_child_leaves_its_parents_graphs(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    again = Replay(Cupy(driver), recorded(3))
+    again = Replay(Cupy(driver), recorded(3), note_nothing)
     again(Array(0x10000), Array(0x20000))
     monkeypatch.setattr(replay.os, "getpid", lambda: -1)
     del again
@@ -355,7 +360,7 @@ def test_a_forked_child_leaves_its_parents_graphs(driver: Driver, monkeypatch: p
 
 
 def test_graphs_are_given_back(driver: Driver) -> None:
-    again = Replay(Cupy(driver), recorded(3))
+    again = Replay(Cupy(driver), recorded(3), note_nothing)
     again(Array(0x10000), Array(0x20000))
     assert driver.gone == []
     del again

@@ -54,7 +54,7 @@ def test_schedules_are_legal_orders_and_differ() -> None:
 def event(device: EmulatedDevice, note) -> None:
     first, second = device.stream(), device.stream()
     note(first, "a")
-    second.wait_for(first)
+    second.wait_event(first.record())
     note(second, "x")
     note(first, "b")
 

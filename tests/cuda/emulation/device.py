@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from emulation.memory import DeviceArray, PinnedArray, Pool, empty, to_host
+from emulation.memory import DeviceArray, LentBlock, PinnedArray, Pool, empty, to_host
 from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
 from emulation.streams import Queues, Stream, StreamError
 from gpuqs.devices import pipeline
 from gpuqs.devices.base import DeviceAttributes
+from gpuqs.devices.model_memory import ModelMemory
 from gpuqs.devices.recording import Launch, Moving, Recorder, Recording
 from gpuqs.devices.sources import source_folder
 from gpuqs.engines.gpu.kernels import every_kernel
@@ -95,6 +96,7 @@ class Replay:
                 place(a, (documents, out, scratch)[a.within]) if isinstance(a, Moving) else a for a in launch.arguments
             ]
             launch.kernel.launch(launch.grid, launch.block, arguments, launch.shared_mem)
+        self.device.models.note(self.device.queues.current)
 
 
 def place(moving: Moving, within: DeviceArray) -> DeviceArray:
@@ -147,6 +149,7 @@ class EmulatedDevice:
         self.attributes, self.scratch_bytes = attributes, scratch_bytes
         self.queues = Queues(schedule, seed)
         self.pool = Pool(self.queues)
+        self.models = ModelMemory(self.stream(), lambda: self.queues.current, nullcontext)
         self.launched: list[tuple[str, str]] = []
         self.recorder, self.recorded_bytes = Recorder(), 64 << 20
         self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
@@ -164,6 +167,8 @@ class EmulatedDevice:
                 yield
         finally:
             self.pool.active -= 1
+            if not self.queues.current.capturing:
+                self.models.note(self.queues.current)
 
     def check_active(self) -> None:
         if not self.pool.active:
@@ -187,13 +192,14 @@ class EmulatedDevice:
     def upload(self, array: np.ndarray) -> DeviceArray:
         self.check_active()
         self._refuse_capture()
-        copy = empty(self.pool, array.shape, array.dtype)
-        source, target = np.array(array, order="C"), copy.data
-        self.pool.run_later("upload", [copy.block], lambda: np.copyto(target, source))
-        self.queues.current.synchronize()
+        with self.models.stream:
+            copy = empty(self.pool, array.shape, array.dtype)
+            source, target = np.array(array, order="C"), copy.data
+            self.pool.run_later("upload", [copy.block], lambda: np.copyto(target, source))
+        self.models.stream.synchronize()
         view = target.view()
         view.setflags(write=False)
-        return DeviceArray(copy.block, view)
+        return DeviceArray(LentBlock(copy.block, self.models.lend(copy.block)), view)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         array = empty(self.pool, shape, dtype)
@@ -285,7 +291,7 @@ class EmulatedDevice:
 
     def adopt(self, X: Any) -> DeviceArray | None:
         if isinstance(X, ForeignArray):
-            self.queues.current.wait_for(X.stream)
+            self.queues.current.wait_event(X.stream.record())
             return X.array
         return X if isinstance(X, DeviceArray) else None
 
@@ -295,7 +301,7 @@ class EmulatedDevice:
     def hand_back(self, array: DeviceArray, X: Any) -> DeviceArray | ForeignArray:
         if not isinstance(X, ForeignArray):
             return array
-        X.stream.wait_for(self.queues.current)
+        X.stream.wait_event(self.queues.current.record())
         return ForeignArray(array, X.stream)
 
 

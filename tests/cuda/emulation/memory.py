@@ -34,6 +34,13 @@ class Block:
         self.pool.take_back(self.memory, self.stream)
 
 
+class LentBlock:
+    """A block that goes back when its loan does, with the last array that lies there."""
+
+    def __init__(self, block: Block, loan: Any) -> None:
+        self.pool, self.memory, self.stream, self.loan = block.pool, block.memory, block.stream, loan
+
+
 class Pool:
     """Memory by the stream that it was lent on, as CuPy's pool; memory of the host has none."""
 
@@ -114,7 +121,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         The memory, for queued work alone.
     """
 
-    def __init__(self, block: Block, data: np.ndarray) -> None:
+    def __init__(self, block: Block | LentBlock, data: np.ndarray) -> None:
         self.block, self.data = block, data
         self.shape, self.dtype, self.strides = data.shape, data.dtype, data.strides
         self.ndim, self.size, self.nbytes, self.flags = data.ndim, data.size, data.nbytes, data.flags

@@ -32,6 +32,7 @@ class Stream:
 
     def __init__(self, queues: Queues, blocking: bool = True) -> None:
         self.queues, self.blocking, self.capturing = queues, blocking, False
+        self.ptr = 1000 * len(queues.streams)  # 0, the default stream, is one of CUDA's own numbers, as are 1 and 2
         self.pending: deque[Work] = deque()
         self.captured: list[Callable[[], None]] = []
         queues.streams.append(self)
@@ -55,10 +56,19 @@ class Stream:
         else:
             self.pending.append(Work(self, run, self.queues.implicitly_before(self)))
 
-    def wait_for(self, other: Stream) -> None:
-        """As an event that ``other`` records now and this stream waits for: what is queued here comes after it."""
-        if other.pending:
-            self.pending.append(Work(self, lambda: None, [other.pending[-1], *self.queues.implicitly_before(self)]))
+    def record(self) -> list[Work]:
+        """An event: what was queued last."""
+        self.queues.refuse_capture(self)
+        return [self.pending[-1]] if self.pending else []
+
+    def wait_event(self, event: list[Work]) -> None:
+        """What is queued from now on comes after the event."""
+        self.queues.refuse_capture(self)
+        if event:
+            self.pending.append(Work(self, lambda: None, [*event, *self.queues.implicitly_before(self)]))
+
+    def is_capturing(self) -> bool:
+        return self.capturing
 
     def synchronize(self) -> None:
         self.queues.refuse_capture(self)

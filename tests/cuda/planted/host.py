@@ -7,6 +7,7 @@ from planted.campaign import Fault
 _QUEUED = ("test_queued_work.py",)
 _CACHE = ("test_kernel_cache.py",)
 _CUPY = ("test_cuda_device.py",)
+_MODELS, _REPLAY = ("test_model_memory.py",), ("test_replay.py",)
 _CASES = ("test_emulated.py", "-k", "equals_reference")
 _CHUNKS = ("test_emulated.py::test_documents_cut_into_chunks_give_the_same_bits",)
 _LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
@@ -167,11 +168,32 @@ STREAMS = [
     ),
     Fault("one document between chunks is left out", _HOST, "range(0, n, rows)", "range(0, n, rows + 1)", _QUEUED),
     Fault(
-        "a program gives way while it is in use",
-        "programs.py",
-        "            device.wait()  # other streams may still read what is given back here\n",
-        "",
+        "a model gives way while it is in use",
+        "devices/model_memory.py",
+        "        self.stream.wait_event(stream.record())\n",
+        "        pass\n",
         _QUEUED,
+    ),
+    Fault(
+        "a stream that is noted no more is not waited for",
+        "devices/model_memory.py",
+        "                    self._come_after(other)\n",
+        "",
+        _MODELS,
+    ),
+    Fault(
+        "what a thread has not noted yet is not waited for",
+        "devices/model_memory.py",
+        "(*self._noted.values(), self._current())",
+        "self._noted.values()",
+        _MODELS,
+    ),
+    Fault(
+        "a captured stream is told to record an event",
+        "devices/model_memory.py",
+        "            if not any(map(_captures, streams)):",
+        "            if True:",
+        _MODELS,
     ),
     Fault(
         "an `out` of another library is not ordered back",
@@ -218,7 +240,7 @@ STREAMS = [
     Fault(
         "an upload does not wait",
         "devices/cuda.py",
-        "        self._cupy.cuda.get_current_stream().synchronize()  # other streams may read it from now on\n",
+        "        models.stream.synchronize()  # other streams may read it from now on\n",
         "",
         _CUPY,
     ),
@@ -242,8 +264,8 @@ STREAMS = [
     Fault(
         "lent streams wait for the default stream",
         "devices/cuda.py",
-        "Stream(non_blocking=True)",
-        "Stream(non_blocking=False)",
+        "Stream(non_blocking=True) for _",
+        "Stream(non_blocking=False) for _",
         _CUPY,
     ),
     Fault(
@@ -261,10 +283,45 @@ STREAMS = [
         _CUPY,
     ),
     Fault(
-        "a wait is captured",
+        "a call does not note its stream",
         "devices/cuda.py",
-        '            self._refuse_capture("giving back a model that other streams may use")\n',
+        "                self._models.note(cuda.get_current_stream())\n",
+        "                pass\n",
+        _CUPY,
+    ),
+    Fault(
+        "a repeated call does not note its stream",
+        "devices/replay.py",
+        "        self._note(current)\n",
         "",
+        _REPLAY,
+    ),
+    Fault(
+        "a copy does not go back by its loan",
+        "devices/cuda.py",
+        "models.lend(copy), self.index)",
+        "copy, self.index)",
+        _CUPY,
+    ),
+    Fault(
+        "a thread that loads a kernel at once unloads another's",
+        "devices/cuda.py",
+        "self._kernels.setdefault((file, name), kernel)",
+        "self._kernels[file, name] = kernel",
+        _CUPY,
+    ),
+    Fault(
+        "a graph takes memory of the pool's",
+        "devices/cuda.py",
+        "with self._may_allocate(), cuda.using_allocator(self._allocate_for_good):",
+        "with self._may_allocate():",
+        _CUPY,
+    ),
+    Fault(
+        "a capture of another mode does not let memory be taken",
+        "devices/cuda.py",
+        "with self._may_allocate(), cuda",
+        "with cuda",
         _CUPY,
     ),
     Fault(

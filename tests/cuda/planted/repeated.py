@@ -150,8 +150,8 @@ REPEATED = [
     Fault(
         "streams share a graph",
         _REPLAYED,
-        "stream = self._cuda.get_current_stream().ptr\n",
-        "stream = min(self._idle, default=self._cuda.get_current_stream().ptr)\n",
+        "stream = current.ptr\n",
+        "stream = min(self._idle, default=current.ptr)\n",
         _REPLAY,
     ),
     Fault(
