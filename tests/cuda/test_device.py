@@ -414,6 +414,43 @@ def test_a_repeated_call_may_be_captured(device: TestedDevice, cupy) -> None:
         np.testing.assert_array_equal(cupy.asnumpy(out), Model(forest).predict(rows[::-1].copy(), "raw"))
 
 
+@pytest.mark.parametrize("engine", ON_GPU)
+@pytest.mark.parametrize("mode", ["Global", "ThreadLocal", "Relaxed"])
+def test_captures_of_every_mode(device: TestedDevice, cupy, mode: str, engine: str) -> None:
+    """On a stream on which no such call was made, so that memory must be taken while work is captured."""
+    rng = np.random.default_rng(30)
+    forest = random_forest(rng, n_trees=20, max_leaves=40)
+    model, rows = Model(forest).to(device), probing_documents(rng, forest, 3000)
+    X = cupy.asarray(rows)
+    out = model.predict(X, "leaf", engine=engine)
+    cupy.cuda.get_current_stream().synchronize()
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture(getattr(cupy.cuda.runtime, f"streamCaptureMode{mode}"))
+        model.predict(X, "leaf", engine=engine, out=out)
+        graph = stream.end_capture()
+        out.fill(-1)
+        graph.launch(stream)
+        np.testing.assert_array_equal(cupy.asnumpy(out), Model(forest).predict(rows, "leaf"))
+
+
+def test_a_model_that_goes_is_not_in_use(device: TestedDevice, cupy) -> None:
+    """Others are copied to the device while what the stream has queued still reads it."""
+    rng = np.random.default_rng(31)
+    forest, other = (random_forest(rng, n_trees=500, max_leaves=64) for _ in range(2))
+    rows = probing_documents(rng, forest, 20_000)
+    want, X = Model(forest).predict(rows, "raw"), cupy.asarray(rows)
+    for _ in range(3):
+        model = Model(forest).to(device)
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            answers = [model.predict(X, "raw") for _ in range(20)]
+        del model
+        later = Model(other).to(device)
+        later.warm_up()
+        stream.synchronize()
+        for answer in answers:
+            np.testing.assert_array_equal(cupy.asnumpy(answer), want)
+
+
 def test_predict_on_the_device_does_not_wait_for_it(device: TestedDevice, cupy) -> None:
     rng = np.random.default_rng(23)
     forest = random_forest(rng, n_trees=500, max_leaves=64)
