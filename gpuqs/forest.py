@@ -58,7 +58,7 @@ LINKS: Final = (
 )
 
 #: How classes follow from scores; see `Forest.class_rule`.
-CLASS_RULES: Final = ("value", "raw", "raw_or_zero")
+CLASS_RULES: Final = ("value", "raw", "raw_or_zero", "other")
 
 #: Deepest tree accepted: learners stop far earlier, and a chain costs time in its depth.
 MAX_DEPTH: Final = 10_000
@@ -140,7 +140,8 @@ class Forest:
         for 0, 1, ...
     class_rule : str
         One of `CLASS_RULES`: what the source library decides classes on. "value": the likeliest, a
-        probability above 1/2. "raw": the largest raw score, one above 0. "raw_or_zero": also 0.
+        probability above 1/2. "raw": the largest raw score, one above 0. "raw_or_zero": also 0. "other": what gpuqs
+        does not know; there is no output "class".
     source : str
         What the model was read from: "LightGBM 4", "XGBoost 3.2". How it begins also says whose arithmetic links have,
         where libraries differ in the last bits (`gpuqs.links`): "XGBoost", "scikit-learn", or any other.

@@ -1,4 +1,4 @@
-"""LightGBM's and XGBoost's own keywords of ``predict``, turned into an output and a range of trees."""
+"""LightGBM's, XGBoost's and CatBoost's own keywords of ``predict``, turned into an output and a range of trees."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.outputs import OUTPUTS, Output
 
-#: Other keywords of LightGBM's and XGBoost's ``predict`` that change no score where they are False.
+#: Other keywords of these libraries' ``predict`` that change no score where they are False.
 _NOT_OFFERED: Final = (
     *("pred_early_stop", "predict_disable_shape_check", "data_has_header"),
     *("pred_contribs", "pred_interactions", "approx_contribs", "training", "strict_shape"),
+    "verbose",
 )
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
@@ -42,6 +43,9 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
                     "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
                     "leave it out, and pass a table as an array, such as X.to_numpy()"
                 )
+        elif name == "task_type":
+            if value not in (None, "CPU"):
+                raise UnsupportedModelError(f"task_type={value!r} is not offered; use device='cuda' for a GPU")
         elif name not in _NOT_OFFERED:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")

@@ -211,14 +211,15 @@ class Model:
             Must be False: gpuqs does not compute the features' contributions to a score.
         start_iteration, num_iteration : int, optional
             As in LightGBM: score with ``num_iteration`` iterations from ``start_iteration`` on. None, or a number below
-            1, means all that follow, and a range that goes past the last iteration ends with it. A model that was taken
-            over live after early stopping has no iterations past its best one.
+            1, means all that follow, and a range that goes past the last iteration ends with it. But of a model that
+            was taken over live after early stopping, which has no iterations past its best one, asking for these is an
+            error.
         iteration_range : (int, int), optional
             As in XGBoost: score with the iterations from the first number up to, but not including, the second; where
             the second is 0, up to the last.
         **others
-            LightGBM's and XGBoost's further keywords, with values that change no score, such as
-            ``validate_features=True`` or ``pred_early_stop=False``.
+            LightGBM's, XGBoost's and CatBoost's further keywords, with values that change no score, such as
+            ``validate_features=True``, ``pred_early_stop=False`` or ``task_type="CPU"``.
 
         Returns
         -------

@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
+from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.links import class_decision, decides_on_values, multi_label, tells_classes, to_values
@@ -29,6 +30,11 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
     if output == "class" and not (forest.classes or tells_classes(forest)):
         raise ValueError(
             f"output='class' is for classifiers; this model's objective is {forest.objective or 'not known'!r}"
+        )
+    if output == "class" and forest.class_rule == "other":
+        raise UnsupportedModelError(
+            "the model has a probability threshold other than 0.5 for its classes, which gpuqs does not know; compare "
+            "output='value' with it, or, before the model is taken over, call set_probability_threshold(0.5)"
         )
 
 

@@ -58,6 +58,18 @@ def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _takes_categories(command: Callable[..., None]) -> Callable[..., None]:
+    """The option of commands that read tables for models whose files do not tell which columns hold categories."""
+    return click.option(
+        "--category",
+        "categories",
+        metavar="NAME",
+        multiple=True,
+        help="A column of the model's that holds categories, where neither MODEL nor DATA tells (as CSV with numbers as "
+        "categories, for LightGBM's files); may be given several times, in the order of the training frame.",
+    )(command)
+
+
 def _one_input(model: Path, data: Path | None) -> None:
     if model == data == _STDIN:
         raise click.UsageError("MODEL and DATA cannot both be standard input")
@@ -135,6 +147,7 @@ def cli(ctx: click.Context) -> None:
     show_default=True,
     help="value: what the library's predict gives. raw: before the link (sigmoid, ...).",
 )
+@_takes_categories
 @_reads_documents
 def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     """Score the documents of DATA with MODEL.
@@ -189,6 +202,7 @@ def formats() -> None:
 @click.option("--rows", type=click.IntRange(0, 10**12), help="Rows to make.  [default: as many as take seconds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the made rows.")
 @_takes_threads("Threads to score with")
+@_takes_categories
 @_reads_documents
 @click.pass_context
 def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
@@ -229,6 +243,7 @@ def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int |
     help="Documents that a call will have; may be given several times.  [default: 1, 10, 100, 1000, 10000]",
 )
 @_takes_threads("Most threads to score with")
+@_takes_categories
 @_reads_documents
 def tune(
     model: Path,
@@ -236,6 +251,7 @@ def tune(
     out: Path | None,
     budget: float,
     batches: tuple[int, ...],
+    categories: tuple[str, ...],
     threads: int | None,
     **reading: Any,
 ) -> None:
@@ -259,7 +275,7 @@ def tune(
     _not_input(out, model, data)
     if math.isnan(budget):
         raise click.BadParameter("nan is no number of seconds", param_hint="--budget")
-    tune_file(model, data, out=out, budget=budget, batches=batches, n_threads=threads, **reading)
+    tune_file(model, data, out=out, budget=budget, batches=batches, categories=categories, n_threads=threads, **reading)
 
 
 @cli.command()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,9 +18,10 @@ from gpuqs.streams import Input
 T = TypeVar("T")
 
 
-def load_model(path: Path) -> gpuqs.Model:
-    """The model in a file, or in standard input."""
-    return of_content(path, gpuqs.load) if str(path) == STDIN else gpuqs.load(path)
+def load_model(path: Path, categories: Sequence[str] = ()) -> gpuqs.Model:
+    """The model in a file, or in standard input; ``categories``: as `gpuqs.load` takes them, where there are any."""
+    make = partial(gpuqs.load, categories=categories or None)
+    return of_content(path, make) if str(path) == STDIN else make(path)
 
 
 def of_content(path: Path, make: Callable[[bytes], T]) -> T:

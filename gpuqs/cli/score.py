@@ -69,6 +69,7 @@ def score_file(
     data: Path,
     *,
     out: Path | None,
+    categories: tuple[str, ...],
     engine: str,
     n_threads: int | None,
     precision: Precision,
@@ -80,7 +81,7 @@ def score_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     began = time.perf_counter()
-    model = load_model(model_path)
+    model = load_model(model_path, categories)
     if engine != "auto" and engine not in model.engines():
         known, why = ", ".join(model.engines()), LEFT_OUT.get(engine, "")
         raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")

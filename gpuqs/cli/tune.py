@@ -45,6 +45,7 @@ def tune_file(
     out: Path,
     budget: float,
     batches: tuple[int, ...],
+    categories: tuple[str, ...],
     n_threads: int | None,
     **reading: Any,
 ) -> None:
@@ -53,7 +54,7 @@ def tune_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     check_target(out)  # before the time is spent
-    model = load_model(model_path)
+    model = load_model(model_path, categories)
     rows = _rows(data, model.forest, max((MOST_ROWS["cpu"], *batches)), **reading)
     with progress("tuning") as advance:
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)

@@ -18,6 +18,7 @@ from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import of_content
 from gpuqs.cli.progress import progress
 from gpuqs.engines import LEFT_OUT, engines_on
+from gpuqs.told_categories import told
 from gpuqs.verify import Certificate, Check, Disagreement, compare_made_rows, open_source, pandas_for
 from gpuqs.verify.frames import given_frame
 
@@ -32,6 +33,7 @@ def verify_file(
     engines: list[str],
     rows: int | None,
     seed: int,
+    categories: tuple[str, ...],
     n_threads: int | None,
     console: Console | None = None,
     **reading: Any,
@@ -47,7 +49,7 @@ def verify_file(
     if unknown := [name for name in engines if name not in known]:
         why = LEFT_OUT.get(unknown[0], "")
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}{why}", param_hint="--engine")
-    check = Check(source, engines)
+    check = Check(source, engines, told(source.forest, categories) if categories else None)
     with progress("made rows") as advance:
         compare_made_rows(check, rows, seed, threads, advance)
     if data is not None:
@@ -77,6 +79,9 @@ def print_certificate(outcome: Certificate, model: Path, console: Console) -> No
         console.print(f"{outcome.left_out:,} rows with infinite values left out, as {outcome.source} refuses them")
     width = max(len(tally.engine) for tally in outcome.tallies)
     for tally in outcome.tallies:
+        if not tally.scores:
+            console.print(f"{tally.engine:{width}}  not compared: no rows of numbers")
+            continue
         within = f" ({tally.scores_within:,} more within {outcome.bound:.3g})" if tally.scores_within else ""
         largest = f"{tally.largest:.3g} ({tally.largest_ulps:,} ulp)" if tally.largest_ulps else "0"
         values = f"; values: {tally.values_agree:,} of {tally.values:,} equal bit for bit" if tally.values else ""

@@ -175,11 +175,6 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
             f"loss {loss[:100]!r} is not known to gpuqs, nor is what its scores mean; "
             f"known are {', '.join(sorted(_LINKS))}"
         )
-    if str(info.get("binclass_probability_threshold", "0.5")) != "0.5":
-        raise UnsupportedModelError(
-            "the model has a probability threshold other than 0.5, which gpuqs does not support; call "
-            "model.set_probability_threshold(0.5) first, and compare the probabilities with your threshold"
-        )
     features = get(document, "features_info", dict)
     tests, n_given, names = _features(features)
     ctrs = None
@@ -208,7 +203,7 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
         link=_LINKS.get(loss, "identity"),
         schema=Schema(names, tests.categories(n_given), library="CatBoost"),
         classes=() if loss in _MULTI_LABEL else _classes(info, len(bias)),
-        class_rule="raw",
+        class_rule="raw" if str(info.get("binclass_probability_threshold", "0.5")) == "0.5" else "other",
         source=_version(info),
         objective=loss,
         ctrs=ctrs,

@@ -192,6 +192,12 @@ class CsvReader(_TableReader):
                 f"after {n_features} features, or a missing last feature after a label; delete trailing delimiters, or "
                 "write NA for missing values"
             )
+        if n > n_features:
+            self.warnings.append(
+                f"{self.path} has no header, and {n} columns where the model takes {n_features} features: the first, "
+                f"which begins with {first[0]!r}, was taken for the label, as LightGBM does; if another one is, or "
+                "none, write the names of the columns in the first line, or leave that column out"
+            )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 
     def _chunks(self) -> Iterator[Chunk]:

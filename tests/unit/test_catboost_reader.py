@@ -332,7 +332,6 @@ UNSUPPORTED: dict[str, tuple[Edit, str]] = {
     "text": (at("features_info", "text_features", value=[{}]), "text features are not evaluated"),
     "embedding": (at("features_info", "embedding_features", value=[{}]), "embedding features are not"),
     "loss": (at("model_info", "params", "loss_function", "type", value="NewLoss"), "loss 'NewLoss' is not known"),
-    "threshold": (at("model_info", "binclass_probability_threshold", value="0.3"), "probability threshold"),
     "texts as hashes": (texts_like_hashes, "categories as 'CatBoost hash 00000007'"),
 }
 
@@ -344,6 +343,22 @@ def test_what_is_not_evaluated_is_refused_by_name(name: str) -> None:
     edit(model)
     with pytest.raises(UnsupportedModelError, match=f"^model.*{message}"):
         read(model)
+
+
+def test_a_probability_threshold_is_for_classes_alone(tmp_path: Path) -> None:
+    """A live model's, and a file's; what it is trained for is a probability all the same."""
+    catboost = pytest.importorskip("catboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    trained = catboost.CatBoostClassifier(iterations=4, verbose=0, allow_writing_files=False).fit(X, X[:, 0] > 0)
+    trained.set_probability_threshold(0.3)
+    trained.save_model(tmp_path / "model.cbm")
+    gpuqs.load(tmp_path / "model.cbm").save(tmp_path / "model.gpuqs")
+    for model in (gpuqs.from_model(trained), gpuqs.load(tmp_path / "model.gpuqs")):
+        np.testing.assert_array_equal(model.predict(X), trained.predict_proba(X)[:, 1])
+        np.testing.assert_array_equal(model.predict(X, "raw"), trained.predict(X, prediction_type="RawFormulaVal"))
+        with pytest.raises(UnsupportedModelError, match="threshold other than 0.5.*compare output='value'"):
+            model.predict(X, "class")
 
 
 @pytest.mark.parametrize("make", [small_model, nested_model])

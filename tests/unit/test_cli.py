@@ -70,6 +70,32 @@ def test_lightgbms_own_example(lambdarank_folder: Path, tmp_path: Path) -> None:
     assert re.search(r"^NDCG@10 0\.\d{6} \(50 queries", result.stderr, re.M)  # from rank.test.query
 
 
+def test_numbers_as_categories_are_named(tmp_path: Path) -> None:
+    """A CSV file does not tell that they are, nor does LightGBM's file."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame({
+        "a": rng.normal(size=300),
+        "b": pandas.Categorical(rng.choice(["x", "y"], 300)),
+        "c": pandas.Categorical(rng.choice([3, 5, 9], 300)),
+    })  # fmt: skip
+    booster = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(X, X.a + X.b.cat.codes - X.c.cat.codes), 5)
+    model, data, out = tmp_path / "model.txt", tmp_path / "data.csv", tmp_path / "scores.npy"
+    booster.save_model(model)
+    X.to_csv(data, index=False)
+    assert gpuqs_command("score", model, data, "-o", out).exit_code == 1
+    named = ("--category", "b", "--category", "c")
+    assert gpuqs_command("score", model, data, "-o", out, *named).exit_code == 0
+    np.testing.assert_array_equal(np.load(out), booster.predict(X))
+    verified = gpuqs_command("verify", model, data, *named, "--rows", 100)
+    assert verified.exit_code == 0 and f"300 rows of {data}" in verified.stdout, verified.output
+    assert gpuqs_command("tune", model, data, *named, "--budget", 0, "-o", tmp_path / "tuned.gpuqs").exit_code == 0
+    assert gpuqs_command("score", tmp_path / "tuned.gpuqs", data, "-o", out).exit_code == 0
+    np.testing.assert_array_equal(np.load(out), booster.predict(X))
+    unknown = gpuqs_command("score", model, data, "--category", "d")
+    assert unknown.exit_code == 1 and "'d'" in unknown.stderr
+
+
 @pytest.mark.parametrize("suffix", ["npy", "parquet", "txt"])
 @pytest.mark.parametrize("kind", ["svmlight", "csv", "npy", "parquet"])
 def test_every_format_in_and_out(

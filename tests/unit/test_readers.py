@@ -323,6 +323,9 @@ def test_csv_without_header(tmp_path: Path, delimiter: str) -> None:
     labelled = read(write(tmp_path, delimiter.join("9123") + "\r\n" + delimiter.join("8456")))
     np.testing.assert_array_equal(labelled.values, [[1, 2, 3], [4, 5, 6]])
     np.testing.assert_array_equal(labelled.labels, [9, 8])
+    (told,) = open_documents(write(tmp_path, delimiter.join("9123") + "\n"), forest()).warnings
+    assert re.search("no header, and 4 columns .* begins with '9', was taken for the label, as LightGBM does", told)
+    assert open_documents(write(tmp_path, delimiter.join("123") + "\n"), forest()).warnings == []
 
 
 def test_csv_headers_of_spreadsheets(tmp_path: Path) -> None:
