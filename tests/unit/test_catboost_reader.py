@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -357,7 +358,7 @@ def test_a_probability_threshold_is_for_classes_alone(tmp_path: Path) -> None:
     for model in (gpuqs.from_model(trained), gpuqs.load(tmp_path / "model.gpuqs")):
         np.testing.assert_array_equal(model.predict(X), trained.predict_proba(X)[:, 1])
         np.testing.assert_array_equal(model.predict(X, "raw"), trained.predict(X, prediction_type="RawFormulaVal"))
-        with pytest.raises(UnsupportedModelError, match="threshold other than 0.5.*compare output='value'"):
+        with pytest.raises(UnsupportedModelError, match=r"threshold other than 0\.5.*compare output='value'"):
             model.predict(X, "class")
 
 
