@@ -246,8 +246,8 @@ public:
         const int64_t n = layout_.n_blocks, n_parts = std::min<int64_t>(n_threads, n);
         std::vector<TreePrograms> parts(n_parts);
         share_out(n_parts, n_threads, [&](int, int64_t p) {
-            const int first = static_cast<int>(n * p / n_parts), end = static_cast<int>(n * (p + 1) / n_parts);
-            parts[p] = write_programs(layout_, kernels_.encoding, code_ahead_here(stride / 8), stride / 8, first, end);
+            parts[p] = write_programs(layout_, kernels_.encoding, code_ahead_here(), stride / 8, static_cast<int>(n * p / n_parts),
+                                      static_cast<int>(n * (p + 1) / n_parts));
         });
         auto made = std::make_unique<const MachineCode>(layout_, kernels_, w, parts, code_files_);
         const MachineCode* none = nullptr;

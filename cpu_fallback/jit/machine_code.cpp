@@ -6,7 +6,7 @@ bool compiles_programs(const Kernels& kernels) { return kernels.encoding != Enco
 
 MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
                          const CodeFiles& files)
-    : spread_(kernels.widths[width].spread[layout.leaf_bytes - 1]), ahead_(code_ahead_here(kernels.widths[width].word_bytes)) {
+    : spread_(kernels.widths[width].spread[layout.leaf_bytes - 1]) {
     std::vector<const CodeBytes*> codes;
     size_t bytes = 0;
     for (const TreePrograms& part : parts) {
@@ -21,7 +21,7 @@ MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, i
 
 // One line after the other, as processors foresee it of data.
 void MachineCode::bring(int block) const {
-    if (ahead_ != CodeAhead::read) return;
+    if (code_ahead_here() != CodeAhead::read) return;
     constexpr size_t line = 64;
     for (size_t at = starts_[block]; at < starts_[block + 1]; at += line)
         static_cast<void>(*static_cast<const volatile uint8_t*>(code_->at(at)));

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "generic/kernels.hpp"
-#include "jit/code_ahead.hpp"
 #include "jit/code_files.hpp"
 #include "jit/executable.hpp"
 #include "jit/tree_programs.hpp"
@@ -27,7 +26,6 @@ public:
 
 private:
     const Spread* spread_;
-    const CodeAhead ahead_;
     std::vector<size_t> starts_;  // of tree blocks, and the end
     std::unique_ptr<Executable> code_;
 };
