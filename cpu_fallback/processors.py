@@ -78,16 +78,17 @@ def _allowed_threads() -> int:
 
 
 def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
+    try:
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    except (AttributeError, OSError):  # the system has no such question, or a sandbox forbids it
+        return os.cpu_count() or 1
 
 
 @cache
 def _quota() -> int:
     """Processors' worth of time that this process's control groups leave it, rounded up."""
     try:
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
+        groups = os.fsdecode(Path("/proc/self/cgroup").read_bytes()).split("\n")
     except OSError:
         return most_threads()
     return read_quota(groups, _CGROUPS)
@@ -105,7 +106,10 @@ def read_quota(groups: list[str], root: Path) -> int:
     """
     least = most_threads()
     for line in groups:
-        _, controllers, group = line.split(":", 2)
+        _, *told = line.split(":", 2)
+        if len(told) < 2:  # the end, or the rest of a name with a line break
+            continue
+        controllers, group = told
         if controllers and "cpu" not in controllers.split(","):
             continue
         top = root / controllers if controllers else root
@@ -119,8 +123,8 @@ def read_quota(groups: list[str], root: Path) -> int:
 def _quota_of(group: Path) -> int:
     for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
-            quota, period = " ".join((group / name).read_text() for name in files).split()
-            if quota != "max" and int(quota) > 0:
+            quota, period = b" ".join((group / name).read_bytes() for name in files).split()
+            if quota != b"max" and int(quota) > 0:
                 return math.ceil(int(quota) / int(period))
         except (OSError, ValueError, ZeroDivisionError):
             continue

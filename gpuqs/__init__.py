@@ -95,6 +95,10 @@ def from_model(model: Any, *, categories: Categories | None = None) -> Model:
     return taken
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """`Model`, imported when it is first asked for: importing gpuqs stays fast."""
     if name == "Model":

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gpuqs.cpu_fallback import in_default_float_mode
+from gpuqs import cpu_fallback
 from gpuqs.errors import naming
 from gpuqs.formats import read_model
 from gpuqs.formats.native import kept_arrays, kept_plan
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuqs.forest import Forest
 
 
-@in_default_float_mode
+@cpu_fallback.in_default_float_mode
 def model_of(source: Any, *, mmap: bool = False, categories: Categories | None = None) -> Model:
     """A Model of what `gpuqs.load` or `gpuqs.from_model` takes, with what its file keeps beside the forest."""
     if isinstance(source, Model):

@@ -21,7 +21,8 @@ _EXPORTED = (("Table", "pyarrow"), ("RecordBatch", "pyarrow"), ("DataFrame", "po
 
 #: Arrow's types of numbers that `ArrowTable` reads.
 _PLAIN = ("double", "float", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
-
+#: What NumPy calls Arrow's types of numbers, where both have them.
+_NUMPY_TYPES = {name: name for name in _PLAIN} | {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 #: Types of texts that lie one after another, and of the offsets that part them.
 _OFFSETS = {"string": np.int32, "large_string": np.int64}
@@ -259,8 +260,4 @@ def _there(array: Any) -> np.ndarray:
 
 def _numpy_type(arrow_type: Any) -> np.dtype:
     """The type that NumPy has for an Arrow type of numbers; float64 where it has none."""
-    try:
-        dtype = np.dtype(arrow_type.to_pandas_dtype())
-    except NotImplementedError:
-        return np.dtype(np.float64)
-    return dtype if dtype.kind in "fiub" else np.dtype(np.float64)
+    return np.dtype(_NUMPY_TYPES.get(str(arrow_type), "float64"))  # pyarrow before 26 would ask pandas

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from gpuqs import cpu_fallback
@@ -13,7 +15,12 @@ def print_factors() -> None:
     """Calibrate, and print what predicted costs are multiplied by."""
     factors, path = anew((cpu_fallback.isa(), cpu_fallback.compiles_programs()))
     if not factors:
-        why = "is turned off, or its folder cannot be written" if path is None else "took too long, or cannot be kept"
+        if path is not None:
+            why = f"took too long (is the machine busy?), or cannot be kept as {path}"
+        elif os.environ.get("GPUQS_CALIBRATE") == "0":
+            why = "is turned off by GPUQS_CALIBRATE=0"
+        else:
+            why = "has no folder to be kept in; name one by GPUQS_CACHE_DIR"
         raise GpuqsError(f"the calibration {why}; engines are chosen by costs that were measured on another machine")
     for name, factor in factors.items():
         click.echo(f"{name:<10} {factor:.2f}")

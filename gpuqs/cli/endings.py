@@ -16,6 +16,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, Final, NoReturn
 
 import click
@@ -97,6 +98,9 @@ def describe(error: Exception) -> str:
         return f"{os.fsdecode(error.filename)}: {said}" if error.filename else said
     kind = type(error).__name__
     if isinstance(error, ImportError):
+        package = (error.name or "").partition(".")[0]
+        if package and isinstance(error, ModuleNotFoundError) and find_spec(package) is None:
+            return f"{package} is needed here: pip install {package}"
         return f"{error.name or 'a package'} is installed, but cannot be imported: {error}"
     return f"{kind}: {error}; this is a fault of gpuqs: please report it, with what GPUQS_DEBUG=1 shows"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 import time
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from shutil import which
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -164,13 +166,15 @@ def run_demo(console: Console, n_queries: int = N_QUERIES, seed: int = SEED) -> 
             style="bold red",
         )
         return False
+    python = "python" if which("gpuqs") else sys.executable  # a virtual environment's that is not activated
+    command = "gpuqs" if which("gpuqs") else f"{python} -m gpuqs"
     console.print(
         "Every engine gave the same scores, bit for bit. Try next:\n"
-        "  gpuqs demo --save gpuqs-demo    # this model and its documents, as files\n"
-        "  gpuqs info gpuqs-demo/model.txt\n"
-        "  gpuqs score gpuqs-demo/model.txt gpuqs-demo/documents.svm -o scores.txt\n"
-        "  gpuqs score YOUR_MODEL YOUR_DATA -o scores.npy    # svmlight, CSV, .npy or Parquet\n"
-        '  python -c "import gpuqs; help(gpuqs.Model.predict)"',
+        f"  {command} demo --save gpuqs-demo    # this model and its documents, as files\n"
+        f"  {command} info gpuqs-demo/model.txt\n"
+        f"  {command} score gpuqs-demo/model.txt gpuqs-demo/documents.svm -o scores.txt\n"
+        f"  {command} score YOUR_MODEL YOUR_DATA -o scores.npy    # svmlight, CSV, .npy or Parquet\n"
+        f'  {python} -c "import gpuqs; help(gpuqs.Model.predict)"',
         highlight=False,
         markup=False,
         soft_wrap=True,

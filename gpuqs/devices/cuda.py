@@ -81,7 +81,7 @@ def _parse(device: int | str | None) -> int | None:
         return int(device[5:])
     if isinstance(device, int) and not isinstance(device, bool):
         return device
-    raise ValueError(f'device must be a number, "cuda" or "cuda:<number>", not {device!r}')
+    raise ValueError(f'device must be "cpu", "cuda", "cuda:<number>" or a number, not {device!r}')
 
 
 def _import_cupy() -> Any:

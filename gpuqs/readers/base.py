@@ -131,7 +131,7 @@ def parse_blocks(
 def _query_ends(path: Path) -> npt.NDArray[np.int64]:
     """Where each query ends, from a file that holds the queries' sizes, one a line."""
     try:
-        sizes = [int(line) for line in path.read_text().split()]
+        sizes = [int(line) for line in path.read_text(encoding="utf-8").split()]
     except ValueError as error:
         raise InputError(f"{path}: query sizes must be whole numbers, one a line: {error}") from None
     if not sizes or min(sizes) < 0 or sum(sizes) > np.iinfo(np.int64).max:

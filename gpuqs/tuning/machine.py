@@ -53,7 +53,7 @@ class Hierarchy:
 def processor() -> str:
     """The processor's name, as the system tells it."""
     try:
-        text = _CPUINFO.read_text(errors="replace").partition("\n\n")[0]
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
         text = ""
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
@@ -104,7 +104,9 @@ def read_sizes(folder: Path) -> tuple[int, int, int]:
     sizes = dict(enumerate(COMMON, 1))
     for index in sorted(folder.glob("index*")):
         try:
-            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+            level, kind, size = (
+                (index / name).read_text(encoding="utf-8", errors="replace").strip() for name in ("level", "type", "size")
+            )
         except OSError:
             continue
         told = re.fullmatch(r"(\d{1,9})([KM]?)", size)

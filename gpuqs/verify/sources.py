@@ -71,9 +71,10 @@ class Source(ABC):
         try:
             self._module = import_module(self.package)
         except ImportError as error:
+            lacks = error.name if isinstance(error, ModuleNotFoundError) and error.name else self.package
             raise InputError(
                 f"{self.title} models are verified with {self.title} itself, which cannot be imported "
-                f"({error}): pip install {self.package}"
+                f"({error}): pip install {lacks.partition('.')[0]}"
             ) from error
         self.version: str = self._module.__version__
         self.notes: list[str] = []

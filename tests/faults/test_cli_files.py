@@ -361,6 +361,15 @@ def test_a_package_that_cannot_be_imported(
     assert said == "Error: pyarrow is installed, but cannot be imported: pyarrow.so: undefined symbol: x\n"
 
 
+def test_a_package_that_another_needs(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def need(*what: object, **how: object) -> None:
+        raise ModuleNotFoundError("No module named 'no_such_package.part'", name="no_such_package.part")
+
+    monkeypatch.setattr("gpuqs.cli.score.open_data", need)
+    said = fails(1, "score", model, write(tmp_path / "x.npy", npy(np.zeros((1, 3)))))
+    assert said == "Error: no_such_package is needed here: pip install no_such_package\n"
+
+
 @pytest.mark.parametrize("which", ["data", "model", "query sizes", "link", "standard input"])
 def test_scores_are_not_put_over_an_input(model: Path, tmp_path: Path, which: str) -> None:
     data, own = write(tmp_path / "x.npy", npy(np.zeros((3, 3)))), write(tmp_path / "model", model.read_bytes())

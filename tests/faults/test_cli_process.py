@@ -388,7 +388,7 @@ def test_a_signal_at_every_point(folder: Path, tmp_path: Path, number: str, data
 def test_a_hangup_that_is_ignored_stays_so(folder: Path, tmp_path: Path) -> None:
     hang_up = (
         "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); import gpuqs.cli.score as s; "
-        "real = s.load_model; s.load_model = lambda path: (os.kill(os.getpid(), signal.SIGHUP), real(path))[1]; "
+        "real = s.load_model; s.load_model = lambda *given: (os.kill(os.getpid(), signal.SIGHUP), real(*given))[1]; "
     )
     done = run("score", folder / "model", folder / "x.csv", "-o", tmp_path / "scores.txt", before=hang_up)
     assert done.returncode == 0, done.stderr
@@ -442,9 +442,9 @@ def test_a_wait_for_documents_can_be_stopped(
 def test_the_timer_is_left_to_who_set_it(folder: Path) -> None:
     timed = (
         "import signal, gpuqs; signal.setitimer(signal.ITIMER_REAL, 5e5); real = gpuqs.load\n"
-        "def load(*arguments):\n"
+        "def load(*given, **named):\n"
         "    assert signal.getitimer(signal.ITIMER_REAL)[0] > 1e5\n"
-        "    return real(*arguments)\n"
+        "    return real(*given, **named)\n"
         "gpuqs.load = load\n"
     )
     done = run("info", folder / "model", before=timed)
@@ -454,13 +454,13 @@ def test_the_timer_is_left_to_who_set_it(folder: Path) -> None:
 def test_a_signal_of_a_forked_child_is_its_own(folder: Path) -> None:
     forking = (
         "import os, signal, time, gpuqs; real = gpuqs.load\n"
-        "def load(*arguments):\n"
+        "def load(*given, **named):\n"
         "    if os.fork() == 0:\n"
         "        try: os.kill(os.getpid(), signal.SIGTERM)\n"
         "        finally: os._exit(0)\n"
         "    os.wait()\n"
         "    time.sleep(1.2)\n"
-        "    return real(*arguments)\n"
+        "    return real(*given, **named)\n"
         "gpuqs.load = load\n"
     )
     done = run("info", folder / "model", before=forking)
@@ -495,12 +495,12 @@ class Thing: pass
 def stopped(_):
     os.kill(os.getpid(), signal.SIGTERM)
     raise AssertionError
-def load(*arguments):
+def load(*given, **named):
     for _ in range(times):
         thing = Thing()
         reference = weakref.ref(thing, stopped)
         del thing
-    return real(*arguments)
+    return real(*given, **named)
 gpuqs.load = load
 """
 
@@ -535,7 +535,7 @@ def stop():
     del thing
 terminate = functools.partial(ctypes.CDLL(None).kill, os.getpid(), int(signal.SIGTERM))
 wait = functools.partial(os.read, os.pipe()[0], 1)
-def load(*arguments):
+def load(*given, **named):
     {before}
     wait()
 gpuqs.load = load
@@ -552,7 +552,7 @@ def test_who_cleans_up_after_a_signal_is_left_alone(folder: Path) -> None:
     """No second exception cuts the cleaning short, however long it takes."""
     slow = (
         "import os, signal, time, gpuqs\n"
-        "def load(*arguments):\n"
+        "def load(*given, **named):\n"
         "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
         "    finally:\n"
         "        for _ in range(3): time.sleep(0.6)\n"

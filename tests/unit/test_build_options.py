@@ -95,3 +95,18 @@ def test_sources_without_what_is_compiled_say_so(tmp_path: Path) -> None:
     )
     assert told.returncode == 1
     assert "holds gpuqs's sources without the compiled modules" in told.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("first", ["gpuqs.load('model.txt')", "gpuqs.from_model('model.txt')", "gpuqs.Model"])
+def test_the_sources_first_use_says_so(tmp_path: Path, first: str) -> None:
+    package = Path(gpuqs.__file__).parent
+    shutil.copytree(package, tmp_path / "gpuqs", ignore=shutil.ignore_patterns("cpu_fallback", "__pycache__"))
+    told = subprocess.run(
+        [sys.executable, "-c", f"import gpuqs; {first}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 1
+    assert "holds gpuqs's sources without the compiled modules" in told.stderr.splitlines()[-1]

@@ -192,5 +192,5 @@ def test_documents_are_encoded_in_chunks(n: int, isa: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("device", [1.5, True, [1], "gpu", "cuda:x"])
 def test_what_names_no_device(device: Any) -> None:
     for ask in (MODEL.to, lambda device: MODEL.predict(X, device=device)):
-        with pytest.raises(ValueError, match='device must be a number, "cuda" or "cuda:<number>", not '):
+        with pytest.raises(ValueError, match='device must be "cpu", "cuda", "cuda:<number>" or a number, not '):
             ask(device)

@@ -127,6 +127,23 @@ def test_texts_of_polars_are_read_by_pyarrow_before_16(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(other.predict(frame, "raw"), expected)
 
 
+def test_types_of_pyarrow_before_26_without_pandas() -> None:
+    """Which it would have to import to say what NumPy calls a type."""
+    pyarrow = pytest.importorskip("pyarrow")
+    names = ("bool_", "float16", "float32", "float64", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
+    for of_arrow in (getattr(pyarrow, name)() for name in names):
+
+        class Old:
+            __str__ = of_arrow.__str__
+
+            def to_pandas_dtype(self) -> type:
+                raise ModuleNotFoundError("No module named 'pandas'")
+
+        assert arrow_tables._numpy_type(Old()) == np.dtype(of_arrow.to_pandas_dtype())
+    for other in (pyarrow.decimal128(5), pyarrow.null(), pyarrow.dictionary(pyarrow.int8(), pyarrow.string())):
+        assert arrow_tables._numpy_type(other) == np.float64
+
+
 def test_coo_matrices_of_scipy_before_1_13() -> None:
     scipy = pytest.importorskip("scipy.sparse")
     matrix = scipy.coo_matrix(np.nan_to_num(ROWS))

@@ -107,6 +107,24 @@ def test_the_affinity_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
         os.sched_setaffinity(0, before)
 
 
+def test_a_sandbox_may_forbid_to_ask_for_the_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(process: int) -> set[int]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", refuse, raising=False)
+    monkeypatch.setattr(processors, "_quota", lambda: 999)
+    assert default_threads() == os.cpu_count()
+
+
+def test_names_of_control_groups_may_be_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors.Path, "read_bytes", lambda path: b"0::/a\xff\x0b\xe9\n")
+    seen: list[list[str]] = []
+    monkeypatch.setattr(processors, "read_quota", lambda groups, root: seen.append(groups) or 5)
+    assert processors._quota.__wrapped__() == 5
+    assert [os.fsencode(line) for line in seen[0]] == [b"0::/a\xff\x0b\xe9", b""]
+
+
 @pytest.mark.usefixtures("four_processors")
 @pytest.mark.parametrize(
     ("groups", "files", "got"),
@@ -119,6 +137,7 @@ def test_the_affinity_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
         (["1:cpu:/", "0::/"], {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
         (["0::/a"], {"a/cpu.max": "damaged"}, 16),
         (["0::/a"], {"a/cpu.max": "1 0"}, 16),
+        (["0::/a", "b", "", "0::/a\udcff"], {"a/cpu.max": "3 1"}, 3),
         ([], {}, 16),
     ],
 )  # fmt: skip

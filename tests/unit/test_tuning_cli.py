@@ -146,10 +146,15 @@ def test_calibrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert got.exit_code == 0 and got.stdout == "walk       1.50\n" and str(tmp_path) in got.stderr
     assert calibration.factor("walk", machine()) == 1.5
     monkeypatch.setattr(calibration, "calibrate", lambda: {})
-    assert run("calibrate").exit_code == 1
+    got = run("calibrate")
+    assert got.exit_code == 1 and f"cannot be kept as {tmp_path}" in got.output
     monkeypatch.setenv("GPUQS_CALIBRATE", "0")
     got = run("calibrate")
-    assert got.exit_code == 1 and "is turned off" in got.output
+    assert got.exit_code == 1 and "is turned off by GPUQS_CALIBRATE=0" in got.output
+    monkeypatch.setenv("GPUQS_CALIBRATE", "1")
+    monkeypatch.setattr(calibration, "cache_folder", lambda: None)
+    got = run("calibrate")
+    assert got.exit_code == 1 and "name one by GPUQS_CACHE_DIR" in got.output
 
 
 def test_rows_of_a_table_are_coded_once(folder: Path) -> None:
