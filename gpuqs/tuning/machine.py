@@ -104,14 +104,13 @@ def read_sizes(folder: Path) -> tuple[int, int, int]:
     sizes = dict(enumerate(COMMON, 1))
     for index in sorted(folder.glob("index*")):
         try:
-            level, kind, size = (
-                (index / name).read_text(encoding="utf-8", errors="replace").strip() for name in ("level", "type", "size")
-            )
+            told = ((index / name).read_text(encoding="utf-8", errors="replace") for name in ("level", "type", "size"))
+            level, kind, size = map(str.strip, told)
         except OSError:
             continue
-        told = re.fullmatch(r"(\d{1,9})([KM]?)", size)
-        if kind != "Instruction" and level in "123" and told and int(told[1]):
-            sizes[int(level)] = int(told[1]) << {"": 0, "K": 10, "M": 20}[told[2]]
+        counted = re.fullmatch(r"(\d{1,9})([KM]?)", size)
+        if kind != "Instruction" and level in "123" and counted and int(counted[1]):
+            sizes[int(level)] = int(counted[1]) << {"": 0, "K": 10, "M": 20}[counted[2]]
     first, second = sizes[1], max(sizes[2], sizes[1])
     return first, second, max(sizes[3], second)
 
