@@ -16,7 +16,6 @@ from gpuqs.outputs import OUTPUTS, Output
 _NOT_OFFERED: Final = (
     *("pred_early_stop", "predict_disable_shape_check", "data_has_header"),
     *("pred_contribs", "pred_interactions", "approx_contribs", "training", "strict_shape"),
-    "verbose",
 )
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
@@ -44,8 +43,12 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
                     "leave it out, and pass a table as an array, such as X.to_numpy()"
                 )
         elif name == "task_type":
-            if value not in (None, "CPU"):
-                raise UnsupportedModelError(f"task_type={value!r} is not offered; use device='cuda' for a GPU")
+            if value is not None and str(value) != "CPU":
+                raise UnsupportedModelError(
+                    f"task_type must be 'CPU', not {value!r}; to score on a GPU, use device='cuda'"
+                )
+        elif name == "verbose":
+            continue
         elif name not in _NOT_OFFERED:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")

@@ -34,7 +34,8 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
     if output == "class" and forest.class_rule == "other":
         raise UnsupportedModelError(
             "the model has a probability threshold other than 0.5 for its classes, which gpuqs does not know; compare "
-            "output='value' with it, or, before the model is taken over, call set_probability_threshold(0.5)"
+            "the probabilities with it (output='value', or predict_proba), or, before the model is taken over, call "
+            "set_probability_threshold(0.5)"
         )
 
 

@@ -83,7 +83,8 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         It has another shape or type, or lies elsewhere.
     """
     if is_jax(out):
-        raise InputError("out is an array of JAX's, which are immutable; leave it out, or use one of CuPy's")
+        library = "NumPy" if where is HOST else "CuPy"
+        raise InputError(f"out is an array of JAX's, which are immutable; leave it out, or use one of {library}'s")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None

@@ -25,8 +25,8 @@ _HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categor
 
 _MEND = (
     "make the same columns category columns as in training, or tell which they are: "
-    "gpuqs.load(path, categories=[column, ...]), or gpuqs.from_model(model, categories=...) (save that model for the "
-    "command line), or pass an array of codes"
+    "gpuqs.load(path, categories=[column, ...]), gpuqs.from_model(model, categories=...), or --category COLUMN on the "
+    "command line; or pass an array of codes"
 )
 
 

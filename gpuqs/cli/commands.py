@@ -65,8 +65,8 @@ def _takes_categories(command: Callable[..., None]) -> Callable[..., None]:
         "categories",
         metavar="NAME",
         multiple=True,
-        help="A column of the model's that holds categories, where neither MODEL nor DATA tells, as CSV with numbers "
-        "as categories for LightGBM's files; may be given several times, in the order of the training frame.",
+        help="A column that holds categories, if MODEL and DATA do not tell: a CSV file with numbers as categories, "
+        "for LightGBM's files; to be repeated for each.",
     )(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +15,20 @@ from gpuqs.readers import ColumnError, DocumentReader, OptionError, open_documen
 _SPELLED: Final = {"first_id": "--one-based", "header": "--header/--no-header", "label": "--label", "query": "--query"}
 
 
-def open_data(path: Path, forest: Forest, **reading: Any) -> DocumentReader:
-    """Open documents; an option that their format does not know, or a column that is not there, is a wrong argument."""
+def open_data(path: Path, forest: Forest, categories: Sequence[str] = (), **reading: Any) -> DocumentReader:
+    """Open documents; an option that their format does not know, or a column that is not there, is a wrong argument.
+
+    ``categories``: the columns of categories that were named.
+    """
     try:
-        return open_documents(path, forest, **reading)
+        reader = open_documents(path, forest, **reading)
     except OptionError as error:
         spelled = _SPELLED[error.option]
         raise click.UsageError(f"{error.path} is read as {error.format}, which takes no {spelled}") from error
     except ColumnError as error:
         raise click.UsageError(str(error)) from error
+    if categories and reader.format in ("npy", "svmlight"):
+        raise click.UsageError(
+            f"{path} is read as {reader.format}, which holds codes of categories: leave out --category"
+        )
+    return reader

@@ -99,10 +99,16 @@ def describe(error: Exception) -> str:
     kind = type(error).__name__
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
-        if package and isinstance(error, ModuleNotFoundError) and find_spec(package) is None:
-            return f"{package} is needed here: pip install {package}"
+        if isinstance(error, ModuleNotFoundError) and package and _is_missing(package):
+            return f"the module {package} is needed here, and not installed; pip install the package that has it"
         return f"{error.name or 'a package'} is installed, but cannot be imported: {error}"
     return f"{kind}: {error}; this is a fault of gpuqs: please report it, with what GPUQS_DEBUG=1 shows"
+
+
+def _is_missing(package: str) -> bool:
+    with suppress(ValueError):  # of a module that says nothing of where it is from
+        return find_spec(package) is None
+    return False
 
 
 def _without_memory(error: BaseException | None) -> BaseException | None:

@@ -87,7 +87,8 @@ def score_file(
         raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")
     threads = cpu_fallback.effective_threads(n_threads)
     asked = n_threads if model.plan else threads
-    reader = open_data(data, model.forest, n_threads=min(threads, cpu_fallback.default_threads()), **reading)
+    to_read = min(threads, cpu_fallback.default_threads())
+    reader = open_data(data, model.forest, categories, n_threads=to_read, **reading)
     n_documents, scoring, ran = 0, 0.0, engine
     planned = None
     ndcg = _Ndcg()

@@ -55,7 +55,7 @@ def tune_file(
     """
     check_target(out)  # before the time is spent
     model = load_model(model_path, categories)
-    rows = _rows(data, model.forest, max((MOST_ROWS["cpu"], *batches)), **reading)
+    rows = _rows(data, model.forest, max((MOST_ROWS["cpu"], *batches)), categories, **reading)
     with progress("tuning") as advance:
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
     try:
@@ -65,9 +65,9 @@ def tune_file(
     click.echo(f"{out}: the model with its plan", err=True)
 
 
-def _rows(data: Path, forest: Forest, most: int, **reading: Any) -> np.ndarray | Documents:
+def _rows(data: Path, forest: Forest, most: int, categories: tuple[str, ...], **reading: Any) -> np.ndarray | Documents:
     """The first documents of a file."""
-    reader, values, n, coded = open_data(data, forest, n_threads=1, **reading), [], 0, False
+    reader, values, n, coded = open_data(data, forest, categories, n_threads=1, **reading), [], 0, False
     for chunk in reader:
         values.append(chunk.values[: most - n])
         n, coded = n + len(values[-1]), chunk.table is not None

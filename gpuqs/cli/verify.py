@@ -53,7 +53,7 @@ def verify_file(
     with progress("made rows") as advance:
         compare_made_rows(check, rows, seed, threads, advance)
     if data is not None:
-        reader = open_data(data, check.model.forest, n_threads=threads, **reading)
+        reader = open_data(data, check.model.forest, categories, n_threads=threads, **reading)
         pandas = pandas_for(check)
         with progress(reader.path.name) as advance:
             for chunk in reader:

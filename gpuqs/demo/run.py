@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -166,8 +167,10 @@ def run_demo(console: Console, n_queries: int = N_QUERIES, seed: int = SEED) -> 
             style="bold red",
         )
         return False
-    python = "python" if which("gpuqs") else sys.executable  # a virtual environment's that is not activated
-    command = "gpuqs" if which("gpuqs") else f"{python} -m gpuqs"
+    python, command = "python", "gpuqs"
+    if Path(which(command) or "").parent != Path(sys.executable).parent:  # a virtual environment that is not activated
+        python = shlex.quote(sys.executable)
+        command = f"{python} -m gpuqs"
     console.print(
         "Every engine gave the same scores, bit for bit. Try next:\n"
         f"  {command} demo --save gpuqs-demo    # this model and its documents, as files\n"

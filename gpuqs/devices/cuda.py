@@ -9,7 +9,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -33,7 +32,9 @@ SCRATCH_BYTES = 2 << 30
 #: A call that is launched again may take so many: it takes as one piece what else is taken one after the other.
 RECORDED_BYTES = 512 << 20
 
-#: CUDA's error code (``cudaError_t``) where the driver is too old, or there is none.
+#: CUDA's error code (``cudaError_t``) where memory is short ...
+_OUT_OF_MEMORY = 2
+#: ... where the driver is too old, or there is none.
 _INSUFFICIENT_DRIVER = 35
 #: And where the driver finds no device.
 _NO_DEVICE = 100
@@ -69,9 +70,12 @@ def cuda_device(device: int | str | None = None) -> CudaDevice:
     return _device(index)
 
 
-@cache
+_devices: dict[int, CudaDevice] = {}
+
+
 def _device(index: int) -> CudaDevice:
-    return CudaDevice(index)
+    """The one object of a device, whichever thread asks first: programs and memory are its own."""
+    return _devices.get(index) or _devices.setdefault(index, CudaDevice(index))
 
 
 def _parse(device: int | str | None) -> int | None:
@@ -200,9 +204,9 @@ class CudaKernel:
 
 
 class _Entered(threading.local):
-    """The devices whose context this thread has."""
+    """What a thread has of a device: a context, and how many `CudaDevice.active` it is in."""
 
-    indexes: frozenset[int] = frozenset()
+    has_context, depth = False, 0
 
 
 class CudaDevice:
@@ -219,7 +223,12 @@ class CudaDevice:
             free, _ = cupy.cuda.runtime.memGetInfo()
             models = cupy.cuda.Stream(non_blocking=True)
         self.scratch_bytes = min(free // SCRATCH_SHARE, SCRATCH_BYTES)
-        self._models = ModelMemory(models, cupy.cuda.get_current_stream, lambda: cupy.cuda.Device(index))
+        self._model_memory = ModelMemory(
+            models,
+            lambda: cupy.cuda.Event(disable_timing=True),
+            lambda: cupy.cuda.Device(index),
+            lambda: cupy.cuda.get_current_stream() if self._entered.depth else None,
+        )
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._recorder, self._entered = Recorder(), _Entered()
         self._idle: list[Any] = []
@@ -240,15 +249,26 @@ class CudaDevice:
                 with self._may_allocate(), cuda.using_allocator(self._allocate_for_good):
                     yield
                 return
+            self._entered.depth += 1
             try:
                 yield
             finally:
-                self._models.note(cuda.get_current_stream())
+                self._entered.depth -= 1
+                if not self._entered.depth:
+                    self._model_memory.note(cuda.get_current_stream())
 
     def _allocate_for_good(self, n_bytes: int) -> Any:
         """Memory of a graph's own: what a pool gives again may still be used by work that was queued before."""
         cuda = self._cupy.cuda
-        memory = cuda.MemoryPointer(cuda.Memory(n_bytes), 0)
+        try:
+            memory = cuda.MemoryPointer(cuda.Memory(n_bytes), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+            raise DeviceError(
+                f"there are no {n_bytes:,} bytes left for a captured call, which takes none of CuPy's pool; before the "
+                "capture, call cupy.get_default_memory_pool().free_all_blocks()"
+            ) from error
         self._captured.append(memory)
         return memory
 
@@ -293,11 +313,11 @@ class CudaDevice:
 
     def upload(self, array: np.ndarray) -> Any:
         self._refuse_capture("copying the model to the device")
-        cupy, models = self._cupy, self._models
-        with models.stream:
+        cupy, stream = self._cupy, self._model_memory.stream
+        with stream:
             copy = cupy.asarray(np.ascontiguousarray(array))
-        models.stream.synchronize()  # other streams may read it from now on
-        memory = cupy.cuda.UnownedMemory(copy.data.ptr, copy.nbytes, models.lend(copy), self.index)
+        stream.synchronize()  # other streams may read it from now on
+        memory = cupy.cuda.UnownedMemory(copy.data.ptr, copy.nbytes, self._model_memory.lend(copy), self.index)
         return cupy.ndarray(copy.shape, copy.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
@@ -394,7 +414,7 @@ class CudaDevice:
         self._cupy.cuda.runtime.memcpyAsync(target, source, n_bytes, kind, stream.ptr)
 
     def adopt(self, X: Any) -> Any:
-        with self.active():
+        with self._cupy.cuda.Device(self.index):
             array = foreign.adopt(self._cupy, X)
         if array is not None and array.device.id != self.index:
             raise InputError(
@@ -412,16 +432,16 @@ class CudaDevice:
             return False
         if self._recorder.recording is not None or self._is_capturing():
             return False
-        if self.index not in self._entered.indexes:  # the driver, which replays call, asks for a context in each thread
+        if not self._entered.has_context:  # the driver, which replays call, asks for one in each thread
             cuda.Device(self.index).use()
-            self._entered.indexes |= {self.index}
+            self._entered.has_context = True
         return True
 
     def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Replay | None:
         most = min(self.scratch_bytes, RECORDED_BYTES)
         recording = Recording(documents, out, lambda array: array.data.ptr, most)
         self._recorder.record(recording, fill, documents, out)
-        return Replay(self._cupy, recording, self._models.note) if recording.whole else None
+        return Replay(self._cupy, recording, self._model_memory.note) if recording.whole else None
 
     def hand_back(self, array: Any, X: Any) -> Any:
         if foreign.is_jax(X):

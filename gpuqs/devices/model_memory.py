@@ -3,37 +3,40 @@
 CuPy's pool gives memory to later work of the stream that it was taken on. Models' is taken on a stream of its own:
 
     a model is copied: memory is taken, and copied to, on the models' stream, which the host then waits for
-    a call has queued its work: note its stream
-    memory goes back: the models' stream waits for what the noted streams have queued, and comes first to have it again
+    a call has queued its work: an event of its stream is recorded
+    memory goes back: the models' stream waits for the last event of each stream, and has it again after that
 """
 
 from __future__ import annotations
 
 import os
-import sys
+import threading
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from gpuqs.forks import Lock
 
-#: Most streams that are noted; the models' stream waits for what others have queued when these take their place.
+#: Most streams whose last event is kept; the models' stream waits for those that give way.
 STREAMS = 64
 #: CUDA's ``CU_STREAM_PER_THREAD``: another stream in each thread.
 PER_THREAD = 2
 
 
 class ModelMemory:
-    """What of a device's memory its models have.
+    """What of a device's memory its models have; threads share it.
 
     Parameters
     ----------
     stream : cupy.cuda.Stream
         The models' own, which waits for no other by itself.
-    current : callable
-        Gives the current stream.
+    make_event : callable
+        Makes an event, of the current device.
     active : callable
-        Gives a context in which events are the device's.
+        Gives a context in which the device is the current one.
+    unnoted : callable
+        Gives the stream on which this thread may have queued what it has not noted yet, or None.
 
     Attributes
     ----------
@@ -41,66 +44,49 @@ class ModelMemory:
     """
 
     def __init__(
-        self, stream: Any, current: Callable[[], Any], active: Callable[[], AbstractContextManager[Any]]
+        self,
+        stream: Any,
+        make_event: Callable[[], Any],
+        active: Callable[[], AbstractContextManager[Any]],
+        unnoted: Callable[[], Any],
     ) -> None:
-        self.stream, self._current, self._active = stream, current, active
-        self._noted: dict[int, Any] = {}
-        self._returned: list[Any] = []
+        self.stream, self._make_event, self._active, self._unnoted = stream, make_event, active, unnoted
+        self._events: dict[Any, Any] = {}
         self._lock = Lock()
         self._process = os.getpid()
 
     def note(self, stream: Any) -> None:
-        """Work that reads models was queued on a stream."""
-        if stream.ptr not in self._noted:
-            self._note(stream)
-
-    def _note(self, stream: Any) -> None:
-        with self._lock.held(), self._active():
-            if stream.ptr == PER_THREAD:
-                self._come_after(stream)  # only this thread can say so
+        """This thread has queued, on ``stream``, work that reads models; the device is the current one."""
+        key = (PER_THREAD, threading.get_ident()) if stream.ptr == PER_THREAD else stream.ptr
+        while True:
+            event = self._events.get(key) or self._add(key)
+            event.record(stream)
+            if self._events.get(key) is event:  # else it gave way meanwhile, by what it said before
                 return
-            if len(self._noted) >= STREAMS:
-                other = next((known for known in self._noted.values() if not _captures(known)), None)
-                if other is not None:
-                    self._come_after(other)
-                    del self._noted[other.ptr]
-            self._noted[stream.ptr] = stream
 
-    def _come_after(self, stream: Any) -> None:
-        self.stream.wait_event(stream.record())
+    def _add(self, key: Any) -> Any:
+        with self._lock.held():
+            for other in list(self._events)[: len(self._events) - STREAMS + 1]:
+                event = self._events.pop(other, None)  # first, so that it is recorded no more
+                if event is not None:
+                    self.stream.wait_event(event)
+            return self._events.setdefault(key, self._make_event())
 
     def lend(self, memory: Any) -> Loan:
-        """What keeps memory, which was taken on the models' stream, for as long as anything keeps it."""
-        return Loan(self, memory)
+        """Memory that was taken on the models' stream goes back when the loan that this gives goes."""
+        loan = Loan()
+        weakref.finalize(loan, self._take_back, memory).atexit = False
+        return loan
 
-    def take_back(self, memory: Any) -> None:
-        """Memory is no longer wanted, but what is queued may still read it."""
-        if sys.is_finalizing() or os.getpid() != self._process:
-            return
-        with self._lock.held(), self._active():
-            self._returned.append(memory)
-            # The thread's own as well: it may have queued what it has not noted yet.
-            streams = {stream.ptr: stream for stream in (*self._noted.values(), self._current())}.values()
-            # A stream that is captured cannot say what it has queued before: a later return asks again.
-            if not any(map(_captures, streams)):
-                for stream in streams:
-                    self._come_after(stream)
-                self._returned.clear()
+    def _take_back(self, memory: Any) -> None:
+        """Have the models' stream wait for what may still read ``memory``, which only the caller keeps."""
+        if os.getpid() == self._process:  # a child that was forked has no driver
+            with self._active():
+                if (stream := self._unnoted()) is not None:
+                    self.note(stream)
+                for event in list(self._events.values()):
+                    self.stream.wait_event(event)
 
 
 class Loan:
-    """Memory of a model; goes back with the last array that lies there."""
-
-    def __init__(self, models: ModelMemory, memory: Any) -> None:
-        self._models, self._memory = models, memory
-
-    def __del__(self) -> None:
-        self._models.take_back(self._memory)
-
-
-def _captures(stream: Any) -> bool:
-    """Whether a stream's work is being captured, or waits for that of a stream whose is."""
-    try:
-        return bool(stream.is_capturing())
-    except RuntimeError:  # cudaErrorStreamCaptureImplicit, of the legacy stream
-        return True
+    """Is kept by what lies in lent memory."""

@@ -61,13 +61,15 @@ class Replay:
                 packed.graph, changed = _Graph(packed), set()
             except DeviceError:  # what cannot be a graph here can still be launched
                 self._graphs = False
-        if self._graphs and packed.graph is not None:
-            packed.graph.launch(changed, stream)
-        else:
-            for function, sizes, shared_mem, arguments in packed.launches:
-                self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
+        try:
+            if self._graphs and packed.graph is not None:
+                packed.graph.launch(changed, stream)
+            else:
+                for function, sizes, shared_mem, arguments in packed.launches:
+                    self._cuda.driver.launchKernel(function, *sizes, shared_mem, stream, arguments, 0)
+        finally:
+            self._note(current)
         idle.append(packed)
-        self._note(current)
 
     def _of_stream(self, stream: int) -> list[_Packed]:
         """What nobody uses now of what a stream has used: as many as threads that used it at once."""

@@ -191,6 +191,8 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
     trees = read_trees(tests, len(bias))
     _check_scaled(trees, scale)
     arrays: dict[str, Any] = trees.arrays(tests)
+    threshold = info.get("binclass_probability_threshold", "0.5")
+    by_threshold = len(bias) == 1 or loss in _MULTI_LABEL  # of several classes the likeliest
     return Forest(
         n_features=n_given if ctrs is None else ctrs.n_columns,
         **arrays,
@@ -203,7 +205,7 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
         link=_LINKS.get(loss, "identity"),
         schema=Schema(names, tests.categories(n_given), library="CatBoost"),
         classes=() if loss in _MULTI_LABEL else _classes(info, len(bias)),
-        class_rule="raw" if str(info.get("binclass_probability_threshold", "0.5")) == "0.5" else "other",
+        class_rule="other" if by_threshold and str(threshold) != "0.5" else "raw",
         source=_version(info),
         objective=loss,
         ctrs=ctrs,

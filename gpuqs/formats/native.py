@@ -59,9 +59,11 @@ FEATURES: Final = {
 
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
-VERSION: Final = 4
-#: What forests without CTRs and linear leaves are written in: earlier releases read these, too.
+VERSION: Final = 5
+#: What most forests are written in: earlier releases read these, too.
 _OF_MOST: Final = 3
+#: And those with CTRs or linear leaves.
+_OF_CTRS: Final = 4
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: The bytes of the checksum.
@@ -152,7 +154,8 @@ def write(
     arrays = {n: np.ascontiguousarray(getattr(forest, n), t) for n, t in _DTYPES.items() if n not in left_out}
     beside = {**kept, **({} if forest.ctrs is None else native_ctrs.arrays_of(forest.ctrs))}
     arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in beside.items()}
-    version = VERSION if forest.ctrs is not None or forest.has_linear_leaves else _OF_MOST
+    version = _OF_CTRS if forest.ctrs is not None or forest.has_linear_leaves else _OF_MOST
+    version = VERSION if forest.class_rule == "other" else version
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
     start = _PREAMBLE.pack(MAGIC, version, len(header), size, 0, 0)

@@ -14,7 +14,7 @@ from gpuqs.schema import Schema
 from gpuqs.text_hashes import holds
 
 #: How to say which columns hold categories, where the model does not.
-TELL: Final = "tell which columns hold categories: gpuqs.load(path, categories=[column, ...]).save(...)"
+TELL: Final = "tell which columns hold categories: --category COLUMN, or gpuqs.load(path, categories=[column, ...])"
 
 #: How Arrow and pandas find truth values spelled.
 _TRUTHS: Final = ("True", "False", "TRUE", "FALSE", "true", "false")

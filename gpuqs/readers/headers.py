@@ -100,7 +100,7 @@ def check_columns(cells: list[str], n_features: int, path: object) -> None:
     InputError
     """
     if len(cells) == 1 < n_features:
-        what = cells[0][:40] + "..." * (len(cells[0]) > 40)
+        what = start_of_cell(cells[0])
         comment = "; a comment has no place in CSV: delete it" if what.startswith("#") else ""
         raise InputError(
             f"{path}: the first line, {what!r}, holds one column, but the model takes {n_features} features; separate "
@@ -181,8 +181,8 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
             f"not know; {_SAY_WHICH}"
         )
     raise InputError(
-        f"{path}: the first line has {texts[0]!r} where a document has a number, but also {len(cells) - len(texts)} "
-        f"cells that cannot be names; correct the cell, or {_SAY_WHICH}"
+        f"{path}: the first line has {start_of_cell(texts[0])!r} where a document has a number, but also "
+        f"{len(cells) - len(texts)} cells that cannot be names; correct the cell, or {_SAY_WHICH}"
     )
 
 
@@ -210,4 +210,9 @@ def is_number(cell: str) -> bool:
 
 def start_of(cells: list[str]) -> str:
     """The first cells, for messages."""
-    return ", ".join(cells[:4]) + (", ..." if len(cells) > 4 else "")
+    return ", ".join(map(start_of_cell, cells[:4])) + (", ..." if len(cells) > 4 else "")
+
+
+def start_of_cell(cell: str) -> str:
+    """A cell, for messages."""
+    return cell[:40] + "..." * (len(cell) > 40)

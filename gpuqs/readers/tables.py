@@ -22,7 +22,7 @@ from gpuqs.readers.base import Chunk, DocumentReader, parse_blocks
 from gpuqs.readers.csv_blocks import Block, blocks, line_of_row, parse
 from gpuqs.readers.csv_spellings import WholeNumbers
 from gpuqs.readers.csv_types import TELL, ColumnTypes
-from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of
+from gpuqs.readers.headers import MISSING, check_columns, first_line, is_header, start_of, start_of_cell
 from gpuqs.readers.source import DocumentSource
 
 #: What pandas calls a frame's index when it writes it into a Parquet file.
@@ -195,8 +195,8 @@ class CsvReader(_TableReader):
         if n > n_features:
             self.warnings.append(
                 f"{self.path} has no header, and {n} columns where the model takes {n_features} features: the first, "
-                f"which begins with {first[0]!r}, was taken for the label, as LightGBM does; if another one is, or "
-                "none, write the names of the columns in the first line, or leave that column out"
+                f"which begins with {start_of_cell(first[0])!r}, was taken for the label, as LightGBM does; "
+                "if another one is, or none, write the names of the columns in the first line, or leave that column out"
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 

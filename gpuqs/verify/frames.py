@@ -57,16 +57,26 @@ def made_frame(
 def given_frame(table: Any, forest: Forest, pandas: Any) -> Any:
     """A frame of an Arrow table whose columns are the model's features in order.
 
-    Texts that the trees test as categories become such; the library gets all else as the table has it.
+    They get the model's names, for a file may have none. Texts that the trees test as categories become such; the
+    library gets all else as the table has it.
     """
     frame, schema = table.to_pandas(ignore_metadata=True), forest.schema
+    frame.columns = list(schema.names or frame.columns)
     known = schema.categories or (None,) * len(frame.columns)
     for at, name in enumerate(frame.columns):
         dtype = frame.dtypes[name]
         text = not isinstance(dtype, (pandas.CategoricalDtype, np.dtype)) or dtype.kind == "O"
         if known[at] is not None or (schema.in_order and text and at in forest.tested_as_categories):
-            frame[name] = frame[name].astype("category")
+            frame[name] = _whole_numbers(frame[name].astype("category"))
     return frame
+
+
+def _whole_numbers(column: Any) -> Any:
+    """A column of categories that CSV has as fractions, where all are whole numbers: XGBoost takes no fractions."""
+    values = column.cat.categories
+    if values.dtype.kind != "f" or not (values == np.floor(values)).all():
+        return column
+    return column.cat.rename_categories(values.astype(np.int64))
 
 
 def _unseen(known: tuple[Any, ...], schema: Schema) -> list[Any]:

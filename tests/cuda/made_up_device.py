@@ -9,7 +9,7 @@ from typing import Any
 
 from emulation.device import RTX3090
 
-from gpuqs.devices.cuda import CudaDevice
+from gpuqs.devices.cuda import CudaDevice, _Entered
 from gpuqs.devices.recording import Recorder
 
 
@@ -35,6 +35,7 @@ def made_up_device(**attributes: Any) -> CudaDevice:
     """An RTX 3090 but for ``attributes``."""
     device = object.__new__(CudaDevice)
     device.index, device._captured, device._kernels, device._recorder = 0, [], {}, Recorder()
+    device._entered = _Entered()
     device.attributes = replace(RTX3090, **attributes)
     stream = SimpleNamespace(ptr=0, is_capturing=lambda: False)
     cuda = SimpleNamespace(

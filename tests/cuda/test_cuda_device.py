@@ -9,20 +9,21 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from driver import profiled, resident_blocks
-from emulation.streams import Queues, Stream
+from emulation.device import RTX3090
+from emulation.streams import Event, Queues, Stream
 from made_up_device import CudaError, MadeUpModule, made_up_device
 
-from gpuqs.devices import cuda
+from gpuqs.devices import HOST, cuda
 from gpuqs.devices.cuda import CudaDevice, CudaKernel, cuda_device, read_attribute
 from gpuqs.devices.kernel_cache import MachineCode
-from gpuqs.devices.model_memory import ModelMemory
 from gpuqs.devices.recording import Recorder
-from gpuqs.errors import DeviceError
-from gpuqs.forks import Lock
+from gpuqs.errors import DeviceError, InputError
+from gpuqs.placement import check_out
 
 try:
     cuda_device()
@@ -112,7 +113,7 @@ class EmulatedCupy:
         def __init__(self, cupy: EmulatedCupy, stream: Stream) -> None:
             self.cupy, self.stream, self.ptr = cupy, stream, len(cupy.streams)
             self.synchronize, self.is_capturing = stream.synchronize, stream.is_capturing
-            self.record, self.wait_event = stream.record, stream.wait_event
+            self.wait_event = stream.wait_event
             cupy.streams.append(stream)
 
         def __enter__(self) -> None:
@@ -120,6 +121,12 @@ class EmulatedCupy:
 
         def __exit__(self, *exception: object) -> None:
             self.stream.__exit__()
+
+    class Event(Event):
+        """A CuPy event."""
+
+        def record(self, stream: EmulatedCupy.Stream) -> None:
+            super().record(stream.stream)
 
     class Memory:
         """Memory that nobody had before."""
@@ -148,7 +155,12 @@ class EmulatedCupy:
         default = self.Stream(self, self.queues.default)
         self.numbered = [default]
         self.runtime = SimpleNamespace(
-            memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyAsync=self._copy, CUDARuntimeError=CudaError
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyAsync=self._copy,
+            CUDARuntimeError=CudaError,
+            getDeviceProperties=lambda index: {"name": b"made up"},
+            memGetInfo=lambda: (1 << 30, 1 << 31),
         )
         self.allocators: list[Callable[[int], SimpleNamespace]] = []
         self.cuda = SimpleNamespace(
@@ -156,6 +168,7 @@ class EmulatedCupy:
             Stream=self._stream,
             get_current_stream=lambda: next(s for s in self.numbered if s.stream is self.queues.current),
             using_allocator=self._using_allocator,
+            Event=lambda disable_timing: EmulatedCupy.Event(),
             Memory=self.Memory,
             UnownedMemory=self.UnownedMemory,
             MemoryPointer=lambda memory, offset: SimpleNamespace(ptr=memory.ptr + offset, mem=memory),
@@ -194,11 +207,12 @@ class EmulatedCupy:
 
 
 def lazy_device(schedule: str = "late") -> tuple[CudaDevice, EmulatedCupy]:
-    device, cupy = made_up_device(), EmulatedCupy(schedule)
-    device._cupy, device._idle, device._lock, device._kernels = cupy, [], Lock(), {}
-    models = cupy.cuda.Stream(non_blocking=True)
-    device._models = ModelMemory(models, cupy.cuda.get_current_stream, nullcontext)
-    return device, cupy
+    cupy = EmulatedCupy(schedule)
+    with (
+        patch.object(cuda, "_import_cupy", lambda: cupy),
+        patch.object(cuda, "_read_attributes", lambda index, name: RTX3090),
+    ):
+        return CudaDevice(0), cupy
 
 
 def test_an_upload_is_complete_when_it_returns() -> None:
@@ -214,14 +228,81 @@ def test_a_copy_goes_back_when_queued_work_has_read_it() -> None:
     with device.active():
         copy = device.upload(np.arange(6.0))
     read: list[float] = []
-    for _ in range(2):
-        with cupy.cuda.Stream(non_blocking=True) as _, device.active():
-            cupy.queues.current.queue(lambda values=copy.values: read.append(values.sum()))
-    gone = weakref.ref(copy.data.mem.owner._memory)
+
+    def read_and(fail: bool, values: np.ndarray = copy.values) -> None:
+        with cupy.cuda.Stream(non_blocking=True), device.active(), device.active():
+            cupy.queues.current.queue(lambda: read.append(values.sum()))
+            if fail:
+                raise KeyboardInterrupt
+
+    read_and(fail=False)
+    with pytest.raises(KeyboardInterrupt):
+        read_and(fail=True)
+    gone = weakref.ref(copy.data.mem)
     del copy
     assert gone() is None and read == []
     device.upload(np.arange(3.0))  # what may lie where it lay
     assert read == [15.0, 15.0]
+
+
+def test_a_copy_that_goes_in_the_midst_of_a_call() -> None:
+    device, cupy = lazy_device()
+    copy, read = device.upload(np.arange(6.0)), []
+    with cupy.cuda.Stream(non_blocking=True), device.active():
+        cupy.queues.current.queue(lambda values=copy.values: read.append(values.sum()))
+        del copy
+        device.upload(np.arange(3.0))
+        assert read == [15.0]
+
+
+def test_a_call_is_noted_once_and_adopting_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = lazy_device()
+    noted: list[object] = []
+    monkeypatch.setattr(device._model_memory, "note", noted.append)
+    monkeypatch.setattr(cuda.foreign, "adopt", lambda cupy, X: None)
+    with device.active():
+        with device.active():
+            device.adopt("X")
+        assert noted == []
+    device.adopt("X")
+    assert len(noted) == 1
+
+
+def test_a_copy_does_not_wait_for_the_default_stream() -> None:
+    device, cupy = lazy_device()
+    notes: list[str] = []
+    cupy.queues.default.queue(lambda: notes.append("work that reads no model"))
+    device.upload(np.arange(3.0))
+    assert notes == []
+
+
+def test_threads_that_ask_for_a_device_at_once_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    class Asked:
+        def __init__(self, index: int) -> None:
+            if not made:  # another thread asks while this one is made
+                made.append(self)
+                made.append(cuda._device(index))
+
+    monkeypatch.setattr(cuda, "CudaDevice", Asked)
+    monkeypatch.setattr(cuda, "_devices", {})
+    assert cuda._device(3) is made[1] is cuda._device(3)
+
+
+def test_calls_with_arrays_of_jax_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, cupy = lazy_device()
+    jax_array = type("Array", (), {"__module__": "jaxlib._jax"})()
+    monkeypatch.setattr(cuda.foreign, "hand_back", lambda array, X: array)
+    for X, waits in (("another's", False), (jax_array, True)):
+        notes: list[int] = []
+        with cupy.cuda.Stream(non_blocking=True):
+            cupy.queues.current.queue(lambda notes=notes: notes.append(1))
+            assert device.hand_back("answer", X) == "answer"
+        assert (notes == [1]) is waits
+    for place, mend in ((device, "CuPy's"), (HOST, "NumPy's")):
+        with pytest.raises(InputError, match=f"JAX's, which are immutable; leave it out, or use one of {mend}"):
+            check_out(jax_array, place, (3,), np.dtype(np.float64))
 
 
 class Runtime:
@@ -255,6 +336,21 @@ def test_what_a_captured_graph_uses_stays(monkeypatch: pytest.MonkeyPatch) -> No
     assert device._captured == [memory, "a forest"]
 
 
+def test_a_capture_for_which_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, cupy = lazy_device()
+
+    def refuse(n_bytes: int) -> None:
+        raise CudaError(status)
+
+    monkeypatch.setattr(cupy.cuda, "Memory", refuse)
+    status = 2
+    with pytest.raises(DeviceError, match=r"no 4,096 bytes left for a captured call.*free_all_blocks"):
+        device._allocate_for_good(4096)
+    status = 700
+    with pytest.raises(CudaError):
+        device._allocate_for_good(4096)
+
+
 def test_the_default_stream_while_another_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     device, cupy = lazy_device()
     status = 906
@@ -270,7 +366,7 @@ def test_the_default_stream_while_another_is_captured(monkeypatch: pytest.Monkey
         pytest.fail("there is another error")
 
 
-def test_threads_that_load_a_kernel_at_once_use_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_is_loaded_while_it_is_loaded_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     device, loaded = made_up_device(), []
 
     def compile_while_another_does(*what: object) -> MachineCode:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-from contextlib import nullcontext
-from types import SimpleNamespace
+import threading
+from contextlib import contextmanager, nullcontext
 
 import pytest
-from emulation.streams import SCHEDULES, Queues, Stream
+from emulation.streams import SCHEDULES, Event, Queues, Stream
 
 from gpuqs.devices import model_memory
 from gpuqs.devices.model_memory import ModelMemory
@@ -26,11 +26,11 @@ class Memory:
 
 def make(schedule: str = "late") -> tuple[Queues, ModelMemory, list[str]]:
     queues = Queues(schedule)
-    return queues, ModelMemory(Stream(queues, False), lambda: queues.current, nullcontext), []
+    return queues, ModelMemory(Stream(queues, False), Event, nullcontext, lambda: None), []
 
 
 def read_on(stream: Stream, models: ModelMemory, notes: list[str]) -> None:
-    stream.queue(lambda: notes.append(f"read on {stream.ptr}"))
+    stream.queue(lambda: notes.append("read"))
     models.note(stream)
 
 
@@ -42,84 +42,117 @@ def test_memory_goes_back_after_what_was_queued(schedule: str) -> None:
         read_on(stream, models, notes)
     del loan
     models.stream.synchronize()
-    assert notes[-1] == "others have it" and len(notes) == 5
+    assert notes == ["read"] * 4 + ["others have it"]
 
 
-def test_what_a_thread_has_not_noted_yet_is_waited_for() -> None:
+def test_what_a_thread_has_not_noted_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     queues, models, notes = make()
-    loan = models.lend(Memory(models, notes))
-    with Stream(queues, False) as stream:
-        stream.queue(lambda: notes.append("read"))
-        del loan
+    loan, stream = models.lend(Memory(models, notes)), Stream(queues, False)
+    stream.queue(lambda: notes.append("read"))
+    monkeypatch.setattr(models, "_unnoted", lambda: stream)
+    del loan
     models.stream.synchronize()
     assert notes == ["read", "others have it"]
 
 
-def test_few_streams_are_noted_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_streams_are_known_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_memory, "STREAMS", 3)
     queues, models, notes = make()
     loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(9)]
-    streams[0].begin_capture()  # after it was noted, say: no event can tell what it did before
-    for stream in streams:
-        models.note(stream)
-        stream.queue(lambda: notes.append("read"))
-        models.note(stream)
-        assert len(models._noted) <= 3
-    assert streams[0].ptr in models._noted
-    streams[0].end_capture()
+    for stream in (*streams, streams[0]):
+        read_on(stream, models, notes)
+        assert len(models._events) <= 3
     del loan
     models.stream.synchronize()
-    assert notes == ["read"] * 8 + ["others have it"]
+    assert notes == ["read"] * 10 + ["others have it"]
 
 
-def test_what_is_given_back_during_a_capture_waits_for_its_end() -> None:
+def test_a_stream_that_gives_way_while_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's stream takes the place between the look and the record."""
+    monkeypatch.setattr(model_memory, "STREAMS", 1)
     queues, models, notes = make()
-    loans, stream = [models.lend(Memory(models, notes)) for _ in range(2)], Stream(queues, False)
+    loan, stream, other = models.lend(Memory(models, notes)), Stream(queues, False), Stream(queues, False)
+    read_on(stream, models, notes)
+    record, meanwhile = Event.record, [lambda: models.note(other)]
+
+    def record_late(event: Event, of: Stream) -> None:
+        while meanwhile:
+            meanwhile.pop()()
+        record(event, of)
+
+    monkeypatch.setattr(Event, "record", record_late)
+    read_on(stream, models, notes)
+    del loan
+    models.stream.synchronize()
+    assert notes == ["read", "read", "others have it"]
+
+
+def test_threads_that_note_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_memory, "STREAMS", 2)
+    queues, models, notes = make()
+    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda stream=stream: [read_on(stream, models, notes) for _ in range(300)])
+        for stream in streams
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    del loan
+    models.stream.synchronize()
+    assert notes == ["read"] * 1200 + ["others have it"] and len(models._events) <= 2
+
+
+def test_streams_that_are_captured_or_gone_are_asked_nothing() -> None:
+    """What they had queued was noted by then."""
+    queues, models, notes = make()
+    loan, stream = models.lend(Memory(models, notes)), Stream(queues, False)
     read_on(stream, models, notes)
     stream.begin_capture()
-    loans.pop()
-    models.stream.synchronize()
-    assert notes == []
-    stream.end_capture()
-    loans.pop()
-    models.stream.synchronize()
-    assert notes == [f"read on {stream.ptr}", "others have it", "others have it"]
-
-
-def test_a_stream_that_may_not_be_asked_is_waited_for_later() -> None:
-    _, models, notes = make()
-
-    def refuse() -> bool:
-        raise RuntimeError("cudaErrorStreamCaptureImplicit")
-
-    models.note(SimpleNamespace(ptr=99, is_capturing=refuse))
-    models.take_back(Memory(models, notes))
-    models.stream.synchronize()
-    assert notes == [] and len(models._returned) == 1
-
-
-def test_a_stream_of_each_threads_own_is_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    queues, models, notes = make()
-    stream = Stream(queues, False)
-    monkeypatch.setattr(model_memory, "PER_THREAD", stream.ptr)
-    loan = models.lend(Memory(models, notes))
-    for _ in range(2):
-        read_on(stream, models, notes)
-    assert models._noted == {}
     del loan
     models.stream.synchronize()
-    assert notes[-1] == "others have it" and len(notes) == 3
+    assert notes == ["read", "others have it"]
 
 
-@pytest.mark.parametrize("where", ["a forked child", "a process that ends"])
-def test_nothing_is_asked_of_the_driver_in(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_of_each_threads_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has one number in all threads, and an event of each."""
+    queues, models, notes = make()
+    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(2)]
+    for stream in streams:
+        stream.ptr = model_memory.PER_THREAD
+        thread = threading.Thread(target=read_on, args=(stream, models, notes))
+        monkeypatch.setattr(model_memory.threading, "get_ident", lambda stream=stream: id(stream))
+        thread.start()
+        thread.join()
+    del loan
+    models.stream.synchronize()
+    assert notes == ["read", "read", "others have it"]
+
+
+def test_events_are_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues, models, notes = make()
+    loan, entered = models.lend(Memory(models, notes)), []
+
+    @contextmanager
+    def active():
+        entered.append(True)
+        yield
+        entered.pop()
+
+    monkeypatch.setattr(models, "_active", active)
+    wait = models.stream.wait_event
+    read_on(Stream(queues, False), models, notes)
+    monkeypatch.setattr(models.stream, "wait_event", lambda event: entered == [True] and wait(event))
+    del loan
+    models.stream.synchronize()
+    assert notes == ["read", "others have it"] and entered == []
+
+
+def test_a_forked_child_asks_nothing_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     _, models, notes = make()
     loan = models.lend(Memory(models, notes))
     monkeypatch.setattr(models, "_active", lambda: pytest.fail("a device is asked"))
-    if where == "a forked child":
-        monkeypatch.setattr(os, "getpid", lambda: -1)
-    else:
-        monkeypatch.setattr(model_memory.sys, "is_finalizing", lambda: True)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
     del loan
     gc.collect()
-    assert models._returned == []

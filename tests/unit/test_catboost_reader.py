@@ -358,8 +358,19 @@ def test_a_probability_threshold_is_for_classes_alone(tmp_path: Path) -> None:
     for model in (gpuqs.from_model(trained), gpuqs.load(tmp_path / "model.gpuqs")):
         np.testing.assert_array_equal(model.predict(X), trained.predict_proba(X)[:, 1])
         np.testing.assert_array_equal(model.predict(X, "raw"), trained.predict(X, prediction_type="RawFormulaVal"))
-        with pytest.raises(UnsupportedModelError, match=r"threshold other than 0\.5.*compare output='value'"):
+        with pytest.raises(UnsupportedModelError, match=r"threshold other than 0\.5.*compare the probabilities with"):
             model.predict(X, "class")
+
+
+def test_a_probability_threshold_says_nothing_of_several_classes() -> None:
+    catboost = pytest.importorskip("catboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    trained = catboost.CatBoostClassifier(iterations=4, verbose=0, allow_writing_files=False).fit(X, X[:, 0] // 1 % 3)
+    before = trained.predict(X)
+    trained.set_probability_threshold(0.01)
+    np.testing.assert_array_equal(trained.predict(X), before)
+    np.testing.assert_array_equal(gpuqs.from_model(trained).predict(X, "class"), before[:, 0])
 
 
 @pytest.mark.parametrize("make", [small_model, nested_model])

@@ -92,6 +92,9 @@ def test_numbers_as_categories_are_named(tmp_path: Path) -> None:
     assert gpuqs_command("tune", model, data, *named, "--budget", 0, "-o", tmp_path / "tuned.gpuqs").exit_code == 0
     assert gpuqs_command("score", tmp_path / "tuned.gpuqs", data, "-o", out).exit_code == 0
     np.testing.assert_array_equal(np.load(out), booster.predict(X))
+    np.save(tmp_path / "codes.npy", np.column_stack([X.a, X.b.cat.codes, X.c.cat.codes]))
+    codes = gpuqs_command("score", model, tmp_path / "codes.npy", *named)
+    assert codes.exit_code == 2 and "holds codes of categories: leave out --category" in codes.stderr
     unknown = gpuqs_command("score", model, data, "--category", "d")
     assert unknown.exit_code == 1 and "'d'" in unknown.stderr
 

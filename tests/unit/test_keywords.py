@@ -111,8 +111,9 @@ def test_what_is_not_offered() -> None:
         with pytest.raises(ValueError, match=f"{name} must be True or False, not 'no'"):
             MODEL.predict(X, **{name: "no"})
         np.testing.assert_array_equal(MODEL.predict(X, **{name: False}), MODEL.predict(X))
-    np.testing.assert_array_equal(MODEL.predict(X, task_type="CPU", verbose=False), MODEL.predict(X))
-    with pytest.raises(UnsupportedModelError, match="task_type='GPU' is not offered; use device='cuda'"):
+    for verbose in (None, False, True, 2):  # CatBoost's
+        np.testing.assert_array_equal(MODEL.predict(X, task_type="CPU", verbose=verbose), MODEL.predict(X))
+    with pytest.raises(UnsupportedModelError, match=r"task_type must be 'CPU', not 'GPU'; .* use device='cuda'"):
         MODEL.predict(X, task_type="GPU")
     for value in (True, False):
         np.testing.assert_array_equal(MODEL.predict(X, validate_features=value), MODEL.predict(X))

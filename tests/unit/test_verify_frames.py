@@ -149,3 +149,24 @@ def test_a_frame_given_to_verify(tmp_path: Path) -> None:
     path = lightgbm_file(tmp_path, ["a", "t", "w"])
     certificate = verify(path, frame[["w", "t", "a", "o"]], rows=0)
     assert certificate.ok and certificate.rows["rows of X as a frame"] == len(frame)
+
+
+def catboost_file(folder: Path, columns: list[str]) -> Path:
+    catboost = pytest.importorskip("catboost")
+    frame, target = frame_of()
+    named = [column for column in columns if column != "a"]
+    model = catboost.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False, thread_count=1)
+    model.fit(frame[columns], target, cat_features=named).save_model(folder / "model.cbm")
+    return folder / "model.cbm"
+
+
+@pytest.mark.parametrize("make", [lightgbm_file, xgboost_file, catboost_file])
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_without_names_and_with_numbers_as_categories(tmp_path: Path, header: bool, make: Any) -> None:
+    """The library gets the model's names, and categories of the type that it was trained with."""
+    model, (frame, _) = make(tmp_path, ["a", "t", "w"]), frame_of()
+    frame[["a", "t", "w"]].to_csv(tmp_path / "rows.csv", index=False, header=header)
+    named = () if make is catboost_file else ("--category", "t", "--category", "w")
+    said = f"--{'' if header else 'no-'}header"
+    done = CliRunner().invoke(cli, ["verify", str(model), str(tmp_path / "rows.csv"), said, *named, "--rows", "50"])
+    assert done.exit_code == 0 and "300 rows of" in done.output, done.output

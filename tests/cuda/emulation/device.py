@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from emulation.memory import DeviceArray, LentBlock, PinnedArray, Pool, empty, to_host
 from emulation.module import EmulatedKernel, EmulatedModule, EmulationError
-from emulation.streams import Queues, Stream, StreamError
+from emulation.streams import Event, Queues, Stream, StreamError
 from gpuqs.devices import pipeline
 from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.model_memory import ModelMemory
@@ -96,7 +96,7 @@ class Replay:
                 place(a, (documents, out, scratch)[a.within]) if isinstance(a, Moving) else a for a in launch.arguments
             ]
             launch.kernel.launch(launch.grid, launch.block, arguments, launch.shared_mem)
-        self.device.models.note(self.device.queues.current)
+        self.device.model_memory.note(self.device.queues.current)
 
 
 def place(moving: Moving, within: DeviceArray) -> DeviceArray:
@@ -149,7 +149,7 @@ class EmulatedDevice:
         self.attributes, self.scratch_bytes = attributes, scratch_bytes
         self.queues = Queues(schedule, seed)
         self.pool = Pool(self.queues)
-        self.models = ModelMemory(self.stream(), lambda: self.queues.current, nullcontext)
+        self.model_memory = ModelMemory(self.stream(), Event, nullcontext, self._unnoted)
         self.launched: list[tuple[str, str]] = []
         self.recorder, self.recorded_bytes = Recorder(), 64 << 20
         self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
@@ -167,8 +167,12 @@ class EmulatedDevice:
                 yield
         finally:
             self.pool.active -= 1
-            if not self.queues.current.capturing:
-                self.models.note(self.queues.current)
+            if not self.pool.active and not self.queues.current.capturing:
+                self.model_memory.note(self.queues.current)
+
+    def _unnoted(self) -> Stream | None:
+        current = self.queues.current
+        return current if self.pool.active and not current.capturing else None
 
     def check_active(self) -> None:
         if not self.pool.active:
@@ -192,14 +196,14 @@ class EmulatedDevice:
     def upload(self, array: np.ndarray) -> DeviceArray:
         self.check_active()
         self._refuse_capture()
-        with self.models.stream:
+        with self.model_memory.stream:
             copy = empty(self.pool, array.shape, array.dtype)
             source, target = np.array(array, order="C"), copy.data
             self.pool.run_later("upload", [copy.block], lambda: np.copyto(target, source))
-        self.models.stream.synchronize()
+        self.model_memory.stream.synchronize()
         view = target.view()
         view.setflags(write=False)
-        return DeviceArray(LentBlock(copy.block, self.models.lend(copy.block)), view)
+        return DeviceArray(LentBlock(copy.block, self.model_memory.lend(copy.block)), view)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         array = empty(self.pool, shape, dtype)

@@ -56,16 +56,17 @@ class Stream:
         else:
             self.pending.append(Work(self, run, self.queues.implicitly_before(self)))
 
-    def record(self) -> list[Work]:
-        """An event: what was queued last."""
-        self.queues.refuse_capture(self)
-        return [self.pending[-1]] if self.pending else []
+    def record(self) -> Event:
+        """A new event of what was queued last."""
+        event = Event()
+        event.record(self)
+        return event
 
-    def wait_event(self, event: list[Work]) -> None:
+    def wait_event(self, event: Event) -> None:
         """What is queued from now on comes after the event."""
         self.queues.refuse_capture(self)
-        if event:
-            self.pending.append(Work(self, lambda: None, [*event, *self.queues.implicitly_before(self)]))
+        if event.after:
+            self.pending.append(Work(self, lambda: None, [*event.after, *self.queues.implicitly_before(self)]))
 
     def is_capturing(self) -> bool:
         return self.capturing
@@ -82,6 +83,17 @@ class Stream:
     def end_capture(self) -> Graph:
         self.capturing = False
         return Graph(self.captured)
+
+
+class Event:
+    """A moment of a stream, that of the last record."""
+
+    def __init__(self) -> None:
+        self.after: list[Work] = []
+
+    def record(self, stream: Stream) -> None:
+        stream.queues.refuse_capture(stream)
+        self.after = [stream.pending[-1]] if stream.pending else []
 
 
 class Graph:

@@ -16,7 +16,7 @@ _ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
 
 _HOST, _QS = "devices/pipeline.py", "engines/gpu/qs_placed.py"
 _PLACED = "engines/gpu/placed.py"
-_LAYOUT = "layout/qs_gpu.py"
+_LAYOUT, _MEMORY = "layout/qs_gpu.py", "devices/model_memory.py"
 
 _IN_STREAM = """        with self.stream:
             self.device.copy_in(self.documents[:n], self.pinned_in[:n])
@@ -169,30 +169,38 @@ STREAMS = [
     Fault("one document between chunks is left out", _HOST, "range(0, n, rows)", "range(0, n, rows + 1)", _QUEUED),
     Fault(
         "a model gives way while it is in use",
-        "devices/model_memory.py",
-        "        self.stream.wait_event(stream.record())\n",
-        "        pass\n",
+        _MEMORY,
+        "                for event in list(self._events.values()):\n",
+        "                for event in ():\n",
         _QUEUED,
     ),
     Fault(
-        "a stream that is noted no more is not waited for",
-        "devices/model_memory.py",
-        "                    self._come_after(other)\n",
+        "a stream that gives way is not waited for",
+        _MEMORY,
+        "                if event is not None:\n                    self.stream.wait_event(event)\n",
         "",
         _MODELS,
     ),
     Fault(
-        "what a thread has not noted yet is not waited for",
-        "devices/model_memory.py",
-        "(*self._noted.values(), self._current())",
-        "self._noted.values()",
+        "what a stream says as it gives way is lost",
+        _MEMORY,
+        "            if self._events.get(key) is event:",
+        "            if True:",
         _MODELS,
     ),
     Fault(
-        "a captured stream is told to record an event",
-        "devices/model_memory.py",
-        "            if not any(map(_captures, streams)):",
-        "            if True:",
+        "what a thread has not noted yet is not waited for",
+        _MEMORY,
+        "                    self.note(stream)\n",
+        "                    pass\n",
+        _MODELS,
+    ),
+    Fault("threads share an event of a stream of their own", _MEMORY, ", threading.get_ident())", ", 0)", _MODELS),
+    Fault(
+        "events are of any device",
+        _MEMORY,
+        "            with self._active():\n                if",
+        "            with self._lock.held():\n                if",
         _MODELS,
     ),
     Fault(
@@ -240,7 +248,7 @@ STREAMS = [
     Fault(
         "an upload does not wait",
         "devices/cuda.py",
-        "        models.stream.synchronize()  # other streams may read it from now on\n",
+        "        stream.synchronize()  # other streams may read it from now on\n",
         "",
         _CUPY,
     ),
@@ -285,22 +293,43 @@ STREAMS = [
     Fault(
         "a call does not note its stream",
         "devices/cuda.py",
-        "                self._models.note(cuda.get_current_stream())\n",
-        "                pass\n",
+        "                    self._model_memory.note(cuda.get_current_stream())\n",
+        "                    pass\n",
         _CUPY,
     ),
     Fault(
         "a repeated call does not note its stream",
         "devices/replay.py",
-        "        self._note(current)\n",
-        "",
+        "            self._note(current)\n",
+        "            pass\n",
         _REPLAY,
     ),
     Fault(
         "a copy does not go back by its loan",
         "devices/cuda.py",
-        "models.lend(copy), self.index)",
+        "self._model_memory.lend(copy), self.index)",
         "copy, self.index)",
+        _CUPY,
+    ),
+    Fault(
+        "copies of models wait for the default stream",
+        "devices/cuda.py",
+        "models = cupy.cuda.Stream(non_blocking=True)",
+        "models = cupy.cuda.Stream(non_blocking=False)",
+        _CUPY,
+    ),
+    Fault(
+        "threads make a device twice",
+        "devices/cuda.py",
+        "_devices.setdefault(index, CudaDevice(index))",
+        "_devices.update({index: CudaDevice(index)}) or _devices[index]",
+        _CUPY,
+    ),
+    Fault(
+        "JAX's arrays are not waited for",
+        "devices/cuda.py",
+        "            self.synchronize()  # what is queued",
+        "            pass  # what is queued",
         _CUPY,
     ),
     Fault(
