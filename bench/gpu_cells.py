@@ -90,9 +90,10 @@ def nvforest_calls(
         return
     if theirs is None:
         return
-    documents = bench.device.upload(X[np.arange(n) % len(X)])
-    sums = bench.device.empty((n, 1), np.float64)
-    bench.place(forest, "exact", "bitslice_gpu").score(documents, sums)
+    placed = bench.place(forest, "exact", "bitslice_gpu")
+    with bench.device.active():
+        documents, sums = bench.device.upload(X[np.arange(n) % len(X)]), bench.device.empty((n, 1), np.float64)
+        placed.score(documents, sums)
     ours, seen = bench.to_host(sums).ravel(), bench.to_host(theirs.predict(documents)).ravel()
     differing = float((np.abs(ours - seen) > 1e-3 * max(1.0, float(np.abs(ours).max()))).mean())
     if differing > 0.01:

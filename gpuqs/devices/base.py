@@ -137,10 +137,16 @@ class GpuDevice(Device, Protocol):
     scratch_bytes: int
 
     def retain(self, used: Any) -> None:
-        """Keep ``used`` for good if the current stream is being captured, as `active` does with memory."""
+        """Keep ``used`` until `active` ends, what is queued being known then.
+
+        For good if the current stream is being captured, as `active` does with memory.
+        """
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy on the device, complete when this returns; goes back when what was queued in `active` has read it."""
+        """A copy on the device, complete when this returns.
+
+        Its memory is another's when what was queued has read it: by calls that `retain` what keeps it.
+        """
 
     def is_ready(self, X: Any) -> bool:
         """Whether a recorded call may run.

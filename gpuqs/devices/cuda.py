@@ -204,9 +204,11 @@ class CudaKernel:
 
 
 class _Entered(threading.local):
-    """What a thread has of a device: a context, and how many `CudaDevice.active` it is in."""
+    """What a thread has of a device: a context, and what was used since it entered `CudaDevice.active`."""
 
-    has_context, depth = False, 0
+    def __init__(self) -> None:
+        self.has_context = False
+        self.used: list[Any] = []
 
 
 class CudaDevice:
@@ -227,7 +229,6 @@ class CudaDevice:
             models,
             lambda: cupy.cuda.Event(disable_timing=True),
             lambda: cupy.cuda.Device(index),
-            lambda: cupy.cuda.get_current_stream() if self._entered.depth else None,
         )
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._recorder, self._entered = Recorder(), _Entered()
@@ -249,13 +250,12 @@ class CudaDevice:
                 with self._may_allocate(), cuda.using_allocator(self._allocate_for_good):
                     yield
                 return
-            self._entered.depth += 1
+            before, self._entered.used = self._entered.used, []
             try:
                 yield
             finally:
-                self._entered.depth -= 1
-                if not self._entered.depth:
-                    self._model_memory.note(cuda.get_current_stream())
+                self._model_memory.note(cuda.get_current_stream())
+                self._entered.used = before
 
     def _allocate_for_good(self, n_bytes: int) -> Any:
         """Memory of a graph's own: what a pool gives again may still be used by work that was queued before."""
@@ -305,8 +305,7 @@ class CudaDevice:
             raise DeviceError(f"{what} cannot be captured in a CUDA graph; {mend}")
 
     def retain(self, used: Any) -> None:
-        if self._is_capturing():
-            self._captured.append(used)
+        (self._captured if self._is_capturing() else self._entered.used).append(used)
 
     def holds(self, array: Any) -> bool:
         return isinstance(array, self._cupy.ndarray)

@@ -24,8 +24,17 @@ STREAMS = 64
 PER_THREAD = 2
 
 
+class _Thread(threading.local):
+    """What stands for this thread; another's is another, though threads' numbers come again."""
+
+    def __init__(self) -> None:
+        self.key = object()
+
+
 class ModelMemory:
     """What of a device's memory its models have; threads share it.
+
+    Whoever queues work keeps what it reads until it has noted the stream.
 
     Parameters
     ----------
@@ -35,8 +44,6 @@ class ModelMemory:
         Makes an event, of the current device.
     active : callable
         Gives a context in which the device is the current one.
-    unnoted : callable
-        Gives the stream on which this thread may have queued what it has not noted yet, or None.
 
     Attributes
     ----------
@@ -44,33 +51,36 @@ class ModelMemory:
     """
 
     def __init__(
-        self,
-        stream: Any,
-        make_event: Callable[[], Any],
-        active: Callable[[], AbstractContextManager[Any]],
-        unnoted: Callable[[], Any],
+        self, stream: Any, make_event: Callable[[], Any], active: Callable[[], AbstractContextManager[Any]]
     ) -> None:
-        self.stream, self._make_event, self._active, self._unnoted = stream, make_event, active, unnoted
-        self._events: dict[Any, Any] = {}
+        self.stream, self._make_event, self._active = stream, make_event, active
+        self._last: dict[Any, _Last] = {}
+        self._leaving: list[_Last] = []
+        self._thread = _Thread()
         self._lock = Lock()
         self._process = os.getpid()
 
     def note(self, stream: Any) -> None:
         """This thread has queued, on ``stream``, work that reads models; the device is the current one."""
-        key = (PER_THREAD, threading.get_ident()) if stream.ptr == PER_THREAD else stream.ptr
+        key = self._thread.key if stream.ptr == PER_THREAD else stream.ptr
         while True:
-            event = self._events.get(key) or self._add(key)
-            event.record(stream)
-            if self._events.get(key) is event:  # else it gave way meanwhile, by what it said before
+            last = self._last.get(key)
+            if last is None or last.stream is not stream:  # a stream that is gone may have had the number
+                last = self._add(key, stream)
+            last.event.record(stream)
+            if self._last.get(key) is last:  # else it gave way meanwhile, by what it said before
                 return
 
-    def _add(self, key: Any) -> Any:
+    def _add(self, key: Any, stream: Any) -> _Last:
         with self._lock.held():
-            for other in list(self._events)[: len(self._events) - STREAMS + 1]:
-                event = self._events.pop(other, None)  # first, so that it is recorded no more
-                if event is not None:
-                    self.stream.wait_event(event)
-            return self._events.setdefault(key, self._make_event())
+            for other in [key, *list(self._last)[: len(self._last) - STREAMS + 1]]:
+                last = self._last.get(other)
+                if last is not None:
+                    self._leaving.append(last)  # till it is waited for
+                    self._last.pop(other, None)  # first, so that it is recorded no more
+                    self.stream.wait_event(last.event)
+                    self._leaving.remove(last)
+            return self._last.setdefault(key, _Last(self._make_event(), stream))
 
     def lend(self, memory: Any) -> Loan:
         """Memory that was taken on the models' stream goes back when the loan that this gives goes."""
@@ -82,10 +92,15 @@ class ModelMemory:
         """Have the models' stream wait for what may still read ``memory``, which only the caller keeps."""
         if os.getpid() == self._process:  # a child that was forked has no driver
             with self._active():
-                if (stream := self._unnoted()) is not None:
-                    self.note(stream)
-                for event in list(self._events.values()):
-                    self.stream.wait_event(event)
+                for last in (*self._last.values(), *self._leaving):
+                    self.stream.wait_event(last.event)
+
+
+class _Last:
+    """The event that follows what was queued last on a stream, which is kept: another may have its number else."""
+
+    def __init__(self, event: Any, stream: Any) -> None:
+        self.event, self.stream = event, stream
 
 
 class Loan:

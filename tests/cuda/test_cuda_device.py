@@ -245,27 +245,28 @@ def test_a_copy_goes_back_when_queued_work_has_read_it() -> None:
     assert read == [15.0, 15.0]
 
 
-def test_a_copy_that_goes_in_the_midst_of_a_call() -> None:
+def test_what_a_call_has_used_stays_until_the_call_is_noted() -> None:
     device, cupy = lazy_device()
     copy, read = device.upload(np.arange(6.0)), []
+    gone = weakref.ref(copy.data.mem)
     with cupy.cuda.Stream(non_blocking=True), device.active():
-        cupy.queues.current.queue(lambda values=copy.values: read.append(values.sum()))
-        del copy
+        with device.active():
+            device.retain(copy)
+            cupy.queues.current.queue(lambda values=copy.values: read.append(values.sum()))
+            del copy
+            assert gone() is not None
+        assert gone() is None and read == []
         device.upload(np.arange(3.0))
         assert read == [15.0]
 
 
-def test_a_call_is_noted_once_and_adopting_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adopting_is_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     device, _ = lazy_device()
     noted: list[object] = []
     monkeypatch.setattr(device._model_memory, "note", noted.append)
     monkeypatch.setattr(cuda.foreign, "adopt", lambda cupy, X: None)
-    with device.active():
-        with device.active():
-            device.adopt("X")
-        assert noted == []
     device.adopt("X")
-    assert len(noted) == 1
+    assert noted == []
 
 
 def test_a_copy_does_not_wait_for_the_default_stream() -> None:

@@ -26,7 +26,7 @@ class Memory:
 
 def make(schedule: str = "late") -> tuple[Queues, ModelMemory, list[str]]:
     queues = Queues(schedule)
-    return queues, ModelMemory(Stream(queues, False), Event, nullcontext, lambda: None), []
+    return queues, ModelMemory(Stream(queues, False), Event, nullcontext), []
 
 
 def read_on(stream: Stream, models: ModelMemory, notes: list[str]) -> None:
@@ -45,23 +45,13 @@ def test_memory_goes_back_after_what_was_queued(schedule: str) -> None:
     assert notes == ["read"] * 4 + ["others have it"]
 
 
-def test_what_a_thread_has_not_noted_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    queues, models, notes = make()
-    loan, stream = models.lend(Memory(models, notes)), Stream(queues, False)
-    stream.queue(lambda: notes.append("read"))
-    monkeypatch.setattr(models, "_unnoted", lambda: stream)
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read", "others have it"]
-
-
 def test_few_streams_are_known_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_memory, "STREAMS", 3)
     queues, models, notes = make()
     loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(9)]
     for stream in (*streams, streams[0]):
         read_on(stream, models, notes)
-        assert len(models._events) <= 3
+        assert len(models._last) <= 3
     del loan
     models.stream.synchronize()
     assert notes == ["read"] * 10 + ["others have it"]
@@ -101,7 +91,7 @@ def test_threads_that_note_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         thread.join()
     del loan
     models.stream.synchronize()
-    assert notes == ["read"] * 1200 + ["others have it"] and len(models._events) <= 2
+    assert notes == ["read"] * 1200 + ["others have it"] and len(models._last) <= 2
 
 
 def test_streams_that_are_captured_or_gone_are_asked_nothing() -> None:
@@ -115,19 +105,63 @@ def test_streams_that_are_captured_or_gone_are_asked_nothing() -> None:
     assert notes == ["read", "others have it"]
 
 
-def test_a_stream_of_each_threads_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has one number in all threads, and an event of each."""
+class PerThread:
+    """A stream that is another in each thread, under one number."""
+
+    ptr = model_memory.PER_THREAD
+
+    def __init__(self, queues: Queues) -> None:
+        self.queues, self._of = queues, threading.local()
+
+    @property
+    def of_thread(self) -> Stream:
+        return self._of.__dict__.setdefault("stream", Stream(self.queues, False))
+
+    def __getattr__(self, name: str):
+        return getattr(self.of_thread, name)
+
+
+def test_a_stream_of_each_threads_own() -> None:
+    """Threads' own numbers come again, and so may the key of one that has ended."""
     queues, models, notes = make()
-    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(2)]
-    for stream in streams:
-        stream.ptr = model_memory.PER_THREAD
+    loan, stream = models.lend(Memory(models, notes)), PerThread(queues)
+    for _ in range(5):
         thread = threading.Thread(target=read_on, args=(stream, models, notes))
-        monkeypatch.setattr(model_memory.threading, "get_ident", lambda stream=stream: id(stream))
         thread.start()
         thread.join()
     del loan
     models.stream.synchronize()
+    assert notes == ["read"] * 5 + ["others have it"]
+
+
+def test_a_number_that_comes_again() -> None:
+    """Of a stream that was destroyed with work to do."""
+    queues, models, notes = make()
+    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(2)]
+    for stream in streams:
+        stream.ptr = 4096
+        read_on(stream, models, notes)
+    del loan
+    models.stream.synchronize()
     assert notes == ["read", "read", "others have it"]
+
+
+def test_memory_that_goes_while_a_stream_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_memory, "STREAMS", 1)
+    queues, models, notes = make()
+    loans = [models.lend(Memory(models, notes))]
+    read_on(Stream(queues, False), models, notes)
+    wait = models.stream.wait_event
+
+    def wait_late(event: Event) -> None:
+        monkeypatch.setattr(models.stream, "wait_event", wait)
+        loans.clear()  # as by a collection, or in another thread
+        wait(event)
+
+    monkeypatch.setattr(models.stream, "wait_event", wait_late)
+    models.note(Stream(queues, False))
+    models.stream.synchronize()
+    assert notes == ["read", "others have it"] and models._leaving == []
 
 
 def test_events_are_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:

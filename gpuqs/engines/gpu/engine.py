@@ -31,7 +31,7 @@ class GpuProgram(Program):
     classes: npt.NDArray[Any]
 
     def ready(self) -> PlacedForest:
-        """The forest on its device, for launches; a graph that is being captured keeps it."""
+        """The forest on its device, for launches; it stays until these are known to the device."""
         self.forest.device.retain(self.forest)
         return self.forest
 

@@ -149,7 +149,8 @@ class EmulatedDevice:
         self.attributes, self.scratch_bytes = attributes, scratch_bytes
         self.queues = Queues(schedule, seed)
         self.pool = Pool(self.queues)
-        self.model_memory = ModelMemory(self.stream(), Event, nullcontext, self._unnoted)
+        self.model_memory = ModelMemory(self.stream(), Event, nullcontext)
+        self.used: list[Any] = []
         self.launched: list[tuple[str, str]] = []
         self.recorder, self.recorded_bytes = Recorder(), 64 << 20
         self._only, self._order, self._sanitizer, self._flush = only, order, sanitizer, flush
@@ -162,17 +163,15 @@ class EmulatedDevice:
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         self.pool.active += 1
+        before, self.used = self.used, []
         try:
             with self.recorder.paused():
                 yield
         finally:
             self.pool.active -= 1
-            if not self.pool.active and not self.queues.current.capturing:
+            if not self.queues.current.capturing:
                 self.model_memory.note(self.queues.current)
-
-    def _unnoted(self) -> Stream | None:
-        current = self.queues.current
-        return current if self.pool.active and not current.capturing else None
+            self.used = before
 
     def check_active(self) -> None:
         if not self.pool.active:
@@ -187,8 +186,7 @@ class EmulatedDevice:
         return Stream(self.queues, blocking)
 
     def retain(self, used: Any) -> None:
-        if self.queues.current.capturing:
-            self.pool.captured.append(used)
+        (self.pool.captured if self.queues.current.capturing else self.used).append(used)
 
     def holds(self, array: Any) -> bool:
         return isinstance(array, DeviceArray)
