@@ -35,7 +35,7 @@ def made_up_device(**attributes: Any) -> CudaDevice:
     """An RTX 3090 but for ``attributes``."""
     device = object.__new__(CudaDevice)
     device.index, device._captured, device._kernels, device._recorder = 0, [], {}, Recorder()
-    device._entered = _Entered()
+    device._entered, device._model_memory = _Entered(), SimpleNamespace(note=lambda stream: None)
     device.attributes = replace(RTX3090, **attributes)
     stream = SimpleNamespace(ptr=0, is_capturing=lambda: False)
     cuda = SimpleNamespace(
