@@ -53,10 +53,10 @@ def profiled(device: Any) -> Iterator[None]:
 
     runtime = bindings("runtime")
     with device.active():
-        device.wait()
+        device.synchronize()
         checked(runtime.cudaProfilerStart(), "the profiler does not start")
         try:
             yield
-            device.wait()
+            device.synchronize()
         finally:
             checked(runtime.cudaProfilerStop(), "the profiler does not stop")

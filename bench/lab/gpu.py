@@ -43,7 +43,7 @@ def scorer(job: Job, tau: int | None) -> Call:
     def call() -> Any:
         with device.active():
             engine.score(program, X, sums)
-            device.wait()
+            device.synchronize()
         return sums
 
     return call

@@ -37,7 +37,7 @@ def made_up_device(**attributes: Any) -> CudaDevice:
     device.index, device._captured, device._kernels, device._recorder = 0, [], {}, Recorder()
     device._entered, device._model_memory = _Entered(), SimpleNamespace(note=lambda stream: None)
     device.attributes = replace(RTX3090, **attributes)
-    stream = SimpleNamespace(ptr=0, is_capturing=lambda: False)
+    stream = SimpleNamespace(ptr=0, is_capturing=lambda: False, synchronize=lambda: None)
     cuda = SimpleNamespace(
         Device=lambda index: nullcontext(),
         Module=MadeUpModule,
