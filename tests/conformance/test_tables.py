@@ -361,7 +361,7 @@ def test_the_command_scores_files_with_categories(tmp_path: Path) -> None:
             np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), booster.predict(frame))
         else:
             assert "trained on a frame with 2 category columns" in result.output
-            assert "save that model for the command line" in result.output
+            assert "--category COLUMN on the command line" in result.output
 
 
 @pytest.mark.filterwarnings("ignore")
