@@ -106,10 +106,9 @@ def read_quota(groups: list[str], root: Path) -> int:
     """
     least = most_threads()
     for line in groups:
-        _, *told = line.split(":", 2)
-        if len(told) < 2:  # the end, or the rest of a name with a line break
+        if line.count(":") < 2:  # the end, or the rest of a name with a line break
             continue
-        controllers, group = told
+        _, controllers, group = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
         top = root / controllers if controllers else root

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from contextlib import contextmanager, nullcontext
@@ -24,46 +23,55 @@ class Memory:
         self.models.stream.append(lambda notes=self.notes: notes.append("others have it"))
 
 
-def make(schedule: str = "late") -> tuple[Queues, ModelMemory, list[str]]:
-    queues = Queues(schedule)
-    return queues, ModelMemory(Stream(queues, False), Event, nullcontext), []
+class Lent:
+    """Memory of a model that is lent, and work that reads it."""
 
+    def __init__(self, schedule: str = "late") -> None:
+        self.queues = Queues(schedule)
+        self.models = ModelMemory(Stream(self.queues, False), Event, nullcontext)
+        self.notes: list[str] = []
+        self.loans = [self.models.lend(Memory(self.models, self.notes))]
 
-def read_on(stream: Stream, models: ModelMemory, notes: list[str]) -> None:
-    stream.queue(lambda: notes.append("read"))
-    models.note(stream)
+    def stream(self) -> Stream:
+        return Stream(self.queues, False)
+
+    def read_on(self, stream: Stream) -> None:
+        stream.queue(lambda: self.notes.append("read"))
+        self.models.note(stream)
+
+    def goes_back_after(self, reads: int) -> bool:
+        """Whether others have the memory after so many reads."""
+        self.loans.clear()
+        self.models.stream.synchronize()
+        return self.notes == ["read"] * reads + ["others have it"]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_memory_goes_back_after_what_was_queued(schedule: str) -> None:
-    queues, models, notes = make(schedule)
-    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(3)]
+    lent = Lent(schedule)
+    streams = [lent.stream() for _ in range(3)]
     for stream in (*streams, streams[1]):
-        read_on(stream, models, notes)
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read"] * 4 + ["others have it"]
+        lent.read_on(stream)
+    assert lent.goes_back_after(4)
 
 
 def test_few_streams_are_known_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_memory, "STREAMS", 3)
-    queues, models, notes = make()
-    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(9)]
+    lent = Lent()
+    streams = [lent.stream() for _ in range(9)]
     for stream in (*streams, streams[0]):
-        read_on(stream, models, notes)
-        assert len(models._last) <= 3
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read"] * 10 + ["others have it"]
+        lent.read_on(stream)
+        assert len(lent.models._last) <= 3
+    assert lent.goes_back_after(10)
 
 
 def test_a_stream_that_gives_way_while_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread's stream takes the place between the look and the record."""
     monkeypatch.setattr(model_memory, "STREAMS", 1)
-    queues, models, notes = make()
-    loan, stream, other = models.lend(Memory(models, notes)), Stream(queues, False), Stream(queues, False)
-    read_on(stream, models, notes)
-    record, meanwhile = Event.record, [lambda: models.note(other)]
+    lent = Lent()
+    stream, other = lent.stream(), lent.stream()
+    lent.read_on(stream)
+    record, meanwhile = Event.record, [lambda: lent.models.note(other)]
 
     def record_late(event: Event, of: Stream) -> None:
         while meanwhile:
@@ -71,38 +79,48 @@ def test_a_stream_that_gives_way_while_it_is_noted(monkeypatch: pytest.MonkeyPat
         record(event, of)
 
     monkeypatch.setattr(Event, "record", record_late)
-    read_on(stream, models, notes)
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read", "read", "others have it"]
+    lent.read_on(stream)
+    assert lent.goes_back_after(2)
+
+
+def test_memory_that_goes_while_a_stream_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_memory, "STREAMS", 1)
+    lent = Lent()
+    lent.read_on(lent.stream())
+    models_stream = lent.models.stream
+    wait = models_stream.wait_event
+
+    def wait_late(event: Event) -> None:
+        monkeypatch.setattr(models_stream, "wait_event", wait)
+        lent.loans.clear()  # as by a collection, or in another thread
+        wait(event)
+
+    monkeypatch.setattr(models_stream, "wait_event", wait_late)
+    lent.models.note(lent.stream())
+    assert lent.goes_back_after(1) and lent.models._leaving == []
 
 
 def test_threads_that_note_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_memory, "STREAMS", 2)
-    queues, models, notes = make()
-    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(4)]
+    lent = Lent()
+    streams = [lent.stream() for _ in range(4)]
     threads = [
-        threading.Thread(target=lambda stream=stream: [read_on(stream, models, notes) for _ in range(300)])
-        for stream in streams
+        threading.Thread(target=lambda stream=stream: [lent.read_on(stream) for _ in range(300)]) for stream in streams
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read"] * 1200 + ["others have it"] and len(models._last) <= 2
+    assert lent.goes_back_after(1200) and len(lent.models._last) <= 2
 
 
 def test_streams_that_are_captured_or_gone_are_asked_nothing() -> None:
     """What they had queued was noted by then."""
-    queues, models, notes = make()
-    loan, stream = models.lend(Memory(models, notes)), Stream(queues, False)
-    read_on(stream, models, notes)
+    lent = Lent()
+    stream = lent.stream()
+    lent.read_on(stream)
     stream.begin_capture()
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read", "others have it"]
+    assert lent.goes_back_after(1)
 
 
 class PerThread:
@@ -123,50 +141,26 @@ class PerThread:
 
 def test_a_stream_of_each_threads_own() -> None:
     """Threads' own numbers come again, and so may the key of one that has ended."""
-    queues, models, notes = make()
-    loan, stream = models.lend(Memory(models, notes)), PerThread(queues)
+    lent = Lent()
+    stream = PerThread(lent.queues)
     for _ in range(5):
-        thread = threading.Thread(target=read_on, args=(stream, models, notes))
+        thread = threading.Thread(target=lent.read_on, args=(stream,))
         thread.start()
         thread.join()
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read"] * 5 + ["others have it"]
+    assert lent.goes_back_after(5)
 
 
 def test_a_number_that_comes_again() -> None:
     """Of a stream that was destroyed with work to do."""
-    queues, models, notes = make()
-    loan, streams = models.lend(Memory(models, notes)), [Stream(queues, False) for _ in range(2)]
-    for stream in streams:
+    lent = Lent()
+    for stream in [lent.stream() for _ in range(2)]:
         stream.ptr = 4096
-        read_on(stream, models, notes)
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read", "read", "others have it"]
-
-
-def test_memory_that_goes_while_a_stream_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_memory, "STREAMS", 1)
-    queues, models, notes = make()
-    loans = [models.lend(Memory(models, notes))]
-    read_on(Stream(queues, False), models, notes)
-    wait = models.stream.wait_event
-
-    def wait_late(event: Event) -> None:
-        monkeypatch.setattr(models.stream, "wait_event", wait)
-        loans.clear()  # as by a collection, or in another thread
-        wait(event)
-
-    monkeypatch.setattr(models.stream, "wait_event", wait_late)
-    models.note(Stream(queues, False))
-    models.stream.synchronize()
-    assert notes == ["read", "others have it"] and models._leaving == []
+        lent.read_on(stream)
+    assert lent.goes_back_after(2)
 
 
 def test_events_are_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    queues, models, notes = make()
-    loan, entered = models.lend(Memory(models, notes)), []
+    lent, entered = Lent(), []
 
     @contextmanager
     def active():
@@ -174,19 +168,15 @@ def test_events_are_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         yield
         entered.pop()
 
-    monkeypatch.setattr(models, "_active", active)
-    wait = models.stream.wait_event
-    read_on(Stream(queues, False), models, notes)
-    monkeypatch.setattr(models.stream, "wait_event", lambda event: entered == [True] and wait(event))
-    del loan
-    models.stream.synchronize()
-    assert notes == ["read", "others have it"] and entered == []
+    monkeypatch.setattr(lent.models, "_active", active)
+    wait = lent.models.stream.wait_event
+    lent.read_on(lent.stream())
+    monkeypatch.setattr(lent.models.stream, "wait_event", lambda event: entered == [True] and wait(event))
+    assert lent.goes_back_after(1) and entered == []
 
 
 def test_a_forked_child_asks_nothing_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, models, notes = make()
-    loan = models.lend(Memory(models, notes))
-    monkeypatch.setattr(models, "_active", lambda: pytest.fail("a device is asked"))
+    lent = Lent()
+    monkeypatch.setattr(lent.models, "_active", lambda: pytest.fail("a device is asked"))
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    del loan
-    gc.collect()
+    assert lent.goes_back_after(0)
