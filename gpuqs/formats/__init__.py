@@ -155,5 +155,5 @@ def table() -> str:
 
 
 def _what_is_read() -> str:
-    names = ", ".join(reader.NAME for reader in readers() if reader.FEATURES["files"] != "none")
+    names = ", ".join(reader.NAME for reader in readers() if not reader.FEATURES["files"].startswith("none"))
     return f"gpuqs reads files of {names}; save the model anew in one of these, or pass the live model itself"

@@ -53,8 +53,9 @@ def planted(library: str, name: str, change: Callable[[Forest], Forest], rows: i
 
 
 def test_a_model_from_a_device_that_never_ends() -> None:
-    with pytest.raises(ModelFormatError, match="/dev/zero: is in no format that is read"):
+    with pytest.raises(ModelFormatError, match="/dev/zero: is in no format that is read") as caught:
         verify("/dev/zero")
+    assert "LightGBM text" in str(caught.value) and "scikit-learn" not in str(caught.value)  # which has no files
 
 
 # -- agreement ------------------------------------------------------------------------------
