@@ -302,6 +302,8 @@ class Model:
         way = Way(engine) if isinstance(engine, str) else engine
         program = self._programs.get(way.engine, precision, trees, documents.narrow, runs_on, here, way.params)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
+        fresh = out is None or where is HOST  # no memory of the caller's on a device
+        out = where.own_answer(X, shape, dtype) if out is None else out
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest, linear = self.forest, self.forest.has_linear_leaves
@@ -319,7 +321,7 @@ class Model:
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
         if repeats and runs_on is not HOST:
-            callers, fresh = where is runs_on, out is None or where is HOST
+            callers = where is runs_on
             fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=callers, record=fresh)
         for start, stop in pieces(documents.n, rows):
             one = fill if margin is None else partial(fill, margin=margin[start:stop])

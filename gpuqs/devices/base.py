@@ -58,11 +58,7 @@ class Kernel(Protocol):
 
 
 class Stream(Protocol):
-    """A queue of work; used as a context manager, it becomes the current one."""
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *exception: object) -> Any: ...
+    """A queue of work."""
 
     def synchronize(self) -> None: ...
 
@@ -109,6 +105,9 @@ class Device(Protocol):
         Where both lie on the host and this is a GPU, chunks are copied there and back, and ``out`` is filled when
         this returns; else what ``fill`` does is queued, or done.
         """
+
+    def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Memory for an answer, of the library that ``X`` belongs to; None where `empty`'s serves it as well."""
 
     def hand_back(self, array: Any, X: Any) -> Any:
         """An array of this device as an array of the library that ``X`` belongs to, without a copy."""
@@ -173,6 +172,9 @@ class GpuDevice(Device, Protocol):
 
     def lend_streams(self, n: int) -> AbstractContextManager[list[Stream]]:
         """Streams of the caller's own for the length of a ``with`` block."""
+
+    def on(self, stream: Stream) -> AbstractContextManager[None]:
+        """Make a stream this thread's current one, and then the one before it again."""
 
     def stage(self, name: str) -> AbstractContextManager[Any]:
         """A named range in a profiler's timeline."""

@@ -251,11 +251,22 @@ class CudaDevice:
                     yield
                 return
             before, self._entered.used = self._entered.used, []
+            stream = cuda.get_current_stream()
             try:
                 yield
             finally:
-                self._model_memory.note(cuda.get_current_stream())
+                self._model_memory.note(stream)
                 self._entered.used = before
+
+    @contextlib.contextmanager
+    def on(self, stream: Any) -> Iterator[None]:
+        # `with stream:` would go back to the stream of the last `with`, not to one that a caller's `use` made current.
+        before = self._cupy.cuda.get_current_stream()
+        stream.use()
+        try:
+            yield
+        finally:
+            before.use()
 
     def _allocate_for_good(self, n_bytes: int) -> Any:
         """Memory of a graph's own: what a pool gives again may still be used by work that was queued before."""
@@ -312,9 +323,10 @@ class CudaDevice:
 
     def upload(self, array: np.ndarray) -> Any:
         self._refuse_capture("copying the model to the device")
-        cupy, stream = self._cupy, self._model_memory.stream
-        with stream:
-            copy = cupy.asarray(np.ascontiguousarray(array))
+        cupy, stream, source = self._cupy, self._model_memory.stream, np.ascontiguousarray(array)
+        with self.on(stream):
+            copy = cupy.empty(source.shape, source.dtype)  # not `asarray`, which may adopt memory of the host
+            copy.set(source)
         stream.synchronize()  # other streams may read it from now on
         memory = cupy.cuda.UnownedMemory(copy.data.ptr, copy.nbytes, self._model_memory.lend(copy), self.index)
         return cupy.ndarray(copy.shape, copy.dtype, cupy.cuda.MemoryPointer(memory, 0))
@@ -442,8 +454,13 @@ class CudaDevice:
         self._recorder.record(recording, fill, documents, out)
         return Replay(self._cupy, recording, self._model_memory.note) if recording.whole else None
 
+    def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        if not foreign.is_torch(X) or self._is_capturing():  # a graph's memory must outlive the tensor
+            return None
+        return foreign.torch_memory(X, shape, dtype)
+
     def hand_back(self, array: Any, X: Any) -> Any:
-        if foreign.is_jax(X):
+        if not foreign.follows_streams(X):
             self.synchronize()  # what is queued reads X, which may be gone when the caller returns
         return foreign.hand_back(array, X)
 

@@ -14,10 +14,10 @@ def is_on_device(X: Any) -> bool:
     """Whether an array of any library lies in CUDA memory; CuPy need not be there."""
     if isinstance(X, np.ndarray):
         return False
-    if hasattr(X, "__cuda_array_interface__"):
-        return True
     place = getattr(X, "__dlpack_device__", None)
-    return place is not None and place()[0] in _DLPACK_CUDA
+    if place is not None:
+        return place()[0] in _DLPACK_CUDA
+    return hasattr(X, "__cuda_array_interface__")
 
 
 def adopt(cupy: Any, X: Any) -> Any:
@@ -26,22 +26,46 @@ def adopt(cupy: Any, X: Any) -> Any:
         return X
     if not is_on_device(X):
         return None
+    if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
+        X = X.detach()
     return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
 
 
+#: Libraries whose arrays are given back as theirs, and CuPy; JAX's arrays are of classes of either name.
+_LIBRARIES = ("cupy", "torch", "numba", "jax", "jaxlib")
+
+
 def _library(X: Any) -> str:
-    return type(X).__module__.partition(".")[0]
+    """The library of an array's class, or of one that it derives from; empty for others."""
+    modules = (kind.__module__.partition(".")[0] for kind in type(X).__mro__)
+    return next((module for module in modules if module in _LIBRARIES), "")
 
 
 def is_jax(X: Any) -> bool:
-    """Whether an array is JAX's: immutable, in memory that is others' as soon as the array is gone."""
+    """Whether an array is JAX's, and so immutable."""
     return _library(X) in ("jax", "jaxlib")
 
 
+def follows_streams(X: Any) -> bool:
+    """Whether the library's memory is given to later work of a stream that we can have wait, or that its users do."""
+    return _library(X) in ("cupy", "torch", "numba")
+
+
+def is_torch(X: Any) -> bool:
+    """Whether an array is PyTorch's."""
+    return _library(X) == "torch"
+
+
+def torch_memory(X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A tensor of PyTorch's, beside ``X``: memory of CuPy's would be taken again while PyTorch's stream reads it."""
+    import torch
+
+    return torch.empty(shape, dtype=getattr(torch, dtype.name), device=X.device)
+
+
 def hand_back(array: Any, X: Any) -> Any:
-    """CuPy's array as one of the library that ``X`` belongs to."""
-    library = _library(X)
-    if library == "torch":
+    """CuPy's array as one of the library that ``X`` belongs to, whose work then follows what is queued here."""
+    if is_torch(X):
         import torch
 
         return torch.from_dlpack(array)
@@ -49,7 +73,7 @@ def hand_back(array: Any, X: Any) -> Any:
         import jax
 
         return jax.dlpack.from_dlpack(array)
-    if library == "numba":
+    if _library(X) == "numba":
         from numba import cuda
 
         return cuda.as_cuda_array(array)

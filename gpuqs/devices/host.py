@@ -39,6 +39,9 @@ class Host:
     def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
         fill(documents, out)
 
+    def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        return None
+
     def hand_back(self, array: Any, X: Any) -> Any:
         return array
 

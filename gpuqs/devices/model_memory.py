@@ -73,11 +73,12 @@ class ModelMemory:
 
     def _add(self, key: Any, stream: Any) -> _Last:
         with self._lock.held():
-            for other in [key, *list(self._last)[: len(self._last) - STREAMS + 1]]:
+            for other in [key, *list(self._last)[: max(0, len(self._last) - STREAMS + 1)]]:
                 last = self._last.get(other)
                 if last is not None:
                     self._leaving.append(last)  # till it is waited for
-                    self._last.pop(other, None)  # first, so that it is recorded no more
+                    if self._last.get(other) is last:  # else a signal's handler has noted its stream, and made it go
+                        self._last.pop(other)  # first, so that it is recorded no more
                     self.stream.wait_event(last.event)
                     self._leaving.remove(last)
             return self._last.setdefault(key, _Last(self._make_event(), stream))

@@ -9,6 +9,7 @@ foreach chunk of documents, on the two lanes in turn:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class _Lane:
         width, out_shape, dtype = documents.shape[1], out.shape[1:], documents.dtype
         self.pinned_in = device.pinned((rows, width), dtype)
         self.pinned_out = device.pinned((rows, *out_shape), out.dtype)
-        with self.stream:
+        with device.on(stream):
             self.documents = device.empty((rows, width), dtype)
             self.results = device.empty((rows, *out_shape), out.dtype)
         self.under_way: slice | None = None
@@ -48,7 +49,7 @@ class _Lane:
         n = chunk.stop - chunk.start
         self.under_way = chunk
         self.pinned_in[:n] = documents[chunk]
-        with self.stream:
+        with self.device.on(self.stream):
             self.device.copy_in(self.documents[:n], self.pinned_in[:n])
             run(self.documents[:n], self.results[:n])
             self.device.copy_out(self.pinned_out[:n], self.results[:n])
@@ -80,16 +81,13 @@ def _stream_from_host(
     n_bytes, answered = documents.nbytes // n, out.nbytes // n
     rows = min(n, max(1, BUFFER_BYTES // max(n_bytes, answered, 1)))
     n_lanes = min(N_LANES, -(-n // rows))
-    with device.lend_streams(n_lanes) as streams:
+    with device.lend_streams(n_lanes) as streams, ExitStack() as at_the_end:
         lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]
-        try:
-            for index, start in enumerate(range(0, n, rows)):
-                lane = lanes[index % n_lanes]
-                lane.collect(out)
-                lane.start(documents, slice(start, min(start + rows, n)), fill)
-            for lane in lanes:
-                lane.collect(out)
-        finally:
-            # After an interrupt too: pinned buffers must outlive the copies queued on them.
-            for lane in lanes:
-                lane.stream.synchronize()
+        for stream in streams:  # after interrupts, too: pinned buffers must outlive the copies queued on them
+            at_the_end.callback(stream.synchronize)
+        for index, start in enumerate(range(0, n, rows)):
+            lane = lanes[index % n_lanes]
+            lane.collect(out)
+            lane.start(documents, slice(start, min(start + rows, n)), fill)
+        for lane in lanes:
+            lane.collect(out)

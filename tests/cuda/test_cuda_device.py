@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from driver import profiled, resident_blocks
 from emulation.device import RTX3090
@@ -122,6 +123,9 @@ class EmulatedCupy:
         def __exit__(self, *exception: object) -> None:
             self.stream.__exit__()
 
+        def use(self) -> None:
+            self.stream.use()
+
     class Event(Event):
         """A CuPy event."""
 
@@ -143,11 +147,16 @@ class EmulatedCupy:
     class ndarray:
         """Memory with an address, and what lies there."""
 
+        queues: Queues
+
         def __init__(self, shape: tuple[int, ...], dtype: np.dtype, data: SimpleNamespace) -> None:
             self.shape, self.dtype, self.data = shape, dtype, data
             self.nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
             there = (ctypes.c_char * self.nbytes).from_address(data.ptr)
             self.values = np.frombuffer(there, dtype).reshape(shape)
+
+        def set(self, array: np.ndarray) -> None:
+            self.queues.current.queue(lambda: np.copyto(self.values, array))
 
     def __init__(self, schedule: str) -> None:
         self.queues = Queues(schedule)
@@ -186,19 +195,17 @@ class EmulatedCupy:
         yield
         self.allocators.pop()
 
-    def asarray(self, array: np.ndarray) -> EmulatedCupy.ndarray:
-        copy = self.empty(array)
-        self.queues.current.queue(lambda: np.copyto(copy.values, array))
-        return copy
-
     def asnumpy(self, array: EmulatedCupy.ndarray) -> np.ndarray:
         self.queues.current.synchronize()
         return array.values.copy()
 
-    def empty(self, like: np.ndarray) -> EmulatedCupy.ndarray:
-        memory = self.cuda.MemoryPointer(self.Memory(like.nbytes), 0)
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> EmulatedCupy.ndarray:
+        shape = (shape,) if isinstance(shape, int) else shape
+        memory = self.cuda.MemoryPointer(self.Memory(int(np.prod(shape)) * np.dtype(dtype).itemsize), 0)
         self.on_device.append(memory.ptr)
-        return self.ndarray(like.shape, like.dtype, memory)
+        array = self.ndarray(shape, np.dtype(dtype), memory)
+        array.queues = self.queues
+        return array
 
     def _copy(self, target: int, source: int, n_bytes: int, kind: int, stream: int) -> None:
         there = self.on_device
@@ -260,6 +267,37 @@ def test_what_a_call_has_used_stays_until_the_call_is_noted() -> None:
         assert read == [15.0]
 
 
+def test_a_stream_that_the_caller_uses_stays_the_current_one() -> None:
+    """CuPy's ``use`` and ``with`` keep books of their own."""
+    device, cupy = lazy_device()
+    copy, read = device.upload(np.arange(6.0)), []
+    theirs = cupy.cuda.Stream(non_blocking=True)
+    theirs.use()
+    with device.active():
+        theirs.stream.queue(lambda values=copy.values: read.append(values.sum()))
+        device.upload(np.arange(3.0))
+        with device.lend_streams(1) as (lane,), device.on(lane):
+            assert cupy.cuda.get_current_stream() is lane
+        with pytest.raises(KeyboardInterrupt), device.on(lane):
+            raise KeyboardInterrupt
+        assert cupy.cuda.get_current_stream() is theirs
+    del copy
+    cupy.queues.default.use()
+    device.upload(np.arange(3.0))
+    assert read == [15.0]
+
+
+def test_a_call_is_noted_on_the_stream_on_which_it_began() -> None:
+    device, cupy = lazy_device()
+    copy, read = device.upload(np.arange(6.0)), []
+    with cupy.cuda.Stream(non_blocking=True), device.active():
+        cupy.queues.current.queue(lambda values=copy.values: read.append(values.sum()))
+        cupy.cuda.Stream(non_blocking=True).use()
+    del copy
+    device.upload(np.arange(3.0))
+    assert read == [15.0]
+
+
 def test_adopting_is_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     device, _ = lazy_device()
     noted: list[object] = []
@@ -291,11 +329,14 @@ def test_threads_that_ask_for_a_device_at_once_get_one(monkeypatch: pytest.Monke
     assert cuda._device(3) is made[1] is cuda._device(3)
 
 
-def test_calls_with_arrays_of_jax_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_with_arrays_of_libraries_that_follow_no_streams_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     device, cupy = lazy_device()
-    jax_array = type("Array", (), {"__module__": "jaxlib._jax"})()
+    jax_array, tensor, cupys, others = (
+        type("Array", (), {"__module__": name})() for name in ("jaxlib._jax", "torch", "cupy", "paddle")
+    )
+    sub_class = type("MetaTensor", (type(tensor),), {"__module__": "monai.data.meta_tensor"})()
     monkeypatch.setattr(cuda.foreign, "hand_back", lambda array, X: array)
-    for X, waits in (("another's", False), (jax_array, True)):
+    for X, waits in ((jax_array, True), (others, True), (tensor, False), (sub_class, False), (cupys, False)):
         notes: list[int] = []
         with cupy.cuda.Stream(non_blocking=True):
             cupy.queues.current.queue(lambda notes=notes: notes.append(1))
@@ -304,6 +345,56 @@ def test_calls_with_arrays_of_jax_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, mend in ((device, "CuPy's"), (HOST, "NumPy's")):
         with pytest.raises(InputError, match=f"JAX's, which are immutable; leave it out, or use one of {mend}"):
             check_out(jax_array, place, (3,), np.dtype(np.float64))
+
+
+class Torch:
+    """PyTorch, as far as an answer is made: tensors that keep their history offer no memory as they are."""
+
+    float64 = "torch.float64"
+
+    class Tensor:
+        __module__ = "torch"
+        device, requires_grad = "cuda:0", True
+
+        def __dlpack__(self, **named: object) -> None:
+            raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+        @property
+        def __cuda_array_interface__(self) -> dict:
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
+
+        def detach(self) -> object:
+            return SimpleNamespace(__dlpack_device__=lambda: (2, 0), __dlpack__=True)
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], dtype: str, device: str) -> tuple:
+        return shape, dtype, device
+
+
+def test_answers_to_tensors_are_memory_of_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch has it again when its own stream has read it."""
+    (device, cupy), tensor = lazy_device(), Torch.Tensor()
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    monkeypatch.setattr(cuda, "bindings", {"runtime": Runtime()}.__getitem__)
+    form = (3, 2), np.dtype(np.float64)
+    assert device.own_answer(tensor, *form) == ((3, 2), "torch.float64", "cuda:0")
+    assert device.own_answer(cupy.empty(3), *form) is HOST.own_answer(tensor, *form) is None
+    with cupy.cuda.Stream(non_blocking=True):
+        cupy.queues.current.begin_capture()
+        assert device.own_answer(tensor, *form) is None  # what stays as long as the graph
+
+
+def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor, read = Torch.Tensor(), []
+    monkeypatch.setattr(cuda, "_device", lambda index: index)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
+    monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 1)
+    assert cuda.foreign.is_on_device(tensor) and cuda.device_of(tensor) == 0
+    cuda.foreign.adopt(SimpleNamespace(ndarray=np.ndarray, from_dlpack=read.append), tensor)
+    assert len(read) == 1 and not hasattr(read[0], "requires_grad")
 
 
 class Runtime:
@@ -396,7 +487,7 @@ def test_code_that_the_driver_does_not_load(monkeypatch: pytest.MonkeyPatch) -> 
 def test_copies_are_queued_on_the_current_stream() -> None:
     device, cupy = lazy_device()
     here, back = np.arange(5.0), np.zeros(5)
-    there = cupy.empty(here)
+    there = cupy.empty(5)
     with device.lend_streams(2) as (first, second):
         with first:
             device.copy_in(there, here)
@@ -431,7 +522,8 @@ def test_synchronizing_waits_for_the_current_stream_alone() -> None:
 def test_an_array_on_the_host_is_complete() -> None:
     device, cupy = lazy_device()
     with cupy.cuda.Stream(non_blocking=True):
-        there = cupy.asarray(np.arange(3.0))
+        there = cupy.empty(3)
+        there.set(np.arange(3.0))
         np.testing.assert_array_equal(device.to_host(there), np.arange(3.0))
 
 
@@ -449,7 +541,7 @@ def test_what_waits_is_refused_while_work_is_captured() -> None:
         ):
             with pytest.raises(DeviceError, match="cannot be captured in a CUDA graph; make the same call once before"):
                 call()
-        for call in (device.synchronize, lambda: device.to_host(cupy.empty(np.zeros(3)))):
+        for call in (device.synchronize, lambda: device.to_host(cupy.empty(3))):
             with pytest.raises(DeviceError, match="cannot be captured in a CUDA graph; end the capture first"):
                 call()
         stream.stream.end_capture()

@@ -373,6 +373,25 @@ def test_many_streams_in_turn(device: TestedDevice, cupy) -> None:
     assert all((cupy.asnumpy(answer) == want).all() for answer in answers)
 
 
+def test_a_stream_that_the_caller_made_the_current_one(device: TestedDevice, cupy) -> None:
+    """By ``use``, of which ``with`` keeps no book: the first copies of a model and of labels leave it so."""
+    rng = np.random.default_rng(34)
+    forest = random_forest(rng, n_trees=200, max_leaves=40, link="softmax", n_outputs=3)
+    rows, theirs = probing_documents(rng, forest, 4000), cupy.cuda.Stream(non_blocking=True)
+    before = cupy.cuda.get_current_stream()
+    theirs.use()
+    try:
+        X = cupy.asarray(rows)
+        for output in ("raw", "class"):
+            model, want = Model(forest).to(device), Model(forest).predict(rows, output)
+            for given in (X, rows, X):
+                answer = model.predict(given, output)
+                assert cupy.cuda.get_current_stream() is theirs
+                np.testing.assert_array_equal(cupy.asnumpy(answer), want)
+    finally:
+        before.use()
+
+
 def test_repeated_calls_of_threads_do_not_mix(device: TestedDevice, cupy, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was recorded may go while it is under way."""
     monkeypatch.setattr("gpuqs.repeated_calls.KEPT", 3)

@@ -65,6 +65,19 @@ def test_few_streams_are_known_and_all_are_waited_for(monkeypatch: pytest.Monkey
     assert lent.goes_back_after(10)
 
 
+def test_as_many_streams_as_are_kept_make_no_new_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_memory, "STREAMS", 8)
+    lent = Lent()
+    streams = [lent.stream() for _ in range(8)]
+    for stream in streams:
+        lent.read_on(stream)
+    known = dict(lent.models._last)
+    for stream in streams:
+        lent.read_on(stream)
+    assert lent.models._last == known and len(known) == 8
+    assert lent.goes_back_after(16)
+
+
 def test_a_stream_that_gives_way_while_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread's stream takes the place between the look and the record."""
     monkeypatch.setattr(model_memory, "STREAMS", 1)

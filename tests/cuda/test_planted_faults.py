@@ -11,9 +11,10 @@ from subprocess import CompletedProcess
 import pytest
 from planted.bitslice import BITSLICE
 from planted.campaign import Fault, copied_package, judge, run_tests, try_fault
-from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
+from planted.launches import LAUNCHES
 from planted.repeated import REPEATED
+from planted.streams import STREAMS
 from planted.tuning import TUNING
 from planted.walk import WALKS
 
@@ -22,9 +23,9 @@ from gpuqs.devices import sources
 
 #: What is planted where, by what docs/reliability.md calls it.
 SUITES = {
-    "streams, copies and memory | `tests/cuda/planted/host.py`": STREAMS,
+    "streams, copies and memory | `tests/cuda/planted/streams.py`": STREAMS,
     "calls that are launched again | `tests/cuda/planted/repeated.py`": REPEATED,
-    "launches and layouts of `qs_gpu`, the cache of kernels | `tests/cuda/planted/host.py`": LAUNCHES,
+    "launches and layouts of `qs_gpu`, the cache of kernels | `tests/cuda/planted/launches.py`": LAUNCHES,
     "kernels of `qs_gpu` | `tests/cuda/planted/kernels.py`": KERNELS,
     "`bitslice_gpu` | `tests/cuda/planted/bitslice.py`": BITSLICE,
     "`walk_gpu` | `tests/cuda/planted/walk.py`": WALKS,

@@ -11,7 +11,7 @@ import pytest
 from agreement import ON_GPU
 from emulation.device import RTX3090, EmulatedDevice, ForeignArray
 from emulation.memory import to_host
-from emulation.streams import SCHEDULES
+from emulation.streams import SCHEDULES, Stream
 from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
@@ -69,7 +69,11 @@ def test_narrow_documents_of_wide_answers_fit_the_buffers(monkeypatch: pytest.Mo
     assert max(lent) == 5 * leaves[0].nbytes
 
 
-def test_an_interrupt_waits_for_the_copies_under_way(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_an_interrupt_waits_for_the_copies_under_way(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """And another, that comes while they are waited for."""
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 5)
     forest, documents = make()
     placed = QsGpu().prepare(forest, "fast", device=device).forest
@@ -78,12 +82,22 @@ def test_an_interrupt_waits_for_the_copies_under_way(device: EmulatedDevice, mon
     def fill(chunk: object, out: object) -> None:
         nonlocal n_calls
         n_calls += 1
-        if n_calls == 4:
-            raise KeyboardInterrupt
         placed.score(chunk, out)
+        if n_calls == 4:
+            if again:
+                monkeypatch.setattr(Stream, "synchronize", interrupted)
+            raise KeyboardInterrupt
+
+    wait = Stream.synchronize
+
+    def interrupted(stream: Stream) -> None:
+        monkeypatch.setattr(Stream, "synchronize", wait)
+        wait(stream)
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(device, fill, documents, np.zeros((33, 1), np.int64))
+
     gc.collect()
     device.wait()
 
@@ -174,14 +188,13 @@ def test_a_part_that_gives_way_before_it_is_launched(
     model, X = Model(forest).to(device), device.from_host(documents)
     model.predict(X, "leaf", trees=slice(0, 3))
     device.queues.synchronize()
-    get, entered = model._programs.get, device.queues.entered
+    get = model._programs.get
 
     def get_and_lose(*asked: object) -> object:
         monkeypatch.setattr(model._programs, "get", get)
-        program, ours = get(*asked), entered[:]
-        entered.clear()
-        model.predict(X, "leaf", trees=slice(3, 6))
-        entered[:] = ours
+        program = get(*asked)
+        with device.on(device.queues.default):
+            model.predict(X, "leaf", trees=slice(3, 6))
         return program
 
     monkeypatch.setattr(model._programs, "get", get_and_lose)
@@ -223,8 +236,33 @@ def test_an_answer_in_another_librarys_stream(device: EmulatedDevice) -> None:
         X = ForeignArray(device.from_host(documents), theirs)
     with device.stream():
         answer = model.predict(X, "leaf")
+    want = expected(forest, documents).leaves
     with theirs:
-        np.testing.assert_array_equal(to_host(answer.array), expected(forest, documents).leaves)
+        np.testing.assert_array_equal(to_host(answer.array), want)
+        read, values = [], answer.array.data
+        device.pool.run_later("theirs", [answer.array.block], lambda: read.append(np.array_equal(values, want)))
+    del answer  # and the next answer takes no memory that theirs still reads
+    answer = model.predict(X.array, "leaf")
+    device.wait()
+    assert read == [True] and np.array_equal(answer.data, want)
+
+
+@pytest.mark.parametrize("output", ["raw", "class"])
+@pytest.mark.parametrize("on_host", [False, True])
+def test_a_stream_that_the_caller_made_the_current_one(device: EmulatedDevice, output: str, on_host: bool) -> None:
+    """By ``use``, which no ``with`` ends: that of a model's first copies, and of labels' in mid-call, neither."""
+    forest, documents = make(link="softmax", n_outputs=3)
+    want = Model(forest).predict(documents, output)
+    model, theirs = Model(forest).to(device), device.stream()
+    theirs.use()
+    X = documents if on_host else device.from_host(np.zeros_like(documents))
+    for _ in range(2):
+        if not on_host:
+            later, values = X.data, documents.copy()
+            device.pool.run_later("theirs", [X.block], lambda later=later, values=values: np.copyto(later, values))
+        answer = model.predict(X, output)
+        assert device.queues.current is theirs
+        np.testing.assert_array_equal(answer if on_host else to_host(answer), want)
 
 
 ASKED = [{"output": "value"}, {"output": "leaf"}, {"output": "class"}, {"output": "per_tree"}]

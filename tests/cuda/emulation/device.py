@@ -164,14 +164,24 @@ class EmulatedDevice:
     def active(self) -> Iterator[None]:
         self.pool.active += 1
         before, self.used = self.used, []
+        stream = self.queues.current
         try:
             with self.recorder.paused():
                 yield
         finally:
             self.pool.active -= 1
-            if not self.queues.current.capturing:
-                self.model_memory.note(self.queues.current)
+            if not stream.capturing:
+                self.model_memory.note(stream)
             self.used = before
+
+    @contextlib.contextmanager
+    def on(self, stream: Stream) -> Iterator[None]:
+        before = self.queues.current
+        stream.use()
+        try:
+            yield
+        finally:
+            before.use()
 
     def check_active(self) -> None:
         if not self.pool.active:
@@ -194,7 +204,7 @@ class EmulatedDevice:
     def upload(self, array: np.ndarray) -> DeviceArray:
         self.check_active()
         self._refuse_capture()
-        with self.model_memory.stream:
+        with self.on(self.model_memory.stream):
             copy = empty(self.pool, array.shape, array.dtype)
             source, target = np.array(array, order="C"), copy.data
             self.pool.run_later("upload", [copy.block], lambda: np.copyto(target, source))
@@ -299,6 +309,12 @@ class EmulatedDevice:
 
     def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
         pipeline.run(self, fill, documents, out)
+
+    def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype) -> ForeignArray | None:
+        if not isinstance(X, ForeignArray):
+            return None
+        with self.on(X.stream):
+            return ForeignArray(empty(self.pool, shape, dtype), X.stream)
 
     def hand_back(self, array: DeviceArray, X: Any) -> DeviceArray | ForeignArray:
         if not isinstance(X, ForeignArray):

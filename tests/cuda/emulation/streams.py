@@ -28,7 +28,10 @@ class Work:
 
 
 class Stream:
-    """A queue of work; ``with stream:`` makes it the current one."""
+    """A queue of work; ``with stream:`` and ``use`` make it the current one, as CuPy's do.
+
+    The end of a ``with`` makes that of the ``with`` around it current, or the default stream, whatever ``use`` did.
+    """
 
     def __init__(self, queues: Queues, blocking: bool = True) -> None:
         self.queues, self.blocking, self.capturing = queues, blocking, False
@@ -39,10 +42,15 @@ class Stream:
 
     def __enter__(self) -> Stream:
         self.queues.entered.append(self)
-        return self
+        return self.use()
 
     def __exit__(self, *exception: object) -> None:
         self.queues.entered.pop()
+        self.queues.current = self.queues.entered[-1]
+
+    def use(self) -> Stream:
+        self.queues.current = self
+        return self
 
     def queue(self, run: Callable[[], None]) -> None:
         """Queue work; some of what is queued may run now."""
@@ -123,12 +131,8 @@ class Queues:
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, not {schedule!r}")
         self.schedule, self._random = schedule, np.random.default_rng(seed)
         self.streams: list[Stream] = []
-        self.entered: list[Stream] = []
-        self.default = Stream(self)
-
-    @property
-    def current(self) -> Stream:
-        return self.entered[-1] if self.entered else self.default
+        self.current = self.default = Stream(self)
+        self.entered = [self.default]
 
     def synchronize(self) -> None:
         """Wait for the work of all streams."""

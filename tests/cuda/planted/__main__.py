@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from planted.bitslice import BITSLICE
 from planted.campaign import copied_package, run_tests, try_fault
-from planted.host import LAUNCHES, STREAMS
 from planted.kernels import KERNELS
+from planted.launches import LAUNCHES
 from planted.repeated import REPEATED
+from planted.streams import STREAMS
 from planted.tuning import TUNING
 from planted.walk import WALKS
 

@@ -221,8 +221,8 @@ REPEATED = [
     Fault(
         "the host's documents are taken for the caller's",
         "model.py",
-        "callers, fresh = where is runs_on,",
-        "callers, fresh = True,",
+        "callers = where is runs_on\n",
+        "callers = True\n",
         _AGAIN,
     ),
     Fault("a form that is there takes another's place", "kept.py", "if key not in kept and len", "if len", _AGAIN),

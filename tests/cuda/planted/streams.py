@@ -1,35 +1,24 @@
-"""Faults of the host code: streams, copies, memory, launches."""
+"""Faults of the host code: streams, copies, memory."""
 
 from __future__ import annotations
 
 from planted.campaign import Fault
 
 _QUEUED = ("test_queued_work.py",)
-_CACHE = ("test_kernel_cache.py",)
 _CUPY = ("test_cuda_device.py",)
 _MODELS, _REPLAY = ("test_model_memory.py",), ("test_replay.py",)
-_CASES = ("test_emulated.py", "-k", "equals_reference")
-_CHUNKS = ("test_emulated.py::test_documents_cut_into_chunks_give_the_same_bits",)
 _LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
-_CODES = ("test_emulated.py::test_as_many_tests_as_a_pivot_counts",)
-_ROUNDED = ("test_emulated.py::test_integers_that_are_rounded_twice",)
 
-_HOST, _QS = "devices/pipeline.py", "engines/gpu/qs_placed.py"
-_PLACED = "engines/gpu/placed.py"
-_LAYOUT, _MEMORY = "layout/qs_gpu.py", "devices/model_memory.py"
+_HOST, _QS, _MEMORY = "devices/pipeline.py", "engines/gpu/qs_placed.py", "devices/model_memory.py"
 
-_IN_STREAM = """        with self.stream:
-            self.device.copy_in(self.documents[:n], self.pinned_in[:n])
+_ON = "        with self.device.on(self.stream):\n"
+_IN_STREAM = f"""{_ON}            self.device.copy_in(self.documents[:n], self.pinned_in[:n])
             run(self.documents[:n], self.results[:n])
             self.device.copy_out(self.pinned_out[:n], self.results[:n])
 """
 _LANES = "        lanes = [_Lane(device, stream, rows, documents, out) for stream in streams]\n"
-_LAST = """            for lane in lanes:
-                lane.collect(out)
-        finally:"""
-_TRANSPOSED = """            (-(-n // TILE), -(-self.n_columns // TILE)),
-            (TILE, 8),
-            shared_bytes=TILE * (TILE + 1) * values.dtype.itemsize if along else 0,
+_LAST = """        for lane in lanes:
+            lane.collect(out)
 """
 
 STREAMS = [
@@ -43,8 +32,8 @@ STREAMS = [
     Fault(
         "a lane takes its next chunk while the last is under way",
         _HOST,
-        "                lane.collect(out)\n                lane.start(",
-        "                lane.start(",
+        "            lane.collect(out)\n            lane.start(",
+        "            lane.start(",
         _QUEUED,
     ),
     Fault(
@@ -52,8 +41,8 @@ STREAMS = [
         _HOST,
         _IN_STREAM,
         _IN_STREAM.replace(
-            "        with self.stream:\n            self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n",
-            "        self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n        with self.stream:\n",
+            _ON + "            self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n",
+            "        self.device.copy_in(self.documents[:n], self.pinned_in[:n])\n" + _ON,
         ),
         _QUEUED,
     ),
@@ -69,7 +58,7 @@ STREAMS = [
         _HOST,
         _IN_STREAM,
         _IN_STREAM.replace("            run(", "        run(").replace(
-            "            self.device.copy_out", "        with self.stream:\n            self.device.copy_out"
+            "            self.device.copy_out", _ON + "            self.device.copy_out"
         ),
         _QUEUED,
     ),
@@ -104,16 +93,23 @@ STREAMS = [
     Fault(
         "the lanes' memory is the default stream's",
         _HOST,
-        "        with self.stream:\n            self.documents",
+        "        with device.on(stream):\n            self.documents",
         "        if True:\n            self.documents",
         _QUEUED,
     ),
-    Fault("the last chunks are not collected", _HOST, _LAST, "        finally:", _QUEUED),
+    Fault("the last chunks are not collected", _HOST, _LAST, "", _QUEUED),
     Fault(
         "an interrupt does not wait for the copies under way",
         _HOST,
-        "            for lane in lanes:\n                lane.stream.synchronize()",
-        "            pass",
+        "            at_the_end.callback(stream.synchronize)\n",
+        "            pass\n",
+        _QUEUED,
+    ),
+    Fault(
+        "another interrupt leaves copies under way",
+        _HOST,
+        "            at_the_end.callback(stream.synchronize)\n",
+        "            pass\n        at_the_end.callback(lambda: [stream.synchronize() for stream in streams])\n",
         _QUEUED,
     ),
     Fault(
@@ -297,9 +293,51 @@ STREAMS = [
     Fault(
         "a call does not note its stream",
         "devices/cuda.py",
-        "                self._model_memory.note(cuda.get_current_stream())\n",
+        "                self._model_memory.note(stream)\n",
         "                pass\n",
         _CUPY,
+    ),
+    Fault(
+        "a call notes the stream on which it ends",
+        "devices/cuda.py",
+        "self._model_memory.note(stream)",
+        "self._model_memory.note(cuda.get_current_stream())",
+        _CUPY,
+    ),
+    Fault(
+        "a stream of the caller's is forgotten",
+        "devices/cuda.py",
+        "        stream.use()\n        try:\n            yield\n        finally:\n            before.use()\n",
+        "        with stream:\n            yield\n",
+        _CUPY,
+    ),
+    Fault(
+        "an interrupt leaves another stream current",
+        "devices/cuda.py",
+        "        try:\n            yield\n        finally:\n            before.use()\n",
+        "        yield\n        before.use()\n",
+        _CUPY,
+    ),
+    Fault(
+        "answers to tensors are memory of CuPy's",
+        "devices/cuda.py",
+        "return foreign.torch_memory(X, shape, dtype)",
+        "return None",
+        _CUPY,
+    ),
+    Fault(
+        "another library's memory is not kept until it is read",
+        "devices/cuda.py",
+        "if not foreign.follows_streams(X):",
+        "if foreign.is_jax(X):",
+        _CUPY,
+    ),
+    Fault(
+        "half as many streams are known",
+        _MEMORY,
+        "max(0, len(self._last) - STREAMS + 1)",
+        "len(self._last) - STREAMS + 1",
+        _MODELS,
     ),
     Fault(
         "a repeated call does not note its stream",
@@ -371,128 +409,4 @@ STREAMS = [
         "",
         _CUPY,
     ),
-]
-
-LAUNCHES = [
-    Fault(
-        "a use of a cached kernel is not written down",
-        "devices/kernel_cache.py",
-        "            os.utime(path)\n",
-        "            pass\n",
-        _CACHE,
-    ),
-    Fault(
-        "the kernel cache loses what was used last",
-        "devices/kernel_cache.py",
-        "sorted(found, reverse=True)",
-        "sorted(found)",
-        _CACHE,
-    ),
-    Fault("every chunk's sums go to the first rows", _QS, "sums[chunk], started", "sums[:n], started", _CHUNKS),
-    Fault(
-        "every chunk's leaves go to the first rows",
-        _QS,
-        "out=out[chunk],",
-        "out=out,",
-        _CHUNKS,
-    ),
-    Fault(
-        "a chunk's last document is left out",
-        _QS,
-        "min(start + step, documents.shape[0])",
-        "min(start + step - 1, documents.shape[0])",
-        _CHUNKS,
-    ),
-    Fault(
-        "every chunk transposes the first documents",
-        _QS,
-        "self._transpose(documents[chunk], values)",
-        "self._transpose(documents[:n], values)",
-        _CHUNKS,
-    ),
-    Fault(
-        "partial sums have room for one tree block",
-        _QS,
-        "(max(self.n_blocks, 1), n, self.n_outputs)",
-        "(1, n, self.n_outputs)",
-        _CASES,
-    ),
-    Fault(
-        "pivots have room for one tree block",
-        _QS,
-        "(max(self.n_blocks, 1), n_groups, n_columns, together)",
-        "(1, n_groups, n_columns, together)",
-        _CASES,
-    ),
-    Fault(
-        "pivots lie as for more documents a thread block than it scores",
-        _QS,
-        "self._pivots(documents, together)",
-        "self._pivots(documents, self.documents)",
-        _CASES,
-    ),
-    Fault(
-        "of tests with one threshold the first alone clears",
-        _LAYOUT,
-        "np.bitwise_and.reduceat(mask, firsts)",
-        "mask[firsts]",
-        _CASES,
-    ),
-    Fault(
-        "a missing list begins where the next column does",
-        _LAYOUT,
-        "[begins[..., 0], begins[..., 1],",
-        "[begins[..., 0], begins[..., 1] + room[..., 1],",
-        _CASES,
-    ),
-    Fault(
-        "no thread block for the last group of documents",
-        _QS,
-        "(-(-n // together), self.n_blocks)",
-        "(max(n // together, 1), self.n_blocks)",
-        _CASES,
-    ),
-    Fault(
-        "no thread block for the last tile of documents",
-        _QS,
-        _TRANSPOSED,
-        _TRANSPOSED.replace("-(-n // TILE)", "max(n // TILE, 1)"),
-        _CASES,
-    ),
-    Fault(
-        "no thread block for the last sums",
-        _PLACED,
-        "(-(-n_elements // 256),)",
-        "(max(n_elements // 256, 1),)",
-        _CHUNKS,
-    ),
-    Fault(
-        "strides change places",
-        _QS,
-        "document_stride, feature_stride = map(np.int64, documents.strides)",
-        "feature_stride, document_stride = map(np.int64, documents.strides)",
-        _CASES,
-    ),
-    Fault(
-        "a tile in shared memory has no padding",
-        _QS,
-        "shared_bytes=TILE * (TILE + 1) * self.pivot_dtype.itemsize",
-        "shared_bytes=TILE * TILE * self.pivot_dtype.itemsize",
-        _CASES,
-    ),
-    Fault(
-        "large shared memory is not asked for",
-        _QS,
-        "            kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block\n",
-        "            pass\n",
-        _LARGE,
-    ),
-    Fault(
-        "pivots have no code left for missing values",
-        _QS,
-        "if most < np.iinfo(t).max)",
-        "if most <= np.iinfo(t).max)",
-        _CODES,
-    ),
-    Fault("integers are rounded once", _PLACED, "return documents.astype(self.integer_dtype)", "pass", _ROUNDED),
 ]
