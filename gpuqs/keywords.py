@@ -14,9 +14,10 @@ from gpuqs.outputs import OUTPUTS, Output
 
 #: Other keywords of these libraries' ``predict`` that change no score where they are False.
 _NOT_OFFERED: Final = (
-    *("pred_early_stop", "predict_disable_shape_check", "data_has_header"),
-    *("pred_contribs", "pred_interactions", "approx_contribs", "training", "strict_shape"),
+    *("pred_early_stop", "predict_disable_shape_check", "data_has_header", "training", "strict_shape"),
 )
+#: Those that ask for other numbers than scores.
+_EXPLAINING: Final = ("pred_contribs", "pred_interactions", "approx_contribs")
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
     **dict.fromkeys(("num_threads", "n_jobs", "nthread", "thread_count"), "n_threads"),
@@ -49,11 +50,22 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
                 )
         elif name == "verbose":
             continue
+        elif name in _EXPLAINING:
+            refuse_explaining(name, value)
         elif name not in _NOT_OFFERED:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")
         elif truth(value, name):
             raise UnsupportedModelError(f"{name}=True is not offered; leave it out")
+
+
+def refuse_explaining(name: str, value: Any) -> None:
+    """Refuse a keyword that asks for contributions, where it is true."""
+    if truth(value, name):
+        raise UnsupportedModelError(
+            f"{name}=True is not offered: gpuqs scores documents and does not explain scores; "
+            "ask the training library for contributions"
+        )
 
 
 def output_and_trees(
@@ -82,11 +94,7 @@ def output_and_trees(
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}")
     if trees is not None:
         trees = _checked(trees)
-    if truth(pred_contrib, "pred_contrib"):
-        raise UnsupportedModelError(
-            "pred_contrib=True is not offered: gpuqs scores documents and does not explain scores; "
-            "ask the training library for contributions"
-        )
+    refuse_explaining("pred_contrib", pred_contrib)
     wanted: list[tuple[str, Output]] = [] if output == "value" else [(f"output={output!r}", output)]
     for keyword, given, means in (
         ("raw_score", raw_score, "raw"),

@@ -57,7 +57,7 @@ def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margi
     if base_margin is not None:
         raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
     if output == "class" and class_labels(forest).dtype.kind not in "biuf":
-        raise InputError("the class labels are texts, which GPUs do not hold; use output='value', or device='cpu'")
+        raise InputError("the class labels are no numbers, as all is on GPUs; use output='value', or device='cpu'")
 
 
 def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Device]:

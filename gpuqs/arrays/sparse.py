@@ -60,6 +60,11 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     indptr, indices, data = _arrays(X)
     if len(indptr) and indptr[0] != 0:
         raise InputError(f"X is an inconsistent {X.format.upper()} matrix: indptr starts at {indptr[0]}, not at 0")
+    if forest.schema.library == "scikit-learn" and data.dtype.kind == "f" and np.isnan(data).any():
+        raise InputError(
+            "X is a sparse matrix that holds NaN, which scikit-learn's trees do not take for missing there "
+            "(its forests refuse it); pass X.toarray()"
+        )
     dtype = data.dtype if data.dtype in (np.float32, np.float64) else score_dtype(data.dtype, forest)
     if data.dtype.char not in _READ:
         data = data.view(np.uint8) if data.dtype == bool else data.astype(dtype)

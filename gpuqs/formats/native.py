@@ -191,10 +191,10 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] 
 def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]:
     """NumPy's scalars as Python's; nothing but what JSON gives back as it was."""
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    for value in plain:
-        if not isinstance(value, (str, int, float)):
+    for value, given in zip(plain, values, strict=True):
+        if not isinstance(value, (str, int, float)) or isinstance(given, (np.datetime64, np.timedelta64)):
             raise UnsupportedModelError(
-                f"a {what} is a {type(value).__qualname__}; only texts, numbers and truth values can be saved: "
+                f"a {what} is a {type(given).__qualname__}; only texts, numbers and truth values can be saved: "
                 "train with one of those"
             )
     return plain

@@ -51,8 +51,11 @@ _MAX_LABEL: Final = 1000
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is a serialised ``onnx.ModelProto``, by its outermost fields."""
-    if not re.match(rb"\x08[\x01-\x40][\x12\x1a\x22\x28\x32\x3a\x42]", head):
+    """Whether a file that begins with ``head`` is a serialised ``onnx.ModelProto``, by its outermost fields.
+
+    Before its version 3 there were no trees; CoreML's files begin alike.
+    """
+    if not re.match(rb"\x08[\x03-\x40][\x12\x1a\x22\x28\x32\x3a\x42]", head):
         return False
     return all(field in _MODEL_FIELDS for field in _fields(head))
 

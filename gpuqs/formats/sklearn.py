@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.formats.labels import class_labels
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.sklearn_hist import hist_fields
 from gpuqs.formats.sklearn_trees import forest_arrays, node_depths, table_of_tree
@@ -107,7 +108,7 @@ def from_object(obj: Any) -> Forest | None:
                 fields.pop("categories", ()),
                 library="scikit-learn",
             ),
-            classes=_labels(obj),
+            classes=class_labels(getattr(obj, "classes_", ())),
             source=f"scikit-learn {sys.modules['sklearn'].__version__}",
             **fields,
         )
@@ -142,12 +143,6 @@ def _parts(obj: Any) -> Iterator[Any]:
     for name in ("estimators_", "_predictors"):
         for stage in getattr(obj, name, ()):
             yield from stage if isinstance(stage, (list, np.ndarray)) else [stage]
-
-
-def _labels(obj: Any) -> tuple[Any, ...]:
-    """Class labels; of a classifier that saw one class only, that one for both answers."""
-    labels = tuple(np.asarray(getattr(obj, "classes_", ())).tolist())
-    return labels * 2 if len(labels) == 1 else labels
 
 
 def _fitted(obj: Any, attribute: str, source: str) -> Any:

@@ -81,9 +81,8 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
             refuse_strangers(X)
         names = _column_names(X)
         if names is None and not isinstance(X, np.ma.MaskedArray):  # whose mask check_array would drop
-            by_value = self._model.forest.schema.arrays_hold_values and not hasattr(X, "tocsr")
-            objects = by_value and getattr(X, "dtype", None) in (None, np.dtype(object))  # lists have none
-            dtype = object if objects else "numeric"
+            objects = getattr(X, "dtype", None) in (None, np.dtype(object)) and not hasattr(X, "tocsr")  # or lists
+            dtype = object if objects and _keeps_texts(self._model.forest) else "numeric"
             return validate_data(self, X, reset=False, dtype=dtype, accept_sparse=True, ensure_all_finite=False)
         # LightGBM stores blanks as underscores: such names are right, and not what `validate_data` compares.
         if names is None or [name.replace(" ", "_") for name in names] != list(self._model.feature_names):
@@ -104,6 +103,12 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _keeps_texts(forest: Forest) -> bool:
+    """Whether texts in arrays are no numbers: they may be categories, or, to scikit-learn, unknown ones."""
+    schema = forest.schema
+    return schema.arrays_hold_values or (schema.library == "scikit-learn" and forest.has_categories)
 
 
 def _column_names(X: Any) -> list[str] | None:

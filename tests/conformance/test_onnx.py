@@ -644,6 +644,7 @@ def test_recognised_by_content() -> None:
         b"tree\nversion=v4\n",
         b'{"learner": {}}',
         b"\x08\x09\x7f\x01",
+        b"\x08\x01\x12\x04\x0a\x02ab",  # CoreML's
         b"\x08\x09\x3a\x02ab\xff\xff",
     ):
         assert not onnx_trees.recognises(other)

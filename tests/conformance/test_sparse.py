@@ -140,6 +140,20 @@ def test_sklearn(name: str) -> None:
             np.testing.assert_array_equal(model.predict(X), estimator.predict(X))
 
 
+def test_sklearn_knows_no_missing_values_in_sparse_matrices() -> None:
+    """There NaN goes right, whatever training found; only isolation forests answer at all."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4)).round(1)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    estimator = ensemble.IsolationForest(n_estimators=10, random_state=0).fit(X)
+    S, model = sp.csr_matrix(X), gpuqs.from_model(estimator)
+    assert (estimator.score_samples(S) != estimator.score_samples(X)).any()
+    for given in (S, S.tocsc(), S.astype(np.float32)):
+        with pytest.raises(InputError, match=r"sparse matrix that holds NaN.*pass X\.toarray\(\)"):
+            model.predict(given)
+    assert np.isfinite(model.predict(sp.csr_matrix(np.nan_to_num(X)))).all()
+
+
 def test_treelite_takes_absent_entries_for_missing() -> None:
     treelite = pytest.importorskip("treelite")
     trained = xgboost_trained("regression")

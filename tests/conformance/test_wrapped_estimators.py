@@ -30,6 +30,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+import gpuqs
+from gpuqs.errors import UnsupportedModelError
 from gpuqs.sklearn import wrap
 
 
@@ -247,6 +249,32 @@ def test_category_frames() -> None:
         assert ours.model.forest.has_categories
         np.testing.assert_array_equal(ours.predict(frame), model.predict(frame))
         assert_same_values(ours.predict_proba(frame), model.predict_proba(frame))
+
+
+def test_texts_are_no_numbers_to_sklearns_categories() -> None:
+    """To scikit-learn such a text is an unknown category; of numbers in arrays of objects it makes the same scores."""
+    X, y = rows(False), target("class")
+    theirs = ensemble.HistGradientBoostingClassifier(**HISTOGRAMS, categorical_features=[4]).fit(X, y)
+    ours, texts = wrap(theirs), X.astype(str).astype(object)
+    assert (theirs.predict_proba(texts) != theirs.predict_proba(X)).any()
+    for given in (texts, texts.tolist()):
+        with pytest.raises(ValueError, match="str"):
+            ours.predict_proba(given)
+    assert_same_values(ours.predict_proba(X.astype(object)), theirs.predict_proba(X))
+    assert_same_values(ours.predict_proba(X.tolist()), theirs.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", ["M8[ns]", "M8[D]", "m8[ns]"])
+def test_times_as_labels(kind: str, tmp_path: Any) -> None:
+    X, labels = rows(False), np.arange(3).astype(kind)[target("class")]
+    for theirs in (lgb.LGBMClassifier(**LIGHTGBM), ensemble.RandomForestClassifier(3, random_state=0)):
+        model = gpuqs.from_model(theirs.fit(X, labels))
+        want, copy = theirs.predict(X), pickle.loads(pickle.dumps(model))
+        for found in (model.predict(X, "class"), wrap(theirs).predict(X), copy.predict(X, "class")):
+            assert found.dtype == want.dtype
+            np.testing.assert_array_equal(found, want)
+        with pytest.raises(UnsupportedModelError, match="only texts, numbers and truth values"):
+            model.save(tmp_path / "model.gpuqs")
 
 
 # -- scikit-learn's tools ----------------------------------------------------------------------

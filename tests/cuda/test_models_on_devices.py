@@ -195,7 +195,7 @@ def test_class_labels_that_no_gpu_holds(device: EmulatedDevice, monkeypatch: pyt
     forest, documents = make(link="sigmoid", classes=("no", "yes"))
     monkeypatch.setattr(device, "empty", None)  # before memory of a type that the device lacks is asked for
     for X in (documents, device.from_host(documents)):
-        with pytest.raises(InputError, match="class labels are texts"):
+        with pytest.raises(InputError, match="class labels are no numbers"):
             Model(forest).to(device).predict(X, "class")
 
 

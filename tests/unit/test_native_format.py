@@ -364,7 +364,7 @@ def test_numpy_labels_become_plain(tmp_path: Path) -> None:
     assert repr(read_model(tmp_path / "m").schema.categories[0]) == repr((3, float(np.float32(0.1)), "a", True))
 
 
-@pytest.mark.parametrize("value", [None, (1, 2), b"x", np.datetime64("2020-01-01"), 1j])
+@pytest.mark.parametrize("value", [None, (1, 2), b"x", np.datetime64("2020-01-01"), np.timedelta64(1, "ns"), 1j])
 def test_other_labels_are_refused(tmp_path: Path, value: Any) -> None:
     for part in ({"schema": Schema(categories=((value,), None, None, None))}, {"classes": ("a", value)}):
         with pytest.raises(UnsupportedModelError, match="only texts, numbers and truth values"):
