@@ -22,7 +22,7 @@ from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
 from gpuqs.keywords import check_others, output_and_trees, truth, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
-from gpuqs.placement import apart, check_out, documents_of, place
+from gpuqs.placement import apart, check_out, documents_of, place, refuse_overlap
 from gpuqs.plain_calls import plain_calls, plain_first
 from gpuqs.programs import Programs
 from gpuqs.repeated_calls import RepeatedCalls, all_are
@@ -320,6 +320,8 @@ class Model:
             rows = rows_for_cpu(documents, self.forest, "per_tree" if linear else output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
+        elif not fresh:
+            refuse_overlap(documents, answer, cast(GpuDevice, where))
         if repeats and runs_on is not HOST:
             callers = where is runs_on
             fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=callers, record=fresh)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -11,14 +11,17 @@ from gpuqs.arrays import Documents, as_documents
 from gpuqs.arrays.memory import memory_of
 from gpuqs.arrays.on_devices import from_device
 from gpuqs.arrays.pandas_frames import is_pandas
-from gpuqs.devices import HOST, Device, find_device
+from gpuqs.devices import HOST, Device, GpuDevice, find_device
 from gpuqs.devices.cuda import device_of
+from gpuqs.devices.extents import is_aligned, shares_memory
 from gpuqs.devices.foreign import is_jax, is_on_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import ENGINES, engines_on
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.outputs import class_labels
+
+_SHARED: Final = "out shares memory with X, which would change while it is read; use another array"
 
 
 def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_margin: Any) -> Device:
@@ -71,6 +74,11 @@ def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Dev
     adopted = None if device is HOST else device.adopt(X)
     if adopted is None:
         return as_documents(X, forest), HOST
+    if not is_aligned(adopted, cast(GpuDevice, device).address(adopted)):
+        raise InputError(
+            f"X holds {adopted.dtype} values at addresses that are no multiples of {adopted.dtype.itemsize}, where "
+            "GPUs do not read; copy the bytes to an array of their own, and view that as numbers"
+        )
     return from_device(adopted, forest), device
 
 
@@ -91,10 +99,23 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         or answer.shape != shape
         or answer.dtype != dtype
         or not (answer.flags.carray if here else answer.flags.c_contiguous)
+        or not (here or is_aligned(answer, cast(GpuDevice, where).address(answer)))
     ):
-        kind, there = ("a writable, aligned, C-contiguous", "") if here else ("a C-contiguous", f" on {where!r}")
-        raise InputError(f"out must be {kind} {dtype} array of shape {shape}{there}")
+        kind, there = ("a writable,", "") if here else ("an", f" on {where!r}")
+        raise InputError(f"out must be {kind} aligned, C-contiguous {dtype} array of shape {shape}{there}")
     return answer
+
+
+def refuse_overlap(documents: Documents, out: Any, where: GpuDevice) -> None:
+    """Refuse documents of a device that share memory with ``out`` there.
+
+    Raises
+    ------
+    InputError
+    """
+    X = documents.chunk(0, documents.n)
+    if shares_memory(X, where.address(X), out, where.address(out)):
+        raise InputError(_SHARED)
 
 
 def apart(documents: Documents, X: Any, forest: Forest, out: np.ndarray, rows: int) -> Documents:
@@ -108,7 +129,7 @@ def apart(documents: Documents, X: Any, forest: Forest, out: np.ndarray, rows: i
 
     def refuse(read: Iterable[np.ndarray]) -> None:
         if any(np.may_share_memory(array, out) for array in read):
-            raise InputError("out shares memory with X, which would change while it is read; use another array")
+            raise InputError(_SHARED)
 
     def chunk(start: int, stop: int) -> np.ndarray:
         made = documents.chunk(start, stop)

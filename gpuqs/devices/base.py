@@ -141,6 +141,9 @@ class GpuDevice(Device, Protocol):
         For good if the current stream is being captured, as `active` does with memory.
         """
 
+    def address(self, array: Any) -> int:
+        """Where the first element of an array of this device lies."""
+
     def upload(self, array: np.ndarray) -> Any:
         """A copy on the device, complete when this returns.
 

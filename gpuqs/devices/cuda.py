@@ -321,6 +321,9 @@ class CudaDevice:
     def holds(self, array: Any) -> bool:
         return isinstance(array, self._cupy.ndarray)
 
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
     def upload(self, array: np.ndarray) -> Any:
         self._refuse_capture("copying the model to the device")
         cupy, stream, source = self._cupy, self._model_memory.stream, np.ascontiguousarray(array)
@@ -450,7 +453,7 @@ class CudaDevice:
 
     def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Replay | None:
         most = min(self.scratch_bytes, RECORDED_BYTES)
-        recording = Recording(documents, out, lambda array: array.data.ptr, most)
+        recording = Recording(documents, out, self.address, most)
         self._recorder.record(recording, fill, documents, out)
         return Replay(self._cupy, recording, self._model_memory.note) if recording.whole else None
 

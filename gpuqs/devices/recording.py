@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuqs.devices.extents import reach
+
 #: What moves from call to call: the documents, the answer, and the scratch memory, which is one piece.
 DOCUMENTS, OUT, SCRATCH = range(3)
 #: Arrays in the scratch memory begin at multiples of so many bytes, as memory does that devices allocate.
@@ -63,7 +65,7 @@ class Recording:
         self._address, self._most_bytes = address, most_bytes
         self.launches: list[Launch] = []
         # Documents last: what lies between their rows is not theirs.
-        self._memory = [(OUT, address(out), *_reach(out)), (DOCUMENTS, address(documents), *_reach(documents))]
+        self._memory = [(OUT, address(out), *reach(out)), (DOCUMENTS, address(documents), *reach(documents))]
         self._made: list[Any] = []  # kept, or memory of one might come again as another's
         self.scratch_bytes, self.whole = 0, True
 
@@ -94,12 +96,6 @@ class Recording:
             if low <= address - begin < high:
                 return Moving(within, address - begin, argument.dtype)
         return argument
-
-
-def _reach(array: Any) -> tuple[int, int]:
-    """From where to where an array's bytes lie, relative to its first element."""
-    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
-    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.dtype.itemsize
 
 
 class Recorder(threading.local):

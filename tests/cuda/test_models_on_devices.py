@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulation.device import EmulatedDevice
+from emulation.device import EmulatedDevice, address
 from emulation.memory import DeviceArray, to_host
 from forests import probing_documents, random_forest
 from gpu_conformance import expected
@@ -221,6 +221,54 @@ def test_out_is_filled_and_returned(device: EmulatedDevice, on_device: bool) -> 
         strided = device.from_host(strided) if on_device else strided
         with pytest.raises(InputError, match="C-contiguous"):
             model.predict(X, output, out=strided)
+
+
+def lying(device: EmulatedDevice, array: np.ndarray, offset: int = 0, row: int = 0) -> DeviceArray:
+    """An array on the device whose first element lies so many bytes behind a multiple of 64, and rows so far apart."""
+    row = row or array.strides[0]
+    whole = device.from_host(np.zeros(64 + offset + len(array) * row, np.uint8))
+    at = -address(whole) % 64 + offset
+    view = np.ndarray(array.shape, array.dtype, whole.data, at, (row, *array.strides[1:]))
+    view[...] = array
+    return DeviceArray(whole.block, view)
+
+
+def test_what_lies_where_gpus_do_not_read_is_refused(device: EmulatedDevice) -> None:
+    forest, documents = make(n_trees=5)
+    model, X = Model(forest).to(device), documents.astype(np.float32)
+    want = to_host(model.predict(device.from_host(X), "raw"))
+    for offset, row in ((13, 0), (2, 0), (0, X.strides[0] + 2)):
+        with pytest.raises(InputError, match=r"float32 values at addresses that are no multiples of 4.*copy the bytes"):
+            model.predict(lying(device, X, offset, row), "raw")
+    for fine in (lying(device, X, 4), lying(device, X, 0, X.strides[0] + 12), lying(device, X[:1], 0, 33)):
+        np.testing.assert_array_equal(to_host(model.predict(fine, "raw")), want[: len(fine)])
+    with pytest.raises(InputError, match="out must be an aligned, C-contiguous float64"):
+        model.predict(device.from_host(X), "raw", out=lying(device, np.zeros(20), 4))
+    out = lying(device, np.zeros(20), 8)
+    np.testing.assert_array_equal(to_host(model.predict(device.from_host(X), "raw", out=out)), want)
+    with pytest.raises(InputError, match="holds >f4 values, whose byte order GPUs do not read; convert them"):
+        model.predict(device.from_host(X.astype(">f4")), "raw")
+
+
+def test_out_that_shares_memory_with_x_is_refused(device: EmulatedDevice) -> None:
+    forest, documents = make()
+    model, n_bytes = Model(forest).to(device), documents.nbytes
+    whole = device.from_host(np.zeros(n_bytes + 160, np.uint8))
+
+    def of(start: int, shape: tuple[int, ...]) -> DeviceArray:
+        return DeviceArray(whole.block, np.ndarray(shape, np.float64, whole.data, start))
+
+    X = of(0, documents.shape)
+    X.data[...] = documents
+    want, backwards = to_host(model.predict(device.from_host(documents), "raw")), X[::-1]
+    for given, start in ((X, 0), (X, n_bytes - 8), (X, n_bytes - 160), (backwards, 0), (backwards, n_bytes - 8)):
+        with pytest.raises(InputError, match="out shares memory with X"):
+            model.predict(given, "raw", out=of(start, (20,)))
+    np.testing.assert_array_equal(to_host(X), documents)
+    for given in (backwards, X):
+        right = want[::-1] if given is backwards else want
+        np.testing.assert_array_equal(to_host(model.predict(given, "raw", out=of(n_bytes, (20,)))), right)
+    assert model.predict(X[:0], "raw", out=of(0, (0,))).shape == (0,)
 
 
 def test_host_input_of_every_kind(device: EmulatedDevice) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulation.device import RTX3090, EmulatedDevice
+from emulation.device import RTX3090, EmulatedDevice, QueuedKernel
+from emulation.memory import to_host
 from emulation.module import ORDERS
 from forests import probing_documents, random_forest
 from gpu_conformance import CASES, INTEGERS, OF_BITS, STRIDED, Case, expected, of_categories, of_integers, rounded_twice
@@ -130,6 +131,23 @@ def test_whole_numbers_of_many_trees_are_split(n_outputs: int) -> None:
         check(device, forest, probing_documents(rng, forest, n), WalkSettings(part_trees=10))
         placed = WalkGpu(WalkSettings(part_trees=10)).prepare(forest, "fast", device=device).forest
         assert -(-placed.n_parts // placed._parts_each(n)) == shares
+
+
+def test_more_documents_than_a_grid_has_room_for(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(12)
+    forest = random_forest(rng, n_trees=9, max_leaves=16)
+    X = forward.from_host(probing_documents(rng, forest, 20))
+    model = Model(forest).to(forward)
+    asked = [{"output": output, "engine": "walk_gpu"} for output in ("raw", "leaf", "per_tree")]
+    want = [to_host(model.predict(X, **how)) for how in asked]
+    monkeypatch.setattr("gpuqs.engines.gpu.walk_placed.MAX_DOCUMENTS", 7)
+    launch, blocks = QueuedKernel.launch, []
+    monkeypatch.setattr(QueuedKernel, "launch", lambda *launched: blocks.append(launched[1][0]) or launch(*launched))
+    for how, right in zip(asked, want, strict=True):
+        blocks.clear()
+        np.testing.assert_array_equal(to_host(model.predict(X, **how)), right)
+        assert blocks[:3] == [7, 7, 6]
+    assert model.predict(X[:0], "raw", engine="walk_gpu").shape == (0,)
 
 
 def test_many_documents_have_smaller_thread_blocks() -> None:

@@ -6,11 +6,12 @@
         sums <- start + partial sums
 
 Everything is queued on the current stream; nothing here waits for the device. A launch needs no memory beside the
-answer, so that documents are not cut into chunks.
+answer, so that documents are cut only where a grid has no room for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ MANY_THREADS = 256
 ADDING_SHARE = 4
 #: Parts from which on one document's go to several thread blocks.
 SPLIT_PARTS = 4
+#: Documents of a launch, at most: kernels count them in int, as grids do their thread blocks.
+MAX_DOCUMENTS = 1 << 30
 #: Bytes of shared memory that a tree of a part takes: a value of the part that is walked, one of that which is added.
 VALUE_BYTES = 2 * 8
 
@@ -65,6 +68,16 @@ class _Reading(NamedTuple):
     arguments: dict[str, Any]
     column_bytes: int  # of shared memory
     scores: Kernel
+
+
+def _launches(documents: Any, out: Any) -> Iterator[tuple[Any, Any]]:
+    """What each launch scores, and where to."""
+    n = documents.shape[0]
+    if 0 < n <= MAX_DOCUMENTS:
+        yield documents, out
+    else:
+        for start in range(0, n, MAX_DOCUMENTS):
+            yield documents[start : start + MAX_DOCUMENTS], out[start : start + MAX_DOCUMENTS]
 
 
 class WalkPlacedForest(PlacedForest):
@@ -150,9 +163,11 @@ class WalkPlacedForest(PlacedForest):
     # -- scoring --------------------------------------------------------------------------
 
     def score(self, documents: Any, sums: Any, started: bool = False) -> None:
+        for launch in _launches(documents, sums):
+            self._score(*launch, started)
+
+    def _score(self, documents: Any, sums: Any, started: bool) -> None:
         n = documents.shape[0]
-        if not n:
-            return
         if not self.n_parts:
             if not started:
                 sums[...] = self.start
@@ -194,14 +209,16 @@ class WalkPlacedForest(PlacedForest):
         return min(adders + self.walkers, most), adders
 
     def leaves(self, documents: Any, out: Any) -> None:
-        self._look_up(documents, self.leaf_id, 1, out)
+        for launch in _launches(documents, out):
+            self._look_up(*launch, self.leaf_id, 1)
 
     def per_tree(self, documents: Any, out: Any) -> None:
-        self._look_up(documents, self.leaf_value, self.width, out)
+        for launch in _launches(documents, out):
+            self._look_up(*launch, self.leaf_value, self.width)
 
-    def _look_up(self, documents: Any, table: Any, width: int, out: Any) -> None:
+    def _look_up(self, documents: Any, out: Any, table: Any, width: int) -> None:
         n = documents.shape[0]
-        if not n or not self.n_trees:
+        if not self.n_trees:
             return
         documents = self._rounded_once(documents)
         reading, value = self._reading(documents.dtype), self._value_dtype(documents.dtype)

@@ -198,6 +198,9 @@ class EmulatedDevice:
     def retain(self, used: Any) -> None:
         (self.pool.captured if self.queues.current.capturing else self.used).append(used)
 
+    def address(self, array: DeviceArray) -> int:
+        return address(array)
+
     def holds(self, array: Any) -> bool:
         return isinstance(array, DeviceArray)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planted.campaign import Fault
 
 _CACHE = ("test_kernel_cache.py",)
+_MODELS = ("test_models_on_devices.py",)
 _CASES = ("test_emulated.py", "-k", "equals_reference")
 _CHUNKS = ("test_emulated.py::test_documents_cut_into_chunks_give_the_same_bits",)
 _LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
@@ -140,4 +141,18 @@ LAUNCHES = [
         _CODES,
     ),
     Fault("integers are rounded once", _PLACED, "return documents.astype(self.integer_dtype)", "pass", _ROUNDED),
+    Fault(
+        "documents that lie in the midst of elements are read",
+        "placement.py",
+        "if not is_aligned(adopted,",
+        "if False and not is_aligned(adopted,",
+        _MODELS,
+    ),
+    Fault(
+        "an answer is written over the documents",
+        "model.py",
+        "            refuse_overlap(documents, answer, cast(GpuDevice, where))\n",
+        "            pass\n",
+        _MODELS,
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planted.campaign import Fault
 
 _AGAIN, _REPLAY = ("test_repeated_calls.py",), ("test_replay.py",)
+_EXTENTS = "devices/extents.py"
 _CALLS, _RECORDED, _REPLAYED = "repeated_calls.py", "devices/recording.py", "devices/replay.py"
 
 REPEATED = [
@@ -87,10 +88,10 @@ REPEATED = [
         _REPLAY,
     ),
     Fault("places in memory are its begin", _RECORDED, "Moving(within, address - begin,", "Moving(within, 0,", _AGAIN),
-    Fault("documents end where their rows begin", _RECORDED, "sum(s for s in steps if s > 0) +", "0 *", _REPLAY),
+    Fault("documents end where their rows begin", _EXTENTS, "sum(s for s in steps if s > 0) +", "0 *", _REPLAY),
     Fault(
         "documents do not go back from their first",
-        _RECORDED,
+        _EXTENTS,
         "return sum(s for s in steps if s < 0),",
         "return 0,",
         _REPLAY,

@@ -74,6 +74,13 @@ WALKS = [
         _ORDERS,
     ),
     Fault(
+        "every launch's scores go to the first rows",
+        _HOST,
+        "out[start : start + MAX_DOCUMENTS]",
+        "out[:MAX_DOCUMENTS]",
+        (f"{_FILE}::test_more_documents_than_a_grid_has_room_for",),
+    ),
+    Fault(
         "walks' thresholds for float32 are rounded to nearest",
         _LAYOUT,
         "round_down(columns.threshold)",
