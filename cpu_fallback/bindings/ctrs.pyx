@@ -90,6 +90,44 @@ def object_hashes(values):
     return hashes
 
 
+cdef uint32_t hash_of_number(uint64_t magnitude, bint negative) noexcept nogil:
+    """Of its decimal text."""
+    cdef char text[21]
+    cdef int at = 21
+    while True:
+        at -= 1
+        text[at] = 48 + <char>(magnitude % 10)
+        magnitude //= 10
+        if magnitude == 0:
+            break
+    if negative:
+        at -= 1
+        text[at] = 45
+    return <uint32_t>city_hash_64(text + at, 21 - at)
+
+
+def integer_hashes(values):
+    """The hashes of an array of whole numbers, or of truth values (1 and 0), uint32 [n]."""
+    cdef Py_ssize_t at
+    cdef int64_t number
+    cdef const int64_t[:] signed
+    cdef const uint64_t[:] unsigned
+    hashes = np.empty(len(values), np.uint32)
+    cdef uint32_t[::1] out = hashes
+    if values.dtype.kind == "u":
+        unsigned = values.astype(np.uint64)
+        with nogil:
+            for at in range(out.shape[0]):
+                out[at] = hash_of_number(unsigned[at], False)
+    else:
+        signed = values.astype(np.int64)
+        with nogil:
+            for at in range(out.shape[0]):
+                number = signed[at]
+                out[at] = hash_of_number(-<uint64_t>number if number < 0 else <uint64_t>number, number < 0)
+    return hashes
+
+
 ctypedef fused place:
     int32_t
     int64_t

@@ -13,7 +13,7 @@ from gpuqs.arrays.coding import Coder, Column, Kind, coders_of
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.cpu_fallback import ArrowTable
-from gpuqs.cpu_fallback.ctrs import buffer_hashes
+from gpuqs.cpu_fallback.ctrs import buffer_hashes, integer_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -210,8 +210,8 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     """A (chunked) Arrow array as category codes."""
     coded = [np.zeros(0)]
     for part in _parts(column):
-        if coder.schema.hashed and not part.null_count and str(part.type) in _OFFSETS:
-            coded.append(_hashes(part))
+        if coder.by_hash and not part.null_count and (hashes := _hashes(part)) is not None:
+            coded.append(coder.codes_of_hashes(hashes))
             continue
         encoded = part if kind_of_arrow(part.type) is Kind.CATEGORY else part.dictionary_encode()
         places = np.full(len(part), -1, np.int64)
@@ -221,12 +221,18 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     return np.concatenate(coded)
 
 
-def _hashes(texts: Any) -> np.ndarray:
-    """The hashes of an Arrow array of texts, as they lie in memory; none is null."""
-    _, offsets, data = texts.buffers()
-    places = np.frombuffer(offsets, _OFFSETS[str(texts.type)])[texts.offset : texts.offset + len(texts) + 1]
+def _hashes(values: Any) -> np.ndarray | None:
+    """The hashes of an Arrow array of texts, as they lie in memory, or of whole numbers; none is null."""
+    if kind_of_arrow(values.type) in (Kind.WHOLE, Kind.TRUTH):
+        numbers: np.ndarray = integer_hashes(values.to_numpy(zero_copy_only=False))
+        return numbers
+    if str(values.type) not in _OFFSETS:
+        return None
+    _, offsets, data = values.buffers()
+    places = np.frombuffer(offsets, _OFFSETS[str(values.type)])[values.offset : values.offset + len(values) + 1]
     text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return np.asarray(buffer_hashes(places, text), np.float64)
+    hashes: np.ndarray = buffer_hashes(places, text)
+    return hashes
 
 
 def fill_numbers(out: np.ndarray, column: Any, rounded: np.dtype | None = None) -> None:

@@ -5,7 +5,7 @@ A plan is made from the columns' types alone, by the model's `Schema`; values ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +19,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.schema import LOST, Schema
-from gpuqs.text_hashes import are_hashes, hash_names
+from gpuqs.text_hashes import are_hashes, hash_of_name
 
 _HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categories={column: values in code order})"
 
@@ -119,13 +119,26 @@ class Coder:
         """Codes of ``values[places]``, as `CodeTable.at` gives them."""
         return self.table(values).at(places)
 
-    def hashes(self, values: np.ndarray) -> npt.NDArray[np.float64] | None:
-        """Codes of objects, where these are hashes of texts and whole numbers, and the objects are such."""
-        found = None
+    @lazy
+    def by_hash(self) -> bool:
+        """Whether the hashes of texts and whole numbers tell their codes."""
+        return self.known is not None and (self.schema.hashed or self.schema.rules.as_texts or self._are_hashes)
+
+    def codes_of_hashes(self, hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
+        """Codes of hashes; NaN for what the model has not seen."""
         if self.schema.hashed:
+            return hashes.astype(np.float64)
+        known, codes = self._codes_by_hash
+        places = np.searchsorted(known, hashes)
+        return np.where(known[places] == hashes, codes[places], np.nan)
+
+    def codes_of_objects(self, values: np.ndarray) -> npt.NDArray[np.float64] | None:
+        """Codes of objects, where hashes tell these, and all are texts and whole numbers."""
+        found = None
+        if self.by_hash:
             with suppress(UnicodeEncodeError):  # said again, with the column, when they are looked at one by one
                 found = object_hashes(values)
-        return None if found is None else np.array(found, np.float64)
+        return None if found is None else self.codes_of_hashes(found)
 
     def table(self, values: Sequence[Any]) -> CodeTable:
         """The codes of a column's own categories.
@@ -144,12 +157,8 @@ class Coder:
             if all(isinstance(value, (int, float)) for value in values):
                 return np.array([*map(float, values)])
             raise self._refusal()
-        if self.schema.hashed:
-            return np.array(self._hashed(text_hashes, values), np.float64)
-        if self._are_hashes:
-            return np.array([self._code.get(name, np.nan) for name in self._hashed(hash_names, values)])
-        if self.schema.rules.as_texts:
-            codes = [self._code_of_hash.get(code, np.nan) for code in self._hashed(text_hashes, values).tolist()]
+        if self.by_hash:
+            codes = self.codes_of_hashes(self._hashes(values))
             return np.where([value is None for value in values], np.nan, codes)
         if len(values) == len(self.known) and list(values) == list(self.known):
             return np.arange(len(self.known), dtype=np.float64)
@@ -168,9 +177,10 @@ class Coder:
         except TypeError:
             raise self._refusal() from None
 
-    def _hashed(self, hashes_of: Callable[[list[str | None]], Any], values: Sequence[Any]) -> Any:
+    def _hashes(self, values: Sequence[Any]) -> npt.NDArray[np.uint32]:
         try:
-            return hashes_of([*map(self._text, values)])
+            found: npt.NDArray[np.uint32] = text_hashes([*map(self._text, values)])
+            return found
         except UnicodeEncodeError as error:
             raise InputError(f"column {self.column.name!r} holds a text that is not Unicode: {error}") from None
 
@@ -187,10 +197,16 @@ class Coder:
         return {value: float(number) for number, value in enumerate(self.known or ())}
 
     @lazy
-    def _code_of_hash(self) -> dict[int, float]:
-        """As libraries that compare texts do by their hashes, and so take some for each other."""
+    def _codes_by_hash(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """The hashes of the model's texts, ascending, and their codes; then a hash that no text has.
+
+        Libraries that compare texts by their hashes take some for each other.
+        """
         texts = [value for value in self._code if isinstance(value, str)]
-        return {code: self._code[text] for code, text in zip(text_hashes(texts).tolist(), texts, strict=True)}
+        hashes = [*map(hash_of_name, texts)] if self._are_hashes else text_hashes(texts).tolist()
+        code_of = {hashed: self._code[text] for hashed, text in zip(hashes, texts, strict=True)}
+        known = sorted(code_of)
+        return np.array([*known, 1 << 32]), np.array([*(code_of[hashed] for hashed in known), np.nan])
 
     def _text(self, value: Any) -> str | None:
         if value is None or isinstance(value, str):

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuqs.arrays.coding import Coder, Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
+from gpuqs.cpu_fallback.ctrs import integer_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 
@@ -170,7 +171,6 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
     dtype = np.dtype(np.float64) if forest.schema.hashed else first
     coders = _coders_by_value(X.dtype, forest)
     numbers = [feature for feature, coder in enumerate(coders) if coder is None]
-    distinct = distinct_objects if of_objects else _distinct
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X[start:stop]
@@ -179,11 +179,14 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         for feature, coder in enumerate(coders):
             if coder is None:
                 continue
-            if of_objects and (hashes := coder.hashes(rows[:, feature])) is not None:
-                out[:, feature] = hashes
+            column = rows[:, feature]
+            if not of_objects:
+                out[:, feature] = coder.codes_of_hashes(integer_hashes(column))
+            elif (codes := coder.codes_of_objects(column)) is not None:
+                out[:, feature] = codes
             else:
                 try:
-                    values, places = distinct(rows[:, feature])
+                    values, places = distinct_objects(column)
                 except TypeError as error:
                     raise InputError(f"X holds a value that cannot be a category: {error}") from None
                 out[:, feature] = coder.codes(values, places)
@@ -205,11 +208,6 @@ def _coders_by_value(dtype: np.dtype, forest: Forest) -> list[Coder | None]:
         coders = coders_of(columns, forest)
         forest.table_plans.keep(key, coders)
     return coders
-
-
-def _distinct(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
-    found, places = np.unique(values, return_inverse=True)
-    return found.tolist(), places
 
 
 def check_values(dtype: np.dtype, forest: Forest) -> None:

@@ -13,6 +13,7 @@ from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, disti
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
+from gpuqs.cpu_fallback.ctrs import integer_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -21,7 +22,7 @@ _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH,
 
 
 #: Values that are taken out of a frame all at once, as objects: pandas takes longer for a column than for so many.
-_FEW = 256
+_FEW = 4096
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -230,16 +231,19 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
     if _is_category(column.dtype):
         return lambda start, stop: levels.table(column.array.categories).at(column.array.codes[start:stop])
 
-    if coder.schema.hashed and getattr(column.dtype, "storage", None) == "pyarrow":
+    if coder.by_hash and getattr(column.dtype, "storage", None) == "pyarrow":
         texts = column.array.__arrow_array__()
         return lambda start, stop: arrow_codes(texts.slice(start, stop - start), coder)
+    if coder.by_hash and column.dtype == object:
+        objects = column.to_numpy()
+        return lambda start, stop: _codes_of_objects(coder, objects[start:stop], lambda: column.iloc[start:stop])
+    if coder.by_hash and isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
+        numbers = column.to_numpy()
+        return lambda start, stop: coder.codes_of_hashes(integer_hashes(numbers[start:stop]))
 
     def codes(start: int, stop: int) -> np.ndarray:
-        part = column.iloc[start:stop]
-        if column.dtype == object and coder.schema.hashed:
-            return _codes_of_objects(coder, part.to_numpy(), lambda: part)
         try:
-            places, values = part.factorize()
+            places, values = column.iloc[start:stop].factorize()
         except TypeError as error:
             raise _no_category(coder, error) from None
         return coder.codes(plain(values), places)
@@ -249,8 +253,8 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
 
 def _codes_of_objects(coder: Coder, values: np.ndarray, column: Callable[[], Any]) -> np.ndarray:
     """A column's objects as category codes; values that are equal, as 1 and 1.0, are told apart by their types."""
-    if (hashes := coder.hashes(values)) is not None:
-        return hashes
+    if (codes := coder.codes_of_objects(values)) is not None:
+        return codes
     there = ~column().isna().to_numpy()
     places = np.full(len(values), -1)
     try:

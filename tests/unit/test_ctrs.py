@@ -235,6 +235,16 @@ def test_hashes_of_objects() -> None:
     assert len(ctr_hashes.object_hashes(np.zeros(0, object))) == 0
 
 
+@pytest.mark.parametrize("kind", ["?", *"bhilqBHILQ", ">i4"])
+def test_hashes_of_whole_numbers(kind: str) -> None:
+    ends = (0, 1) if kind == "?" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    values = np.array([*ends, 0, 1, 9, 10, 99, 100, 101, 127], kind)[::-1]
+    want = ctr_hashes.text_hashes([str(int(value)) for value in values])
+    np.testing.assert_array_equal(ctr_hashes.integer_hashes(values), want)
+    np.testing.assert_array_equal(ctr_hashes.integer_hashes(np.array([values, values]).T[:, 1]), want)
+    assert len(ctr_hashes.integer_hashes(values[:0])) == 0
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_hashes_of_buffers(kind: type) -> None:
     encoded = [text.encode() for text in TEXTS]

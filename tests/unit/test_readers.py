@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuqs.cpu_fallback.ctrs import text_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.readers import Chunk, find_format, open_documents
 from gpuqs.schema import Schema
-from gpuqs.text_hashes import hash_names
+from gpuqs.text_hashes import name_of_hash
+
+
+def hashed_names(texts: Sequence[str]) -> list[str]:
+    """What categories are called that are known by the hashes of their texts."""
+    return [*map(name_of_hash, text_hashes(texts).tolist())]
 
 
 def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
@@ -491,7 +498,7 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
     if kind == "in order":
         schema = Schema(("a", "b_c", "d"), in_order=(values,))
     else:
-        hashed = tuple(hash_names(values))
+        hashed = tuple(hashed_names(values))
         schema = Schema(("a", "b_c", "d"), (None, hashed if kind == "hashes" else values, None), library="CatBoost")
     path = write(tmp_path, "a,b_c,d\n1,red,3\n")
     with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', which means .*Parquet"):
@@ -506,7 +513,7 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
 def catboost(*texts: str, hashed: bool) -> Forest:
     """A forest whose column b_c holds these categories, as files do, or their hashes."""
     whole = [int(text) for text in texts if re.fullmatch("-?[1-9][0-9]*|0", text)]
-    known = tuple(hash_names(texts)) if hashed else (*texts, *whole)
+    known = tuple(hashed_names(texts)) if hashed else (*texts, *whole)
     return forest(schema=Schema(("a", "b_c", "d"), (None, known, None), library="CatBoost"))
 
 
@@ -730,7 +737,7 @@ def test_texts_that_no_model_knows_are_not_lost(tmp_path: Path, first: str) -> N
 @pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2"), ("colour", "size", "age")])
 def test_categories_are_never_lost_as_a_header(tmp_path: Path, first: str, names: tuple[str, ...]) -> None:
     known = (("red", "a", "Column_0", "label", "qid"), ("big", "b_c", "red"), ("new", "d", "x"))
-    hashed = tuple(tuple(hash_names(values)) for values in known)
+    hashed = tuple(tuple(hashed_names(values)) for values in known)
     path = write(tmp_path, f"{first}\n{first}\n")
     for fields in ({"categories": known}, {"in_order": known}, {"categories": hashed, "library": "CatBoost"}):
         model = forest(schema=Schema(names, **fields))  # type: ignore[arg-type]
