@@ -292,8 +292,8 @@ class Model:
         repeated = self._repeated  # before the chooser: what is recorded by an old plan goes with it
         documents, where = self._documents(X, runs_on, engine, here[0])
         plain = engine == "auto" and precision == "exact" and where is runs_on is HOST and not encoded
-        if plain and n_threads is None and out is None and trees is None and base_margin is None:
-            answer = self._answer_plain(documents, output)
+        if plain and out is None and trees is None and base_margin is None:
+            answer = self._answer_plain(documents, output, n_threads)
             if answer is not None:
                 return answer
         repeats = engine == "auto" and trees is base_margin is None and self.forest.n_trees > 0
@@ -334,15 +334,16 @@ class Model:
             where.hand_back(answer, given)
         return out
 
-    def _answer_plain(self, documents: Documents, output: Output) -> Any:
+    def _answer_plain(self, documents: Documents, output: Output, n_threads: int | None) -> Any:
         """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
         if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest):
             return None
         plain = self._plain_of_tested() if documents.narrow else self._plain
         if plain is None:
             return None
-        rows = documents.rows(0, documents.n, threads_to_look_up(self.forest, documents.n))
-        return plain.raw(rows) if output == "raw" else plain.values(rows)
+        rows = documents.rows(0, documents.n, threads_to_look_up(self.forest, documents.n, n_threads))
+        threads = 0 if n_threads is None else cpu_fallback.effective_threads(n_threads)
+        return plain.raw(rows, threads) if output == "raw" else plain.values(rows, threads)
 
     @cpu_fallback.in_default_float_mode
     def warm_up(

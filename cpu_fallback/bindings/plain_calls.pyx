@@ -268,14 +268,15 @@ cdef class PlainCalls:
         """Whether so many iterations from the first on are all trees, as LightGBM counts: none or less are all there were."""
         return number == self.n_iterations or (not self.some_left_out and (number <= 0 or number > self.n_iterations))
 
-    def raw(self, cnp.ndarray X not None):
+    def raw(self, cnp.ndarray X not None, int n_threads=0):
         """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, makes no plain
-        call: it holds other numbers than native floats, more rows than are scored in one go or none, or no documents at all."""
-        return self.scores(X, True)
+        call: it holds other numbers than native floats, more rows than are scored in one go or none, or no documents at all.
+        ``n_threads``: 0, as many as such a call gets."""
+        return self.scores(X, True, n_threads)
 
-    def values(self, cnp.ndarray X not None):
+    def values(self, cnp.ndarray X not None, int n_threads=0):
         """Values, likewise."""
-        return self.scores(X, False)
+        return self.scores(X, False, n_threads)
 
 
 cdef int asked_by(name, value) except -1:

@@ -174,7 +174,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X[start:stop]
-        out = np.empty(rows.shape, dtype)
+        out = np.empty(rows.shape, dtype, order="F")
         out[:, numbers] = (_numbers(rows[:, numbers], forest) if of_objects else rows[:, numbers]).astype(first)
         for feature, coder in enumerate(coders):
             if coder is None:

@@ -93,7 +93,7 @@ class _Plan(NamedTuple):
         numbers = X.take([places[feature] for feature in self.numbers], axis=1)
 
         def chunk(start: int, stop: int) -> np.ndarray:
-            out = np.empty((stop - start, len(places)), dtype)
+            out = np.empty((stop - start, len(places)), dtype, order="F")  # as frames keep their columns
             out[:, self.numbers] = _numbers(numbers, start, stop, first, dtype)
             for feature, codes in coded.items():
                 out[:, feature] = codes(start, stop)
