@@ -12,7 +12,6 @@ from gpuqs.arrays.memory import memory_of
 from gpuqs.arrays.on_devices import from_device
 from gpuqs.arrays.pandas_frames import is_pandas
 from gpuqs.devices import HOST, Device, GpuDevice, find_device
-from gpuqs.devices.cuda import device_of
 from gpuqs.devices.extents import is_aligned, shares_memory
 from gpuqs.devices.foreign import is_jax, is_on_device
 from gpuqs.encoded import EncodedDocuments
@@ -40,6 +39,8 @@ def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_ma
         if device is not HOST and not (isinstance(device, str) and device == "cpu"):
             find = lambda: find_device(device)  # noqa: E731
     elif not is_pandas(X) and is_on_device(X):  # frames look long for what they lack
+        from gpuqs.devices.cuda import device_of  # here, as in `find_device`
+
         find = lambda: device_of(X)  # noqa: E731
     elif kind == "cuda":
         find = lambda: find_device("cuda")  # noqa: E731

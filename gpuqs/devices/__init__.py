@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpuqs.devices.base import Device, GpuDevice
-from gpuqs.devices.cuda import cuda_device
 from gpuqs.devices.host import HOST
 
 __all__ = ["HOST", "Device", "GpuDevice", "find_device"]
@@ -21,5 +20,9 @@ def find_device(device: Any) -> Device:
     """
     if isinstance(device, str) and device == "cpu":
         return HOST
-    found: Device = device if hasattr(device, "kind") else cuda_device(device)
-    return found
+    if hasattr(device, "kind"):
+        found: Device = device
+        return found
+    from gpuqs.devices.cuda import cuda_device  # here: a sixth of what is imported to score on the host
+
+    return cuda_device(device)

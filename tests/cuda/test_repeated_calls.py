@@ -273,7 +273,7 @@ def test_a_model_of_the_host_with_documents_of_several_devices(
     forest, documents = make()
     here, both = Model(forest), (device, EmulatedDevice())
     monkeypatch.setattr(
-        "gpuqs.placement.device_of", lambda X: next(d for d in both if X.block.pool is d.pool)
+        "gpuqs.devices.cuda.device_of", lambda X: next(d for d in both if X.block.pool is d.pool)
     )
     monkeypatch.setattr("gpuqs.placement.is_on_device", lambda X: isinstance(X, DeviceArray))
     planned, answer = [], here._answer
