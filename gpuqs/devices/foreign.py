@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,16 @@ def adopt(cupy: Any, X: Any) -> Any:
 _LIBRARIES = ("cupy", "torch", "numba", "jax", "jaxlib")
 
 
-def _library(X: Any) -> str:
-    """The library of an array's class, or of one that it derives from; empty for others."""
-    modules = (kind.__module__.partition(".")[0] for kind in type(X).__mro__)
+@lru_cache(maxsize=64)  # a call asks several times
+def _library_of(kind: type) -> str:
+    """The library of a class of arrays, or of one that it derives from; empty for others."""
+    modules = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((module for module in modules if module in _LIBRARIES), "")
+
+
+def _library(X: Any) -> str:
+    kind: type = type(X)
+    return _library_of(kind)
 
 
 def is_jax(X: Any) -> bool:
