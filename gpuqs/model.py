@@ -229,7 +229,7 @@ class Model:
             - "value" and "raw": [D], or [D, n_outputs] where the model has several outputs. Values of XGBoost's
               multi:softmax are labels, [D]. The type is that in which the source library sums: float32 for XGBoost,
               float64 for most others.
-            - "class": [D], int64, float64, bool or texts, as the labels are.
+            - "class": [D], int64, float64, bool, texts or times, as the labels are.
             - "leaf": int32 [D, n_trees].
             - "per_tree": [D, n_trees], or [D, n_trees, n_outputs] where leaves hold vectors.
 
@@ -303,7 +303,8 @@ class Model:
         program = self._programs.get(way.engine, precision, trees, documents.narrow, runs_on, here, way.params)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         fresh = out is None or where is HOST  # no memory of the caller's on a device
-        out = where.own_answer(X, shape, dtype) if out is None else out
+        own = where.own_answer(X, shape, dtype) if out is None else None
+        out = own if out is None else out
         answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest, linear = self.forest, self.forest.has_linear_leaves
@@ -325,14 +326,18 @@ class Model:
         if repeats and runs_on is not HOST:
             callers = where is runs_on
             fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=callers, record=fresh)
-        for start, stop in pieces(documents.n, rows):
-            one = fill if margin is None else partial(fill, margin=margin[start:stop])
-            runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])
-        if out is None:
-            return where.hand_back(answer, X)
-        for given in (X, out):  # what their libraries do next comes after this call's work
-            where.hand_back(answer, given)
-        return out
+        # What libraries do next in the memory of these comes after this call's work.
+        given = (X,) if out is None else (out,) if out is own else (X, out)
+        try:
+            for start, stop in pieces(documents.n, rows):
+                one = fill if margin is None else partial(fill, margin=margin[start:stop])
+                runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])
+        except BaseException:  # some may be queued
+            for array in given:
+                where.hand_back(answer, array)
+            raise
+        handed = [where.hand_back(answer, array) for array in given]
+        return handed[0] if out is None else out
 
     def _answer_plain(self, documents: Documents, output: Output, n_threads: int | None) -> Any:
         """The answer as a plain call gives it, of documents that had to be made first; None where none does."""

@@ -61,7 +61,9 @@ def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margi
     if base_margin is not None:
         raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
     if output == "class" and class_labels(forest).dtype.kind not in "biuf":
-        raise InputError("the class labels are no numbers, as all is on GPUs; use output='value', or device='cpu'")
+        raise InputError(
+            "the class labels are texts or times, and GPUs hold numbers alone; use output='value', or device='cpu'"
+        )
 
 
 def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Device]:
@@ -94,6 +96,8 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
     if is_jax(out):
         library = "NumPy" if where is HOST else "CuPy"
         raise InputError(f"out is an array of JAX's, which are immutable; leave it out, or use one of {library}'s")
+    if getattr(out, "requires_grad", False):
+        raise InputError("out keeps its history, which would not tell of the answer; pass out.detach()")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None

@@ -50,7 +50,7 @@ class RepeatedCalls:
         if device is None or type(output) is not str or type(precision) is not str:
             return None
         again, shape, dtype = self._calls.get(_form(device, True, X, output, precision), NOT_RECORDED)
-        if again is None:
+        if again is None or device.address(X) % X.dtype.itemsize:  # the form tells the strides
             return None
         answer = device.empty(shape, dtype)
         again(X, answer)

@@ -209,6 +209,8 @@ def kind_of_arrow(arrow_type: Any) -> Kind:
 def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     """A (chunked) Arrow array as category codes."""
     coded = [np.zeros(0)]
+    if coder.by_hash and str(column.type) in _OFFSETS and getattr(column, "num_chunks", 1) > 1:
+        column = column.combine_chunks()  # many small ones take longer than to copy them
     for part in _parts(column):
         if coder.by_hash and not part.null_count and (hashes := _hashes(part)) is not None:
             coded.append(coder.codes_of_hashes(hashes))

@@ -24,10 +24,10 @@ def from_device(X: Any, forest: Forest) -> Documents:
         raise InputError(f"X has shape {tuple(X.shape)}, not [documents, {n_features}]")
     if forest.schema.arrays_hold_values:
         raise InputError("X is on a GPU, but the model's categories are coded on the host; pass documents there")
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"X has dtype {X.dtype}; documents are floating-point or integer numbers")
+    if not X.dtype.isnative:
+        raise InputError(f"X holds {X.dtype.str} values, whose byte order GPUs do not read; convert them on the host")
     if X.dtype.kind == "f" and X.dtype.itemsize == 2:
         X = X.astype(np.float32)  # every float16 is a float32
-    elif X.dtype.kind in "fiub" and not X.dtype.isnative:
-        raise InputError(f"X holds {X.dtype.str} values, whose byte order GPUs do not read; convert them on the host")
-    elif X.dtype.kind not in "fiub":
-        raise InputError(f"X has dtype {X.dtype}; documents are floating-point or integer numbers")
     return Documents(X.shape[0], lambda start, stop: X[start:stop], copied=False)

@@ -21,7 +21,8 @@ from gpuqs.forest import Forest
 _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH, "O": Kind.TEXT, "U": Kind.TEXT}
 
 
-#: Values that are taken out of a frame all at once, as objects: pandas takes longer for a column than for so many.
+#: Values that are taken out of a frame all at once, as objects: pandas takes longer for columns, one by one, than for
+#: so many (of 24 numbers and 6 texts, microseconds a call of 10 rows: 230, not 440; of 160: 400, not 510).
 _FEW = 4096
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 

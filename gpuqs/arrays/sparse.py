@@ -60,11 +60,7 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     indptr, indices, data = _arrays(X)
     if len(indptr) and indptr[0] != 0:
         raise InputError(f"X is an inconsistent {X.format.upper()} matrix: indptr starts at {indptr[0]}, not at 0")
-    if forest.schema.library == "scikit-learn" and data.dtype.kind == "f" and np.isnan(data).any():
-        raise InputError(
-            "X is a sparse matrix that holds NaN, which scikit-learn's trees do not take for missing there "
-            "(its forests refuse it); pass X.toarray()"
-        )
+    _check_missing(data, forest, "X.toarray()")
     dtype = data.dtype if data.dtype in (np.float32, np.float64) else score_dtype(data.dtype, forest)
     if data.dtype.char not in _READ:
         data = data.view(np.uint8) if data.dtype == bool else data.astype(dtype)
@@ -72,6 +68,14 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     refused = -ZERO_THRESHOLD if forest.source.startswith("LightGBM") else None
     make = _from_csr if X.format == "csr" else _from_csc
     return make(_Matrix(X.shape[0], indptr, indices, data, dtype, refused), forest)
+
+
+def _check_missing(values: np.ndarray, forest: Forest, dense: str) -> None:
+    if forest.schema.library == "scikit-learn" and values.dtype.kind == "f" and np.isnan(values).any():
+        raise InputError(
+            "X is sparse and holds NaN, which scikit-learn's trees do not take for missing there (or refuse); "
+            f"pass {dense}"
+        )
 
 
 def _from_csr(X: _Matrix, forest: Forest) -> Documents:
@@ -240,6 +244,8 @@ def from_sparse_frame(frame: Any, forest: Forest) -> Documents:
     tested = forest.tested.tolist()
     columns = [frame.iloc[:, feature].array for feature in tested]
     places = [column.sp_index.indices for column in columns]
+    for column in columns:
+        _check_missing(column.sp_values, forest, "X.sparse.to_dense()")
 
     def chunk(start: int, stop: int) -> np.ndarray:
         out = np.empty((len(tested), stop - start), dtype)

@@ -428,6 +428,8 @@ class CudaDevice:
         self._cupy.cuda.runtime.memcpyAsync(target, source, n_bytes, kind, stream.ptr)
 
     def adopt(self, X: Any) -> Any:
+        if not self.holds(X) and foreign.is_on_device(X) and not foreign.follows_streams(X):
+            self._refuse_capture("work with another library's array, which is waited for,", "pass CuPy's, or PyTorch's")
         with self._cupy.cuda.Device(self.index):
             array = foreign.adopt(self._cupy, X)
         if array is not None and array.device.id != self.index:

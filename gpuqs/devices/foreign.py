@@ -54,7 +54,7 @@ def is_jax(X: Any) -> bool:
 
 
 def follows_streams(X: Any) -> bool:
-    """Whether the library's memory is given to later work of a stream that we can have wait, or that its users do."""
+    """Whether the library, or who uses it, gives memory to later work of a stream; others' work is waited for."""
     return _library(X) in ("cupy", "torch", "numba")
 
 
@@ -71,7 +71,10 @@ def torch_memory(X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def hand_back(array: Any, X: Any) -> Any:
-    """CuPy's array as one of the library that ``X`` belongs to, whose work then follows what is queued here."""
+    """CuPy's array as one of the library that ``X`` belongs to, if that is a known one.
+
+    What PyTorch or JAX does next follows what is queued here.
+    """
     if is_torch(X):
         import torch
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-def class_labels(values: Any) -> tuple[Any, ...]:
+def labels_of(values: Any) -> tuple[Any, ...]:
     """A classifier's ``classes_`` as Python's values; of one class only, which training saw, it is for both answers.
 
     Times stay NumPy's: Python would have those of nanoseconds as numbers.

@@ -21,7 +21,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.formats.growing import GrowingArray, offsets
-from gpuqs.formats.labels import class_labels
+from gpuqs.formats.labels import labels_of
 from gpuqs.formats.lightgbm_linear import LinearLeaves
 from gpuqs.formats.lightgbm_text import (
     FieldNumbers,
@@ -108,7 +108,7 @@ def from_object(obj: Any) -> Forest | None:
     labels: tuple[Any, ...] = ()
     if ("lightgbm", "LGBMModel") in kinds:
         refuse_own_methods(obj, "lightgbm", _METHODS)
-        labels = class_labels(getattr(obj, "classes_", ()))
+        labels = labels_of(getattr(obj, "classes_", ()))
         if not hasattr(obj, "booster_"):
             source = f"lightgbm.{type(obj).__name__}"
             raise ModelFormatError("the model is not fitted; call fit first", source=source)

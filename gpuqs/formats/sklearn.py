@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
-from gpuqs.formats.labels import class_labels
+from gpuqs.formats.labels import labels_of
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.sklearn_hist import hist_fields
 from gpuqs.formats.sklearn_trees import forest_arrays, node_depths, table_of_tree
@@ -108,7 +108,7 @@ def from_object(obj: Any) -> Forest | None:
                 fields.pop("categories", ()),
                 library="scikit-learn",
             ),
-            classes=class_labels(getattr(obj, "classes_", ())),
+            classes=labels_of(getattr(obj, "classes_", ())),
             source=f"scikit-learn {sys.modules['sklearn'].__version__}",
             **fields,
         )

@@ -32,7 +32,7 @@ except ImportError as error:
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
-from gpuqs.formats.labels import class_labels
+from gpuqs.formats.labels import labels_of
 from gpuqs.formats.sklearn import average_path_length
 from gpuqs.keywords import output_and_trees
 from gpuqs.loading import model_of, warn_of_later_iterations
@@ -204,5 +204,5 @@ def _as_classifier(model: Model, own_classes: Any) -> Model:
     if forest.link == "argmax":  # XGBoost's multi:softmax gives labels; the same sums give probabilities
         return Model(replace(forest, link="softmax"))
     if own_classes is not None and len(own_classes) == 1 and not forest.classes and forest.n_outputs == 1:
-        return Model(replace(forest, classes=class_labels(own_classes)))
+        return Model(replace(forest, classes=labels_of(own_classes)))
     return model

@@ -149,8 +149,12 @@ def test_sklearn_knows_no_missing_values_in_sparse_matrices() -> None:
     S, model = sp.csr_matrix(X), gpuqs.from_model(estimator)
     assert (estimator.score_samples(S) != estimator.score_samples(X)).any()
     for given in (S, S.tocsc(), S.astype(np.float32)):
-        with pytest.raises(InputError, match=r"sparse matrix that holds NaN.*pass X\.toarray\(\)"):
+        with pytest.raises(InputError, match=r"is sparse and holds NaN.*pass X\.toarray\(\)"):
             model.predict(given)
+    frame = pytest.importorskip("pandas").DataFrame.sparse.from_spmatrix(S)
+    with pytest.raises(InputError, match=r"is sparse and holds NaN.*pass X\.sparse\.to_dense\(\)"):
+        model.predict(frame)
+    np.testing.assert_array_equal(model.predict(frame.sparse.to_dense()), model.predict(X))
     assert np.isfinite(model.predict(sp.csr_matrix(np.nan_to_num(X)))).all()
 
 

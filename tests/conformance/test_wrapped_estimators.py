@@ -275,6 +275,9 @@ def test_times_as_labels(kind: str, tmp_path: Any) -> None:
             np.testing.assert_array_equal(found, want)
         with pytest.raises(UnsupportedModelError, match="only texts, numbers and truth values"):
             model.save(tmp_path / "model.gpuqs")
+    one = ensemble.RandomForestClassifier(3, random_state=0).fit(X, np.repeat(labels[:1], len(X)))
+    found = gpuqs.from_model(one).predict(X, "class")
+    assert found.dtype == labels.dtype and (found == labels[0]).all()
 
 
 # -- scikit-learn's tools ----------------------------------------------------------------------

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import pickle
 import sys
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from driver import profiled, resident_blocks
-from emulation.device import RTX3090
-from emulation.streams import Event, Queues, Stream
+from emulated_cupy import Runtime, lazy_device
 from made_up_device import CudaError, MadeUpModule, made_up_device
 
-from gpuqs.devices import HOST, cuda
-from gpuqs.devices.cuda import CudaDevice, CudaKernel, cuda_device, read_attribute
+from gpuqs.devices import cuda
+from gpuqs.devices.cuda import CudaKernel, cuda_device, read_attribute
 from gpuqs.devices.kernel_cache import MachineCode
 from gpuqs.devices.recording import Recorder
-from gpuqs.errors import DeviceError, InputError
-from gpuqs.placement import check_out
+from gpuqs.errors import DeviceError
 
 try:
     cuda_device()
@@ -103,123 +96,6 @@ def test_a_pickled_device_is_looked_for_where_it_is_unpickled(monkeypatch: pytes
     monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 0)
     with pytest.raises(DeviceError, match="no device cuda:0: this process sees 0"):
         pickle.loads(pickled)
-
-
-class EmulatedCupy:
-    """What `CudaDevice` calls of CuPy for streams, memory and copies, on the emulation's lazy streams."""
-
-    class Stream:
-        """A CuPy stream: as the emulation's, by number."""
-
-        def __init__(self, cupy: EmulatedCupy, stream: Stream) -> None:
-            self.cupy, self.stream, self.ptr = cupy, stream, len(cupy.streams)
-            self.synchronize, self.is_capturing = stream.synchronize, stream.is_capturing
-            self.wait_event = stream.wait_event
-            cupy.streams.append(stream)
-
-        def __enter__(self) -> None:
-            self.stream.__enter__()
-
-        def __exit__(self, *exception: object) -> None:
-            self.stream.__exit__()
-
-        def use(self) -> None:
-            self.stream.use()
-
-    class Event(Event):
-        """A CuPy event."""
-
-        def record(self, stream: EmulatedCupy.Stream) -> None:
-            super().record(stream.stream)
-
-    class Memory:
-        """Memory that nobody had before."""
-
-        def __init__(self, n_bytes: int) -> None:
-            self.bytes = np.full(n_bytes, 111, np.uint8)
-            self.ptr = self.bytes.ctypes.data
-
-    class UnownedMemory:
-        def __init__(self, ptr: int, size: int, owner: object, device_id: int) -> None:
-            self.ptr, self.owner = ptr, owner
-            assert device_id == 0
-
-    class ndarray:
-        """Memory with an address, and what lies there."""
-
-        queues: Queues
-
-        def __init__(self, shape: tuple[int, ...], dtype: np.dtype, data: SimpleNamespace) -> None:
-            self.shape, self.dtype, self.data = shape, dtype, data
-            self.nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            there = (ctypes.c_char * self.nbytes).from_address(data.ptr)
-            self.values = np.frombuffer(there, dtype).reshape(shape)
-
-        def set(self, array: np.ndarray) -> None:
-            self.queues.current.queue(lambda: np.copyto(self.values, array))
-
-    def __init__(self, schedule: str) -> None:
-        self.queues = Queues(schedule)
-        self.streams: list[Stream] = []
-        default = self.Stream(self, self.queues.default)
-        self.numbered = [default]
-        self.runtime = SimpleNamespace(
-            memcpyHostToDevice=1,
-            memcpyDeviceToHost=2,
-            memcpyAsync=self._copy,
-            CUDARuntimeError=CudaError,
-            getDeviceProperties=lambda index: {"name": b"made up"},
-            memGetInfo=lambda: (1 << 30, 1 << 31),
-        )
-        self.allocators: list[Callable[[int], SimpleNamespace]] = []
-        self.cuda = SimpleNamespace(
-            Device=lambda index: nullcontext(),
-            Stream=self._stream,
-            get_current_stream=lambda: next(s for s in self.numbered if s.stream is self.queues.current),
-            using_allocator=self._using_allocator,
-            Event=lambda disable_timing: EmulatedCupy.Event(),
-            Memory=self.Memory,
-            UnownedMemory=self.UnownedMemory,
-            MemoryPointer=lambda memory, offset: SimpleNamespace(ptr=memory.ptr + offset, mem=memory),
-            runtime=self.runtime,
-        )
-        self.on_device: list[int] = []
-
-    def _stream(self, non_blocking: bool = False) -> EmulatedCupy.Stream:
-        self.numbered.append(self.Stream(self, Stream(self.queues, not non_blocking)))
-        return self.numbered[-1]
-
-    @contextmanager
-    def _using_allocator(self, allocator: Callable[[int], SimpleNamespace]) -> Iterator[None]:
-        self.allocators.append(allocator)
-        yield
-        self.allocators.pop()
-
-    def asnumpy(self, array: EmulatedCupy.ndarray) -> np.ndarray:
-        self.queues.current.synchronize()
-        return array.values.copy()
-
-    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> EmulatedCupy.ndarray:
-        shape = (shape,) if isinstance(shape, int) else shape
-        memory = self.cuda.MemoryPointer(self.Memory(int(np.prod(shape)) * np.dtype(dtype).itemsize), 0)
-        self.on_device.append(memory.ptr)
-        array = self.ndarray(shape, np.dtype(dtype), memory)
-        array.queues = self.queues
-        return array
-
-    def _copy(self, target: int, source: int, n_bytes: int, kind: int, stream: int) -> None:
-        there = self.on_device
-        assert (target in there, source in there) == ((True, False) if kind == 1 else (False, True))
-        self.streams[stream].queue(lambda: ctypes.memmove(target, source, n_bytes))
-
-
-def lazy_device(schedule: str = "late") -> tuple[CudaDevice, EmulatedCupy]:
-    cupy = EmulatedCupy(schedule)
-    with (
-        patch.object(cuda, "_import_cupy", lambda: cupy),
-        patch.object(cuda, "_read_attributes", lambda index, name: RTX3090),
-    ):
-        return CudaDevice(0), cupy
 
 
 def test_an_upload_is_complete_when_it_returns() -> None:
@@ -327,87 +203,6 @@ def test_threads_that_ask_for_a_device_at_once_get_one(monkeypatch: pytest.Monke
     monkeypatch.setattr(cuda, "CudaDevice", Asked)
     monkeypatch.setattr(cuda, "_devices", {})
     assert cuda._device(3) is made[1] is cuda._device(3)
-
-
-def test_calls_with_arrays_of_libraries_that_follow_no_streams_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    device, cupy = lazy_device()
-    jax_array, tensor, cupys, others = (
-        type("Array", (), {"__module__": name})() for name in ("jaxlib._jax", "torch", "cupy", "paddle")
-    )
-    sub_class = type("MetaTensor", (type(tensor),), {"__module__": "monai.data.meta_tensor"})()
-    monkeypatch.setattr(cuda.foreign, "hand_back", lambda array, X: array)
-    for X, waits in ((jax_array, True), (others, True), (tensor, False), (sub_class, False), (cupys, False)):
-        notes: list[int] = []
-        with cupy.cuda.Stream(non_blocking=True):
-            cupy.queues.current.queue(lambda notes=notes: notes.append(1))
-            assert device.hand_back("answer", X) == "answer"
-        assert (notes == [1]) is waits
-    for place, mend in ((device, "CuPy's"), (HOST, "NumPy's")):
-        with pytest.raises(InputError, match=f"JAX's, which are immutable; leave it out, or use one of {mend}"):
-            check_out(jax_array, place, (3,), np.dtype(np.float64))
-
-
-class Torch:
-    """PyTorch, as far as an answer is made: tensors that keep their history offer no memory as they are."""
-
-    float64 = "torch.float64"
-
-    class Tensor:
-        __module__ = "torch"
-        device, requires_grad = "cuda:0", True
-
-        def __dlpack__(self, **named: object) -> None:
-            raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 2, 0
-
-        @property
-        def __cuda_array_interface__(self) -> dict:
-            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
-
-        def detach(self) -> object:
-            return SimpleNamespace(__dlpack_device__=lambda: (2, 0), __dlpack__=True)
-
-    @staticmethod
-    def empty(shape: tuple[int, ...], dtype: str, device: str) -> tuple:
-        return shape, dtype, device
-
-
-def test_answers_to_tensors_are_memory_of_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch has it again when its own stream has read it."""
-    (device, cupy), tensor = lazy_device(), Torch.Tensor()
-    monkeypatch.setitem(sys.modules, "torch", Torch)
-    monkeypatch.setattr(cuda, "bindings", {"runtime": Runtime()}.__getitem__)
-    form = (3, 2), np.dtype(np.float64)
-    assert device.own_answer(tensor, *form) == ((3, 2), "torch.float64", "cuda:0")
-    assert device.own_answer(cupy.empty(3), *form) is HOST.own_answer(tensor, *form) is None
-    with cupy.cuda.Stream(non_blocking=True):
-        cupy.queues.current.begin_capture()
-        assert device.own_answer(tensor, *form) is None  # what stays as long as the graph
-
-
-def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensor, read = Torch.Tensor(), []
-    monkeypatch.setattr(cuda, "_device", lambda index: index)
-    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
-    monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 1)
-    assert cuda.foreign.is_on_device(tensor) and cuda.device_of(tensor) == 0
-    cuda.foreign.adopt(SimpleNamespace(ndarray=np.ndarray, from_dlpack=read.append), tensor)
-    assert len(read) == 1 and not hasattr(read[0], "requires_grad")
-
-
-class Runtime:
-    """What `CudaDevice` asks cuda-python for while work is captured."""
-
-    cudaStreamCaptureMode = SimpleNamespace(cudaStreamCaptureModeRelaxed=2)
-
-    def __init__(self) -> None:
-        self.mode = 0
-
-    def cudaThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[int, int]:
-        self.mode, before = mode, self.mode
-        return 0, before
 
 
 def test_what_a_captured_graph_uses_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,6 @@ def test_an_interrupt_waits_for_the_copies_under_way(
 
     with pytest.raises(KeyboardInterrupt):
         run(device, fill, documents, np.zeros((33, 1), np.int64))
-
     gc.collect()
     device.wait()
 
@@ -245,6 +244,30 @@ def test_an_answer_in_another_librarys_stream(device: EmulatedDevice) -> None:
     answer = model.predict(X.array, "leaf")
     device.wait()
     assert read == [True] and np.array_equal(answer.data, want)
+
+
+def test_what_a_call_that_fails_has_queued_comes_before_another_librarys_work(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer's memory, and the documents', are that library's again as soon as the call is over."""
+    forest, documents = make()
+    model, theirs = Model(forest).to(device), device.stream()
+    with theirs:
+        X = ForeignArray(device.from_host(documents), theirs)
+    run = device.run
+
+    def run_and_fail(*what: object) -> None:
+        run(*what)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device, "run", run_and_fail)
+    with device.stream():
+        try:
+            model.predict(X, "leaf")
+        except KeyboardInterrupt:
+            del X
+    gc.collect()
+    device.wait()
 
 
 @pytest.mark.parametrize("output", ["raw", "class"])

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from strategies import Drawn, forests
 
+from gpuqs.engines.gpu import walk_placed
 from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
 from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.walk_gpu import WalkGpu
@@ -140,7 +141,8 @@ def test_more_documents_than_a_grid_has_room_for(forward: EmulatedDevice, monkey
     model = Model(forest).to(forward)
     asked = [{"output": output, "engine": "walk_gpu"} for output in ("raw", "leaf", "per_tree")]
     want = [to_host(model.predict(X, **how)) for how in asked]
-    monkeypatch.setattr("gpuqs.engines.gpu.walk_placed.MAX_DOCUMENTS", 7)
+    assert walk_placed.MAX_DOCUMENTS < 2**31
+    monkeypatch.setattr(walk_placed, "MAX_DOCUMENTS", 7)
     launch, blocks = QueuedKernel.launch, []
     monkeypatch.setattr(QueuedKernel, "launch", lambda *launched: blocks.append(launched[1][0]) or launch(*launched))
     for how, right in zip(asked, want, strict=True):

@@ -19,7 +19,7 @@ def drawn(rng: np.random.Generator, memory: np.ndarray, dtype: str) -> np.ndarra
     return np.ndarray(shape, dtype, memory, at, tuple(steps.tolist()))
 
 
-@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@pytest.mark.parametrize("dtype", ["u1", "f2", "f4", "f8", "c16"])
 def test_what_shares_memory_and_what_is_aligned(dtype: str) -> None:
     rng, memory = np.random.default_rng(5), np.zeros(800, np.uint8)
     shared, aligned = [], []
@@ -36,4 +36,4 @@ def test_what_shares_memory_and_what_is_aligned(dtype: str) -> None:
             low, high = reach(X)
             assert (low, high) == (places.min() - X.ctypes.data, places.max() - X.ctypes.data + X.itemsize)
     assert 0.02 < np.mean(shared) < 0.98
-    assert dtype == "u1" or 0.02 < np.mean(aligned) < 0.98
+    assert dtype == "u1" or 0.01 < np.mean(aligned) < 0.98

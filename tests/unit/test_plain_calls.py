@@ -216,6 +216,27 @@ def test_names_of_keywords_are_any_texts() -> None:
         model.predict(X, num_threads=1)
 
 
+def test_documents_that_are_made_first_are_plain_whatever_the_threads() -> None:
+    forest, asked = made(), []
+    model = Model(forest)
+    plain = model._plain
+
+    class Noted:
+        def raw(self, rows: np.ndarray, n_threads: int = 0) -> Any:
+            asked.append(n_threads)
+            return plain.raw(rows, n_threads)
+
+    model._plain = Noted()
+    rows = np.random.default_rng(8).normal(size=(3, 8)).tolist()
+    want = Model(forest).predict(rows, "raw")
+    for n_threads in (None, 1, 2, np.int64(1)):
+        np.testing.assert_array_equal(model.predict(rows, "raw", n_threads=n_threads), want)
+    assert asked == [0, 1, 2, 1]
+    for wrong, error in ((0, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="n_threads must"):
+            model.predict(rows, "raw", n_threads=wrong)
+
+
 def test_calls_that_are_not_plain() -> None:
     model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
     model.predict(X)

@@ -220,6 +220,13 @@ REPEATED = [
     ),
     Fault("an engine's name is any that equals", "model.py", "type(engine) is str and engine ==", "engine ==", _AGAIN),
     Fault(
+        "repeated calls take documents in the midst of elements",
+        _CALLS,
+        " or device.address(X) % X.dtype.itemsize:",
+        ":",
+        ("test_models_on_devices.py",),
+    ),
+    Fault(
         "the host's documents are taken for the caller's",
         "model.py",
         "callers = where is runs_on\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planted.campaign import Fault
 
 _QUEUED = ("test_queued_work.py",)
-_CUPY = ("test_cuda_device.py",)
+_CUPY, _FOREIGN = ("test_cuda_device.py",), ("test_foreign_arrays.py",)
 _MODELS, _REPLAY = ("test_model_memory.py",), ("test_replay.py",)
 _LARGE = ("test_emulated.py::test_shared_memory_beyond_48_kib",)
 
@@ -206,15 +206,22 @@ STREAMS = [
     Fault(
         "an `out` of another library is not ordered back",
         "model.py",
-        "        for given in (X, out):",
-        "        for given in (X,):",
+        "(out,) if out is own else (X, out)",
+        "(out,) if out is own else (X,)",
         _QUEUED,
     ),
     Fault(
         "an X of another library is not ordered back where `out` is given",
         "model.py",
-        "        for given in (X, out):",
-        "        for given in (out,):",
+        "(out,) if out is own else (X, out)",
+        "(out,)",
+        _QUEUED,
+    ),
+    Fault(
+        "what a call that fails has queued is not ordered back",
+        "model.py",
+        "            for array in given:\n                where.hand_back(answer, array)\n            raise\n",
+        "            raise\n",
         _QUEUED,
     ),
     Fault(
@@ -323,14 +330,14 @@ STREAMS = [
         "devices/cuda.py",
         "return foreign.torch_memory(X, shape, dtype)",
         "return None",
-        _CUPY,
+        _FOREIGN,
     ),
     Fault(
         "another library's memory is not kept until it is read",
         "devices/cuda.py",
         "if not foreign.follows_streams(X):",
         "if foreign.is_jax(X):",
-        _CUPY,
+        _FOREIGN,
     ),
     Fault(
         "half as many streams are known",

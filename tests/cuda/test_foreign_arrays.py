@@ -1,0 +1,101 @@
+"""Arrays of other libraries on a device: told by their classes, waited for or not, answered in their own memory."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from emulated_cupy import Runtime, lazy_device
+
+from gpuqs.devices import HOST, cuda
+from gpuqs.errors import DeviceError, InputError
+from gpuqs.placement import check_out
+
+
+def test_calls_with_arrays_of_libraries_that_follow_no_streams_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, cupy = lazy_device()
+    jax_array, tensor, cupys, others = (
+        type("Array", (), {"__module__": name})() for name in ("jaxlib._jax", "torch", "cupy", "paddle")
+    )
+    sub_class = type("MetaTensor", (type(tensor),), {"__module__": "monai.data.meta_tensor"})()
+    monkeypatch.setattr(cuda.foreign, "hand_back", lambda array, X: array)
+    for X, waits in ((jax_array, True), (others, True), (tensor, False), (sub_class, False), (cupys, False)):
+        notes: list[int] = []
+        with cupy.cuda.Stream(non_blocking=True):
+            cupy.queues.current.queue(lambda notes=notes: notes.append(1))
+            assert device.hand_back("answer", X) == "answer"
+        assert (notes == [1]) is waits
+    for place, mend in ((device, "CuPy's"), (HOST, "NumPy's")):
+        with pytest.raises(InputError, match=f"JAX's, which are immutable; leave it out, or use one of {mend}"):
+            check_out(jax_array, place, (3,), np.dtype(np.float64))
+        with pytest.raises(InputError, match=r"out keeps its history.*pass out\.detach\(\)"):
+            check_out(Torch.Tensor(), place, (3,), np.dtype(np.float64))
+
+
+def test_where_arrays_lie_is_told_by_either_protocol() -> None:
+    for there, kind in ((True, 2), (True, 13), (False, 1), (False, 3)):
+        assert cuda.foreign.is_on_device(SimpleNamespace(__dlpack_device__=lambda kind=kind: (kind, 0))) is there
+    assert cuda.foreign.is_on_device(SimpleNamespace(__cuda_array_interface__={}))  # Numba's, RMM's
+    assert not cuda.foreign.is_on_device(SimpleNamespace()) and not cuda.foreign.is_on_device(np.zeros(3))
+
+
+def test_arrays_that_are_waited_for_are_not_captured() -> None:
+    device, cupy = lazy_device()
+    others = SimpleNamespace(__cuda_array_interface__={})
+    with cupy.cuda.Stream(non_blocking=True):
+        cupy.queues.current.begin_capture()
+        with pytest.raises(DeviceError, match=r"which is waited for, cannot be captured.*pass CuPy's, or PyTorch's"):
+            device.adopt(others)
+        assert device.adopt(np.zeros(3)) is None
+
+
+class Torch:
+    """PyTorch, as far as an answer is made: tensors that keep their history offer no memory as they are."""
+
+    float64 = "torch.float64"
+
+    class Tensor:
+        __module__ = "torch"
+        device, requires_grad = "cuda:0", True
+
+        def __dlpack__(self, **named: object) -> None:
+            raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+        @property
+        def __cuda_array_interface__(self) -> dict:
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
+
+        def detach(self) -> object:
+            return SimpleNamespace(__dlpack_device__=lambda: (2, 0), __dlpack__=True)
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], dtype: str, device: str) -> tuple:
+        return shape, dtype, device
+
+
+def test_answers_to_tensors_are_memory_of_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch has it again when its own stream has read it."""
+    (device, cupy), tensor = lazy_device(), Torch.Tensor()
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    monkeypatch.setattr(cuda, "bindings", {"runtime": Runtime()}.__getitem__)
+    form = (3, 2), np.dtype(np.float64)
+    assert device.own_answer(tensor, *form) == ((3, 2), "torch.float64", "cuda:0")
+    assert device.own_answer(cupy.empty(3), *form) is HOST.own_answer(tensor, *form) is None
+    with cupy.cuda.Stream(non_blocking=True):
+        cupy.queues.current.begin_capture()
+        assert device.own_answer(tensor, *form) is None  # what stays as long as the graph
+
+
+def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor, read = Torch.Tensor(), []
+    monkeypatch.setattr(cuda, "_device", lambda index: index)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
+    monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 1)
+    assert cuda.foreign.is_on_device(tensor) and cuda.device_of(tensor) == 0
+    cuda.foreign.adopt(SimpleNamespace(ndarray=np.ndarray, from_dlpack=read.append), tensor)
+    assert len(read) == 1 and not hasattr(read[0], "requires_grad")
