@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, SupportsIndex, cast
 
@@ -332,11 +333,12 @@ class Model:
             for start, stop in pieces(documents.n, rows):
                 one = fill if margin is None else partial(fill, margin=margin[start:stop])
                 runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])
+            handed = [where.hand_back(answer, array) for array in given]
         except BaseException:  # some may be queued
             for array in given:
-                where.hand_back(answer, array)
+                with suppress(Exception):
+                    where.hand_back(answer, array)
             raise
-        handed = [where.hand_back(answer, array) for array in given]
         return handed[0] if out is None else out
 
     def _answer_plain(self, documents: Documents, output: Output, n_threads: int | None) -> Any:
@@ -598,9 +600,11 @@ class Model:
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""
+        if getattr(base_margin, "requires_grad", False):
+            base_margin = base_margin.detach()
         try:
             margin = np.asarray(base_margin).astype(self.forest.sum_dtype, casting="same_kind")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"base_margin must hold numbers: {error}") from error
         if margin.ndim == 1 and margin.size == n * self.n_outputs:  # a document's after the other's, as of XGBoost
             margin = margin.reshape(n, self.n_outputs)

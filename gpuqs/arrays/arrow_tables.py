@@ -206,11 +206,16 @@ def kind_of_arrow(arrow_type: Any) -> Kind:
     return Kind.TEXT if any(is_text(arrow_type) for is_text in text) else Kind.OTHER
 
 
+#: Bytes of a small chunk of texts, on average, and of what one array of texts holds with certainty.
+_SMALL, _MOST = 4096, 1 << 30
+
+
 def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     """A (chunked) Arrow array as category codes."""
     coded = [np.zeros(0)]
-    if coder.by_hash and str(column.type) in _OFFSETS and getattr(column, "num_chunks", 1) > 1:
-        column = column.combine_chunks()  # many small ones take longer than to copy them
+    chunks = getattr(column, "num_chunks", 1)
+    if coder.by_hash and str(column.type) in _OFFSETS and chunks > 1 and column.nbytes < min(chunks * _SMALL, _MOST):
+        column = column.combine_chunks()  # which takes less than to hash them one by one
     for part in _parts(column):
         if coder.by_hash and not part.null_count and (hashes := _hashes(part)) is not None:
             coded.append(coder.codes_of_hashes(hashes))

@@ -243,11 +243,15 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
         return lambda start, stop: coder.codes_of_hashes(integer_hashes(numbers[start:stop]))
 
     def codes(start: int, stop: int) -> np.ndarray:
+        part = column.iloc[start:stop]
         try:
-            places, values = column.iloc[start:stop].factorize()
+            places, found = part.factorize()
         except TypeError as error:
             raise _no_category(coder, error) from None
-        return coder.codes(plain(values), places)
+        values = plain(found)
+        if column.dtype == object and not all(isinstance(value, str) for value in values):
+            return _codes_of_objects(coder, part.to_numpy(), lambda: part)  # pandas takes 1 and True for one
+        return coder.codes(values, places)
 
     return codes
 

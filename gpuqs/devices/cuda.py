@@ -429,7 +429,7 @@ class CudaDevice:
 
     def adopt(self, X: Any) -> Any:
         if not self.holds(X) and foreign.is_on_device(X) and not foreign.follows_streams(X):
-            self._refuse_capture("work with another library's array, which is waited for,", "pass CuPy's, or PyTorch's")
+            self._refuse_capture("scoring an array of a library that is waited for", "pass CuPy's, or PyTorch's")
         with self._cupy.cuda.Device(self.index):
             array = foreign.adopt(self._cupy, X)
         if array is not None and array.device.id != self.index:
@@ -481,4 +481,8 @@ def device_of(X: Any) -> CudaDevice:
     place = getattr(X, "__dlpack_device__", None)
     if place is not None:
         return cuda_device(int(place()[1]))
-    return cuda_device(_import_cupy().asarray(X).device.id)
+    address, _ = X.__cuda_array_interface__["data"]
+    if not address:  # no elements
+        return cuda_device()
+    # `cupy.asarray` would wait for the array's stream.
+    return cuda_device(int(_import_cupy().cuda.runtime.pointerGetAttributes(address).device))

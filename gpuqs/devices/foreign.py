@@ -54,8 +54,8 @@ def is_jax(X: Any) -> bool:
 
 
 def follows_streams(X: Any) -> bool:
-    """Whether the library, or who uses it, gives memory to later work of a stream; others' work is waited for."""
-    return _library(X) in ("cupy", "torch", "numba")
+    """Whether the library's memory is given to later work of a stream; work with others' arrays is waited for."""
+    return _library(X) in ("cupy", "torch")
 
 
 def is_torch(X: Any) -> bool:
@@ -73,7 +73,7 @@ def torch_memory(X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 def hand_back(array: Any, X: Any) -> Any:
     """CuPy's array as one of the library that ``X`` belongs to, if that is a known one.
 
-    What PyTorch or JAX does next follows what is queued here.
+    What PyTorch does next follows what is queued here; the others' arrays are complete.
     """
     if is_torch(X):
         import torch

@@ -16,17 +16,18 @@ from gpuqs.placement import check_out
 
 def test_calls_with_arrays_of_libraries_that_follow_no_streams_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     device, cupy = lazy_device()
-    jax_array, tensor, cupys, others = (
-        type("Array", (), {"__module__": name})() for name in ("jaxlib._jax", "torch", "cupy", "paddle")
+    jax_array, tensor, cupys, others, numbas = (
+        type("Array", (), {"__module__": name})() for name in ("jaxlib._jax", "torch", "cupy", "paddle", "numba.cuda")
     )
     sub_class = type("MetaTensor", (type(tensor),), {"__module__": "monai.data.meta_tensor"})()
     monkeypatch.setattr(cuda.foreign, "hand_back", lambda array, X: array)
-    for X, waits in ((jax_array, True), (others, True), (tensor, False), (sub_class, False), (cupys, False)):
+    waited_for = (jax_array, others, numbas)
+    for X in (*waited_for, tensor, sub_class, cupys):
         notes: list[int] = []
         with cupy.cuda.Stream(non_blocking=True):
             cupy.queues.current.queue(lambda notes=notes: notes.append(1))
             assert device.hand_back("answer", X) == "answer"
-        assert (notes == [1]) is waits
+        assert (notes == [1]) is (X in waited_for)
     for place, mend in ((device, "CuPy's"), (HOST, "NumPy's")):
         with pytest.raises(InputError, match=f"JAX's, which are immutable; leave it out, or use one of {mend}"):
             check_out(jax_array, place, (3,), np.dtype(np.float64))
@@ -46,7 +47,7 @@ def test_arrays_that_are_waited_for_are_not_captured() -> None:
     others = SimpleNamespace(__cuda_array_interface__={})
     with cupy.cuda.Stream(non_blocking=True):
         cupy.queues.current.begin_capture()
-        with pytest.raises(DeviceError, match=r"which is waited for, cannot be captured.*pass CuPy's, or PyTorch's"):
+        with pytest.raises(DeviceError, match=r"that is waited for cannot be captured.*pass CuPy's, or PyTorch's"):
             device.adopt(others)
         assert device.adopt(np.zeros(3)) is None
 
@@ -97,5 +98,9 @@ def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest
     monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
     monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 1)
     assert cuda.foreign.is_on_device(tensor) and cuda.device_of(tensor) == 0
+    runtime = SimpleNamespace(pointerGetAttributes={4096: SimpleNamespace(device=0)}.__getitem__, getDevice=lambda: 0)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    for address in (4096, 0):  # RMM's and others', which CuPy would wait for; an array without elements
+        assert cuda.device_of(SimpleNamespace(__cuda_array_interface__={"data": (address, False)})) == 0
     cuda.foreign.adopt(SimpleNamespace(ndarray=np.ndarray, from_dlpack=read.append), tensor)
     assert len(read) == 1 and not hasattr(read[0], "requires_grad")

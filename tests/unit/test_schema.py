@@ -213,6 +213,17 @@ def test_columns_of_objects_that_are_numbers(library: str) -> None:
     np.testing.assert_array_equal(read(frame.astype({"w": float}), schema), [[1, 1, 0.5], [0, 2, 1.5]])
 
 
+@pytest.mark.parametrize("values", [[True, 1, 2], [1, True, 2], [1.0, 1, True]], ids=str)
+def test_few_rows_of_objects_are_coded_as_many_are(values: list[Any]) -> None:
+    """Few are taken out at once; pandas itself takes 1 and True for one."""
+    schema = Schema(NAMES, (("x", "y"), (0, 1, 2), None), library="LightGBM")
+    few = pd.DataFrame({"t": ["x", "y", "x"], "w": np.array(values, object), "v": [0.5, 1.5, 2.5]})
+    many = pd.concat([few] * 2000, ignore_index=True)
+    forest = forest_of(schema=schema)
+    rows = [as_documents(X, forest).chunk(0, len(X)) for X in (few, many)]
+    np.testing.assert_array_equal(rows[1], np.tile(rows[0], (2000, 1)))
+
+
 def test_schemas_that_contradict_themselves() -> None:
     for fields in ({"library": "astrology"}, {"categories": (("x",),), "in_order": (("x",),)}, {"absent": 1.0}):
         with pytest.raises(ValueError, match="Schema"):

@@ -220,8 +220,8 @@ STREAMS = [
     Fault(
         "what a call that fails has queued is not ordered back",
         "model.py",
-        "            for array in given:\n                where.hand_back(answer, array)\n            raise\n",
-        "            raise\n",
+        "                with suppress(Exception):\n                    where.hand_back(answer, array)\n",
+        "                pass\n",
         _QUEUED,
     ),
     Fault(
