@@ -379,7 +379,7 @@ STREAMS = [
         "devices/cuda.py",
         "            self.synchronize()  # what is queued",
         "            pass  # what is queued",
-        _CUPY,
+        _FOREIGN,
     ),
     Fault(
         "a thread that loads a kernel at once unloads another's",
