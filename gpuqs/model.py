@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
+from gpuqs.arrays.dense import without_history
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, GpuDevice, find_device
@@ -600,10 +601,8 @@ class Model:
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""
-        if getattr(base_margin, "requires_grad", False):
-            base_margin = base_margin.detach()
         try:
-            margin = np.asarray(base_margin).astype(self.forest.sum_dtype, casting="same_kind")
+            margin = np.asarray(without_history(base_margin)).astype(self.forest.sum_dtype, casting="same_kind")
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"base_margin must hold numbers: {error}") from error
         if margin.ndim == 1 and margin.size == n * self.n_outputs:  # a document's after the other's, as of XGBoost

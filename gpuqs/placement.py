@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from gpuqs.arrays import Documents, as_documents
+from gpuqs.arrays.dense import without_history
 from gpuqs.arrays.memory import memory_of
 from gpuqs.arrays.on_devices import from_device
 from gpuqs.arrays.pandas_frames import is_pandas
@@ -74,7 +75,7 @@ def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Dev
     InputError
         They are no documents of the forest's, or lie on another device.
     """
-    adopted = None if device is HOST else device.adopt(X)
+    adopted = None if device is HOST else device.adopt(without_history(X))
     if adopted is None:
         return as_documents(X, forest), HOST
     if not is_aligned(adopted, cast(GpuDevice, device).address(adopted)):

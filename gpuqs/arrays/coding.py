@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback.ctrs import object_hashes, text_hashes
+from gpuqs.cpu_fallback.ctrs import integer_hashes, object_hashes, text_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
@@ -131,6 +131,10 @@ class Coder:
         known, codes = self._codes_by_hash
         places = np.searchsorted(known, hashes)
         return np.where(known[places] == hashes, codes[places], np.nan)
+
+    def codes_of_integers(self, values: np.ndarray) -> npt.NDArray[np.float64]:
+        """Codes of whole numbers, or truth values, where hashes tell these."""
+        return self.codes_of_hashes(integer_hashes(values))
 
     def codes_of_objects(self, values: np.ndarray) -> npt.NDArray[np.float64] | None:
         """Codes of objects, where hashes tell these, and all are texts and whole numbers."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from gpuqs.arrays.coding import Coder, Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
-from gpuqs.cpu_fallback.ctrs import integer_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 
@@ -75,10 +74,14 @@ def with_zeros(documents: Documents) -> Documents:
     return documents._replace(chunk=chunk)
 
 
+def without_history(X: Any) -> Any:
+    """A tensor of PyTorch that keeps its history, without that: scores have none. All else as it is."""
+    return X.detach() if getattr(X, "requires_grad", False) else X
+
+
 def array_of(X: Any, forest: Forest) -> np.ndarray:
     """What offers itself as an array, or a nested list, whose values keep their types where some are categories."""
-    if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
-        X = X.detach()
+    X = without_history(X)
     try:
         if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
             return np.from_dlpack(X)
@@ -181,7 +184,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
                 continue
             column = rows[:, feature]
             if not of_objects:
-                out[:, feature] = coder.codes_of_hashes(integer_hashes(column))
+                out[:, feature] = coder.codes_of_integers(column)
             elif (codes := coder.codes_of_objects(column)) is not None:
                 out[:, feature] = codes
             else:

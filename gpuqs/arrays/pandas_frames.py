@@ -13,7 +13,6 @@ from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, disti
 from gpuqs.arrays.columns import columns_of
 from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
 from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
-from gpuqs.cpu_fallback.ctrs import integer_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
@@ -226,21 +225,18 @@ def _kind_of(dtype: Any) -> Kind:
 
 def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], np.ndarray]:
     """Rows [start, stop) of a column as category codes."""
-    if hasattr(column.dtype, "pyarrow_dtype"):
+    of_texts = coder.by_hash and getattr(column.dtype, "storage", None) == "pyarrow"
+    if of_texts or hasattr(column.dtype, "pyarrow_dtype"):
         array = column.array.__arrow_array__()
         return lambda start, stop: arrow_codes(array.slice(start, stop - start), coder)
     if _is_category(column.dtype):
         return lambda start, stop: levels.table(column.array.categories).at(column.array.codes[start:stop])
-
-    if coder.by_hash and getattr(column.dtype, "storage", None) == "pyarrow":
-        texts = column.array.__arrow_array__()
-        return lambda start, stop: arrow_codes(texts.slice(start, stop - start), coder)
     if coder.by_hash and column.dtype == object:
         objects = column.to_numpy()
         return lambda start, stop: _codes_of_objects(coder, objects[start:stop], lambda: column.iloc[start:stop])
     if coder.by_hash and isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
         numbers = column.to_numpy()
-        return lambda start, stop: coder.codes_of_hashes(integer_hashes(numbers[start:stop]))
+        return lambda start, stop: coder.codes_of_integers(numbers[start:stop])
 
     def codes(start: int, stop: int) -> np.ndarray:
         part = column.iloc[start:stop]

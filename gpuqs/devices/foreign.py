@@ -27,8 +27,6 @@ def adopt(cupy: Any, X: Any) -> Any:
         return X
     if not is_on_device(X):
         return None
-    if getattr(X, "requires_grad", False):  # a tensor of PyTorch that keeps its history: scores have none
-        X = X.detach()
     return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
 
 

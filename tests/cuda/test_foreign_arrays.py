@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from emulated_cupy import Runtime, lazy_device
+from forests import random_forest
 
 from gpuqs.devices import HOST, cuda
 from gpuqs.errors import DeviceError, InputError
-from gpuqs.placement import check_out
+from gpuqs.placement import check_out, documents_of
 
 
 def test_calls_with_arrays_of_libraries_that_follow_no_streams_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +41,16 @@ def test_where_arrays_lie_is_told_by_either_protocol() -> None:
         assert cuda.foreign.is_on_device(SimpleNamespace(__dlpack_device__=lambda kind=kind: (kind, 0))) is there
     assert cuda.foreign.is_on_device(SimpleNamespace(__cuda_array_interface__={}))  # Numba's, RMM's
     assert not cuda.foreign.is_on_device(SimpleNamespace()) and not cuda.foreign.is_on_device(np.zeros(3))
+
+
+def test_the_device_of_an_array_is_told_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By CUDA's array interface, as RMM's; the current one of an array without elements."""
+    runtime = SimpleNamespace(pointerGetAttributes={4096: SimpleNamespace(device=1)}.__getitem__, getDevice=lambda: 0)
+    monkeypatch.setattr(cuda, "_device", lambda index: index)
+    monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 2)
+    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    for address, device in ((4096, 1), (0, 0)):
+        assert cuda.device_of(SimpleNamespace(__cuda_array_interface__={"data": (address, False)})) == device
 
 
 def test_arrays_that_are_waited_for_are_not_captured() -> None:
@@ -98,9 +109,8 @@ def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest
     monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=None))
     monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 1)
     assert cuda.foreign.is_on_device(tensor) and cuda.device_of(tensor) == 0
-    runtime = SimpleNamespace(pointerGetAttributes={4096: SimpleNamespace(device=0)}.__getitem__, getDevice=lambda: 0)
-    monkeypatch.setattr(cuda, "_import_cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    for address in (4096, 0):  # RMM's and others', which CuPy would wait for; an array without elements
-        assert cuda.device_of(SimpleNamespace(__cuda_array_interface__={"data": (address, False)})) == 0
-    cuda.foreign.adopt(SimpleNamespace(ndarray=np.ndarray, from_dlpack=read.append), tensor)
+    cupy = SimpleNamespace(ndarray=np.ndarray, from_dlpack=lambda X: read.append(X) or np.zeros((3, 2), ">f4"))
+    device = SimpleNamespace(adopt=lambda X: cuda.foreign.adopt(cupy, X), address=lambda array: 0)
+    with pytest.raises(InputError, match="byte order"):  # what it holds is looked at
+        documents_of(tensor, random_forest(np.random.default_rng(0), n_features=2), device)
     assert len(read) == 1 and not hasattr(read[0], "requires_grad")
