@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,7 @@ def random_forest(
 ) -> Forest:
     """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete").
 
+    "zigzag": two subtrees of each that has any lie between leaves, so that programs need many registers at once.
     "oblivious": complete trees that test the same at every node of a level.
     A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes; a share ``linear``
     of the leaves have linear models.
@@ -145,9 +147,12 @@ def linear_models(rng: np.random.Generator, n_leaves: int, n_features: int, shar
 
 
 def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int], list[int]]:
-    """Children of a tree with so many leaves, numbered as by LightGBM (the split leaf stays left)."""
+    """Children of a tree with so many leaves, numbered as by LightGBM (the split leaf stays left), but for zigzags."""
     left: list[int] = []
     right: list[int] = []
+    if shape == "zigzag":
+        _zigzag(n_leaves, iter(range(n_leaves)), left, right)
+        return left, right
     holder: list[tuple[int, int] | None] = [None]  # (node, side) that each leaf hangs from
     for node in range(n_leaves - 1):
         pick = {"random": int(rng.integers(len(holder))), "chain": len(holder) - 1, "complete": 0}[shape]
@@ -161,6 +166,23 @@ def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int
         holder[pick] = (node, 0)
         holder.append((node, 1))
     return left, right
+
+
+def _zigzag(n_leaves: int, leaves: Iterator[int], left: list[int], right: list[int]) -> int:
+    """Appends the nodes of a subtree; returns its root, or its leaf."""
+
+    def node(*sizes: Any) -> int:
+        at = len(left)
+        left.append(0)
+        right.append(0)
+        for side, size in zip((left, right), sizes, strict=True):
+            side[at] = node(*size) if isinstance(size, tuple) else _zigzag(size, leaves, left, right)
+        return at
+
+    if n_leaves == 1:
+        return ~next(leaves)
+    between = n_leaves - 2
+    return node((between // 2, 1), (1, between - between // 2)) if n_leaves > 3 else node(1, n_leaves - 1)
 
 
 def probing_documents(rng: np.random.Generator, forest: Forest, n: int, dtype: type = np.float64) -> np.ndarray:

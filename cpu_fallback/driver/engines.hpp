@@ -286,7 +286,7 @@ private:
     }
     size_t predicate_bytes(int stride) const { return whole_lines(static_cast<size_t>(layout_.n_predicates) * (stride / 8)); }
     size_t slot_bytes(int stride) const {
-        return whole_lines(static_cast<size_t>(layout_.nodes ? kPlanes : layout_.n_slots) * (stride / 8));
+        return whole_lines(static_cast<size_t>(layout_.nodes ? kPlanes + kSpills : layout_.n_slots) * (stride / 8));
     }
 
     const Kernels& kernels_;

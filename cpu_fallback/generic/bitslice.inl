@@ -40,39 +40,69 @@ inline int nibble_of(int value, int nibble) { return value >> (4 * nibble) & 15;
 
 template <class Word> inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
 
-template <class Word> void predicates(const BitsliceLayout& layout, int block, const void* planes, void* words) {
-    const Word* of_columns = static_cast<const Word*>(planes);
-    Word* to = static_cast<Word*>(words);
-    const uint8_t* low = layout.low + layout.block_low[block];
-    Word over[4][16];  // the nibbles of the ranks, lowest first
-    Word missing = {};
-    int column = -1, n_bits = 0;
-    for (int64_t s = layout.block_segments[block]; s < layout.block_segments[block + 1]; s++) {
-        const Segment segment = layout.segments[s];
-        if (segment.column != column) {
-            column = segment.column;
-            n_bits = layout.ranks.n_bits[column];
-            const Word* bits = of_columns + layout.ranks.plane_offsets[column];
-            if (n_bits == 1)
-                over[0][0] = bits[0];  // one threshold: its word is the plane itself
-            else
-                for (int nibble = 0; nibble * 4 < n_bits; nibble++) nibble_above(bits + nibble * 4, n_bits - nibble * 4, over[nibble]);
-            if (layout.ranks.marks_missing[column]) missing = bits[n_bits];
-        }
-        // The rank's bits above the lowest four, against the segment's.
+// The same of a byte, b = 0 ... 255, from those of its nibbles.
+template <class Word> void byte_above(const Word* low, const Word* high, Word* over) {
+    for (int a = 0; a < 16; a++, over += 16) {
+        const Word above = high[a], equal = nibble_equals(high, a);
+#pragma GCC unroll 4
+        for (int b = 0; b < 16; b++) over[b] = or_and(above, equal, low[b]);
+    }
+}
+
+// A column's ranks, by nibbles, lowest first.
+template <class Word> struct Nibbles {
+    Word over[4][16];
+    Word missing;
+    int n_bits;
+};
+
+// The words of a column's segments, whose predicates differ in so many nibbles: over_low.
+template <int n_low, class Word>
+Word* write_words(const Segment* at, const Segment* end, const Nibbles<Word>& rank, const Word* over_low, const uint8_t*& low,
+                  Word* to) {
+    for (; at < end; at++) {
+        const Segment segment = *at;
+        // The rank's bits above the low ones, against the segment's.
         Word above = {}, equal = ~Word{};
-        for (int nibble = 1; nibble * 4 < n_bits; nibble++) {
+        for (int nibble = n_low; nibble * 4 < rank.n_bits; nibble++) {
             const int a = nibble_of(segment.high, nibble - 1);
-            const Word same = nibble_equals(over[nibble], a);
-            above = or_and(over[nibble][a], same, above);
+            const Word same = nibble_equals(rank.over[nibble], a);
+            above = or_and(rank.over[nibble][a], same, above);
             equal &= same;
         }
         if (segment.nan_left) {
-            above &= ~missing;
-            equal &= ~missing;
+            above &= ~rank.missing;
+            equal &= ~rank.missing;
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < segment.count; i++) *to++ = or_and(above, equal, over[0][*low++]);
+        for (int i = 0; i < segment.count; i++) *to++ = or_and(above, equal, over_low[*low++]);
+    }
+    return to;
+}
+
+template <class Word> void predicates(const BitsliceLayout& layout, int block, const void* planes, void* words) {
+    Word* to = static_cast<Word*>(words);
+    const uint8_t* low = layout.low + layout.block_low[block];
+    const Segment* const last = layout.segments + layout.block_segments[block + 1];
+    Nibbles<Word> rank;
+    Word over_byte[256];
+    for (const Segment *at = layout.segments + layout.block_segments[block], *end; at < last; at = end) {
+        const int column = at->column;
+        for (end = at + 1; end < last && end->column == column && end->by_byte == at->by_byte;) end++;
+        const Word* bits = static_cast<const Word*>(planes) + layout.ranks.plane_offsets[column];
+        rank.n_bits = layout.ranks.n_bits[column];
+        if (rank.n_bits == 1)
+            rank.over[0][0] = bits[0];  // one threshold: its word is the plane itself
+        else
+            for (int nibble = 0; nibble * 4 < rank.n_bits; nibble++)
+                nibble_above(bits + nibble * 4, rank.n_bits - nibble * 4, rank.over[nibble]);
+        if (layout.ranks.marks_missing[column]) rank.missing = bits[rank.n_bits];
+        if (at->by_byte) {
+            byte_above(rank.over[0], rank.over[1], over_byte);
+            to = write_words<2>(at, end, rank, over_byte, low, to);
+        } else {
+            to = write_words<1>(at, end, rank, rank.over[0], low, to);
+        }
     }
 }
 

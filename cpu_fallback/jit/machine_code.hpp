@@ -21,7 +21,7 @@ public:
 
     // Reads a tree block's code, if it does not ask for itself.
     void bring(int block) const;
-    // leaf[tree][documents] of a tree block; planes is scratch for `kPlanes` words.
+    // leaf[tree][documents] of a tree block; planes is scratch for kPlanes + kSpills words.
     void run(int block, const void* words, void* planes, void* leaf) const;
 
 private:

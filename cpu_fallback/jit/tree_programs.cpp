@@ -22,17 +22,17 @@ public:
         nodes_ = nodes;
         n_planes_ = 0;
         while (1 << n_planes_ < n_leaves) n_planes_++;
-        // Registers are for S, for the S that wait for a plane, and one is spare: planes get what is left.
-        n_in_registers_ = to_.n_registers() - (2 + n_planes_) - n_waiting_ - 1;
+        n_in_registers_ = n_planes_;  // as long as S leave room
         std::fill(std::begin(uses_), std::end(uses_), 0);
         free_ = static_cast<uint32_t>((uint64_t{1} << to_.n_registers()) - 1);
         std::fill(std::begin(planes_), std::end(planes_), Plane{});
+        std::fill(std::begin(uses_in_memory_), std::end(uses_in_memory_), 0);
         registers_needed_.assign(n_leaves, 0);
         if (const int root = nodes_[0].right) {
             count_registers(root);
             write_nodes(root);
         }
-        for (int k = 0; k < n_planes_ && k < n_in_registers_; k++) {
+        for (int k = 0; k < n_in_registers_; k++) {
             if (planes_[k].waiting != kNone) add_one(planes_[k], planes_[k].waiting);
             to_.store(plane_at(k), planes_[k].sum);
         }
@@ -47,13 +47,16 @@ private:
         bool begun = false;  // in memory
     };
 
+    // S by register, or, from kInMemory on, by place in memory.
     struct Subtree { int j, first, end; };
+    static constexpr int kInMemory = 32;
 
     static Operand predicate(uint32_t word) { return {Base::predicates, word}; }
     static Operand plane_at(int k) { return {Base::planes, static_cast<uint32_t>(k)}; }
+    static Operand slot_at(int s) { return plane_at(kPlanes + s - kInMemory); }
 
     int take() {
-        if (!free_) throw std::logic_error("a tree program needs more registers than there are");  // layouts hold no such trees
+        if (!free_) put_by();
         const int r = __builtin_ctz(free_);
         free_ &= free_ - 1;
         uses_[r] = 1;
@@ -62,6 +65,36 @@ private:
     void keep(int r) { uses_[r]++; }
     void drop(int r) {
         if (r != kNone && --uses_[r] == 0) free_ |= uint32_t{1} << r;
+    }
+
+    // An S that waiting subtrees alone need goes to memory: the one that is needed last.
+    void put_by() {
+        for (const Subtree& waiting : to_do_)
+            for (const int s : {waiting.first, waiting.end}) {
+                const auto needed = [&](const Subtree& by) { return (by.first == s) + (by.end == s); };
+                int n = 0;
+                for (const Subtree& by : to_do_) n += needed(by);
+                if (s == kNone || s >= kInMemory || uses_[s] != n) continue;
+                const int place = static_cast<int>(std::find(uses_in_memory_, uses_in_memory_ + kSpills, 0) - uses_in_memory_);
+                if (place == kSpills) break;
+                to_.store(slot_at(kInMemory + place), s);
+                for (Subtree& by : to_do_)
+                    for (int* const of : {&by.first, &by.end})
+                        if (*of == s) *of = kInMemory + place;
+                uses_in_memory_[place] = n;
+                uses_[s] = 0;
+                free_ |= uint32_t{1} << s;
+                return;
+            }
+        throw std::logic_error("a tree program needs more registers and slots than there are");  // no tree does
+    }
+    int fetched(int s) {
+        if (s < kInMemory) return s;
+        make_room();
+        const int r = take();
+        to_.load(r, slot_at(s));
+        uses_in_memory_[s - kInMemory]--;
+        return r;
     }
 
     // Without recursion: chains are as deep as trees have leaves.
@@ -87,10 +120,12 @@ private:
             s = end;
         else if (node.left == 0 && first != kNone && uses_[first] == 1)
             s = first;
-        if (s != kNone)
+        if (s != kNone) {
             keep(s);
-        else
+        } else {
+            make_room();
             s = take();
+        }
         if (first == kNone && end == kNone)
             to_.load(s, word);
         else if (first == kNone)
@@ -107,8 +142,9 @@ private:
     void write_nodes(int root) {
         to_do_.assign(1, {root, kNone, kNone});
         while (!to_do_.empty()) {
-            const auto [j, first, end] = to_do_.back();
+            const int j = to_do_.back().j, waiting_first = to_do_.back().first, waiting_end = to_do_.back().end;
             to_do_.pop_back();
+            const int first = fetched(waiting_first), end = fetched(waiting_end);
             const TreeNode& node = nodes_[j];
             const int s = combine(j, first, end);
             add_to_plane(__builtin_ctz(j), s);
@@ -126,16 +162,30 @@ private:
         }
     }
 
+    // Sees to it that a register is free: where S take all, the highest plane, to which fewest are added, goes to memory.
+    void make_room() {
+        while (!free_ && n_in_registers_) {
+            Plane& plane = planes_[--n_in_registers_];
+            for (const int s : {plane.sum, plane.waiting})
+                if (s != kNone) add_in_memory(n_in_registers_, s);
+            drop(plane.sum);
+            drop(plane.waiting);
+        }
+    }
+    void add_in_memory(int k, int s) {
+        if (std::exchange(planes_[k].begun, true))
+            to_.exclusive_or_with(plane_at(k), s);
+        else
+            to_.store(plane_at(k), s);
+    }
+
     void add_to_plane(int k, int s) {
-        Plane& plane = planes_[k];
+        make_room();
         if (k >= n_in_registers_) {
-            if (plane.begun)
-                to_.exclusive_or_with(plane_at(k), s);
-            else
-                to_.store(plane_at(k), s);
-            plane.begun = true;
+            add_in_memory(k, s);
             return;
         }
+        Plane& plane = planes_[k];
         keep(s);
         if (plane.sum == kNone)
             plane.sum = s;
@@ -175,7 +225,8 @@ private:
     const TreeNode* nodes_ = nullptr;
     std::vector<int> registers_needed_, order_;
     std::vector<Subtree> to_do_;
-    int uses_[32];
+    int uses_[kInMemory];
+    int uses_in_memory_[kSpills];
     uint32_t free_ = 0;  // a bit for each register that is not in use
     int n_planes_ = 0, n_in_registers_ = 0;
     Plane planes_[kPlanes];

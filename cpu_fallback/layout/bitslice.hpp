@@ -8,8 +8,10 @@
 namespace gpuqs {
 
 struct Segment {
-    uint16_t column, high;
-    uint8_t nan_left, count;
+    uint16_t column;
+    uint16_t high;  // the predicates' ranks above their lowest nibble, or, by_byte, above two (then its own lowest nibble is 0)
+    uint16_t count;
+    uint8_t nan_left, by_byte;
 };
 
 struct BitsliceLayout {

@@ -15,6 +15,7 @@ struct Treelet {
 
 constexpr int kNarrowestWord = 16;
 constexpr int kPlanes = 12;  // most bits of a leaf's number: slots hold no larger trees
+constexpr int kSpills = 2 * kPlanes;  // most S of a compiled program that wait in memory, two for each subtree that waits
 
 // Kinds of treelets, by the children that they have with their root: neither, one or both.
 constexpr int kWithLeft = 1, kWithRight = 2;

@@ -45,7 +45,7 @@ struct CategoryTableFields {
 };
 struct SegmentFields {
     using In = Segment;
-    static constexpr Field all[] = {FIELD(column), FIELD(high), FIELD(nan_left), FIELD(count)};
+    static constexpr Field all[] = {FIELD(column), FIELD(high), FIELD(count), FIELD(nan_left), FIELD(by_byte)};
 };
 struct TreeletFields {
     using In = Treelet;

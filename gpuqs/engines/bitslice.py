@@ -55,7 +55,7 @@ class Bitslice(CpuEngine):
     level_costs: ClassVar[dict[int, float]] = {128: 2.5, 256: 3.8, 512: 6.0}
     #: Per distinct test and word, of those beyond a share of the nodes, where trees are too large for tables: each such
     #: test is decoded for a node or two (an Intel server: six random forests of scikit-learn, five of LightGBM).
-    rare_test: ClassVar[float] = 6.0
+    rare_test: ClassVar[float] = 1.8
     usual_tests: ClassVar[float] = 0.5
     #: Per tree and place of a document, where leaf values are read one by one.
     value: ClassVar[float] = 0.16

@@ -44,10 +44,13 @@ MAX_COLUMNS = 1 << 16
 
 #: Bits of a rank.
 RANK_BITS = 16
-#: The lowest of them, by which the predicates of a segment differ.
+#: The lowest of them, by which the predicates of a segment differ: a nibble, or, ``by_byte``, two.
 LOW_BITS = 4
-#: The C++ `Segment`: predicates of a column whose ranks are the same (`high`) above the low bits.
-SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("nan_left", "u1"), ("count", "u1")])
+#: A column's segments are by byte where that saves so many: to prepare the byte's 256 words takes as long as they do.
+SEGMENTS_SAVED = 32
+#: The C++ `Segment`: predicates of a column whose ranks are the same above the low bits. ``high``: above the lowest
+#: nibble; of the second one 0 where the segment is by byte.
+SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("count", "u2"), ("nan_left", "u1"), ("by_byte", "u1")])
 
 
 @dataclass(frozen=True)
@@ -138,16 +141,16 @@ def build_bitslice(
     first_nodes = forest.node_offsets[block_offsets]
     ends, distinct, n_distinct, predicate = number_predicates(key, len(keys), first_nodes, max_predicates, max_nodes)
     blocks = np.diff(ends, prepend=0)
-    segments = [_segments(part) for part in np.split(keys[distinct], np.cumsum(n_distinct))[:-1]]
+    superblocks = [_segments(part) for part in np.split(keys[distinct], np.cumsum(n_distinct))[:-1]]
     level_offsets, levels = oblivious_levels(forest, predicate)
     by_program = np.diff(level_offsets) == 0
     return BitsliceLayout(
         ranks=ranks,
         position=ranges.position,
         block_offsets=block_offsets,
-        block_segments=_ends([len(part) for part in segments], blocks),
-        segments=np.concatenate([*segments, np.zeros(0, SEGMENT)]),
-        low=(keys[distinct] & ((1 << LOW_BITS) - 1)).astype(np.uint8),
+        block_segments=_ends([len(segments) for segments, _ in superblocks], blocks),
+        segments=np.concatenate([np.zeros(0, SEGMENT), *(segments for segments, _ in superblocks)]),
+        low=np.concatenate([np.zeros(0, np.uint8), *(low for _, low in superblocks)]),
         block_low=_ends(n_distinct, blocks),
         n_predicates=int(n_distinct.max(initial=0)),
         level_offsets=level_offsets,
@@ -177,16 +180,24 @@ def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np
     return np.concatenate([[0], np.repeat(np.cumsum(sizes, dtype=np.int64), blocks)])
 
 
-def _segments(distinct: npt.NDArray[np.int64]) -> np.ndarray:
-    """Predicates in segments, which share all but the low bits of the rank."""
-    shared, counts = np.unique(distinct >> LOW_BITS, return_counts=True)
-    high_bits = RANK_BITS - LOW_BITS
-    side = shared >> high_bits
-    segments = np.zeros(len(shared), SEGMENT)
-    segments["column"], segments["nan_left"] = side >> 1, side & 1
-    segments["high"] = shared & ((1 << high_bits) - 1)
-    segments["count"] = counts
-    return segments
+def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.uint8]]:
+    """Predicates, ascending, in segments, which share all but the low bits of the rank; and these bits of each."""
+    side, byte_bits = distinct >> RANK_BITS, 2 * LOW_BITS
+    by_nibble, by_byte = (np.bincount(side[_starts(distinct >> bits)]) for bits in (LOW_BITS, byte_bits))
+    of_byte = (by_nibble - by_byte > SEGMENTS_SAVED)[side]
+    low = distinct & np.where(of_byte, (1 << byte_bits) - 1, (1 << LOW_BITS) - 1)
+    first = _starts(distinct - low)
+    segments = np.zeros(len(first), SEGMENT)
+    segments["column"], segments["nan_left"] = side[first] >> 1, side[first] & 1
+    segments["high"] = ((distinct - low)[first] & ((1 << RANK_BITS) - 1)) >> LOW_BITS
+    segments["count"] = np.diff(first, append=len(distinct))
+    segments["by_byte"] = of_byte[first]
+    return segments, low.astype(np.uint8)
+
+
+def _starts(ascending: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where runs of one number begin."""
+    return np.flatnonzero(np.diff(ascending, prepend=-1))
 
 
 def oblivious_levels(

@@ -111,6 +111,7 @@ BIG = {
     "1,024 leaves": {"n_trees": 9, "max_leaves": 1024, "n_thresholds": 3000, "shape": "complete"},
     "4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "n_thresholds": 3000, "shape": "complete"},
     "chains of 4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "shape": "chain"},
+    "zigzags of 4,094 leaves": {"n_trees": 2, "max_leaves": 4094, "shape": "zigzag", "n_features": 30},
     "4,095 leaves": {"n_trees": 2, "max_leaves": 4095, "n_thresholds": 3000, "shape": "complete"},
     "a chain of 5,000": {"n_trees": 2, "max_leaves": 5000, "shape": "chain"},
     "20,000 thresholds of one feature": {

@@ -8,10 +8,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from forests import forest_of_stumps, probing_documents, random_forest
+from forests import forest_of_columns, forest_of_stumps, probing_documents, random_forest, threshold_documents
 
-from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
+from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD
+from gpuqs.layout.bitslice import build_bitslice
 from gpuqs.layout.columns import find_columns
+from gpuqs.layout.ranks import build_ranks
 from gpuqs.model import Model
 
 #: How documents lie in memory.
@@ -65,6 +67,24 @@ def test_float64_values_decide_where_float32_are_equal(isa: str, n_thresholds: i
     # What is settled for one document is settled for those ranked with it, too: so each alone.
     alone = [model.predict(x[d : d + 1, None], "leaf", engine="bitslice")[0] for d in range(100)[: len(x)]]
     np.testing.assert_array_equal(alone, expected[: len(alone)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_words_are_made_by_nibble_or_by_byte(isa: str, dtype: type) -> None:
+    """Most tests of a column send missing values one way, few the other: these are in segments of their own."""
+    rng = np.random.default_rng(3)
+    forest = forest_of_columns(rng, [1500, 900, 40])
+    few = rng.random(forest.n_nodes) < 0.02
+    forest = replace(forest, routing=np.where(few != (forest.feature == 1), NAN_LEFT, 0).astype(np.uint8))
+    segments = build_bitslice(forest, build_ranks(forest), 1 << 16, 1 << 30, compiled=False).segments
+    sides = {(int(s["column"]), int(s["nan_left"])) for s in segments if s["by_byte"]}
+    assert sides == {(0, 0), (1, 1)}
+    assert segments["count"].sum() == forest.n_nodes and (segments["count"][segments["by_byte"] == 1] > 16).all()
+    model, X = Model(forest), threshold_documents(rng, forest, dtype)[:1500]
+    X[::50] = np.nan
+    expected = model.predict(X, "leaf", engine="reference")
+    for n in (1, 130, 1500):
+        np.testing.assert_array_equal(model.predict(X[:n], "leaf", engine="bitslice"), expected[:n])
 
 
 def test_zeros_that_are_missing_are_told_by_their_float64_values(isa: str) -> None:

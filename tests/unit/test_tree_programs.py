@@ -25,6 +25,8 @@ FORESTS = {
     "chains": dict(n_trees=6, max_leaves=200, shape="chain"),
     "oblivious": dict(n_trees=20, max_leaves=256, shape="oblivious"),
     "twelve planes": dict(n_trees=1, max_leaves=4000, shape="complete"),
+    "more planes than registers": dict(n_trees=2, max_leaves=3000, shape="random"),
+    "more S than registers": dict(n_trees=1, max_leaves=4094, shape="zigzag"),
 }
 
 
