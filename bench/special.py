@@ -1,4 +1,4 @@
-"""Models of several outputs, CatBoost's statistics of categories (CTRs), and LightGBM's linear trees.
+"""Models of several outputs, fully grown forests, CatBoost's statistics of categories (CTRs), and LightGBM's linear trees.
 
     python bench/special.py                    # figures go to bench/results/
     python bench/special.py --quick            # a smoke run, nothing written
@@ -18,8 +18,10 @@ import catboost
 import lightgbm
 import numpy as np
 import pandas
+import sklearn
 import xgboost
 from interleave import by_turns, keep, processor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import gpuqs
 
@@ -64,6 +66,29 @@ def several_outputs(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, An
             x = X[:n]
             theirs, ours = partial(score, x), partial(model.predict, x, "raw", n_threads=1)
             cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
+        found.append({"what": what, "cases": measured(cases, rounds)})
+    return found
+
+
+def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
+    """scikit-learn's random forests of its defaults: each tree splits until its leaves are pure."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3 * n_rows, 28)).astype(np.float32)
+    noise = rng.normal(size=len(X))
+    target = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.4 * X[:, 3:8].sum(axis=1) + 0.8 * noise
+    training, rows = X[: 2 * n_rows], X[2 * n_rows :]
+    fields = {"n_estimators": n_trees, "n_jobs": 2, "random_state": 0}
+    classifier = RandomForestClassifier(**fields).fit(training, target[: 2 * n_rows] > 0)
+    regressor = RandomForestRegressor(max_features=1 / 3, **fields).fit(training, target[: 2 * n_rows])
+    found = []
+    for forest, score in ((classifier, classifier.predict_proba), (regressor, regressor.predict)):
+        model = gpuqs.from_model(forest.set_params(n_jobs=1))
+        cases = {}
+        for n in (n_rows, 100, 1):
+            theirs, ours = partial(score, rows[:n]), partial(model.predict, rows[:n], n_threads=1)
+            cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
+        leaves = len(model.forest.leaf_value) / n_trees
+        what = f"scikit-learn {sklearn.__version__}, {type(forest).__name__}, {n_trees:,} trees of {leaves:,.0f} leaves"
         found.append({"what": what, "cases": measured(cases, rounds)})
     return found
 
@@ -143,6 +168,7 @@ def main() -> None:
     args = parser.parse_args()
     n_rows = 500 if args.quick else 10_000
     results = several_outputs(5 if args.quick else 100, n_rows, args.rounds)
+    results += fully_grown(5 if args.quick else 100, n_rows, args.rounds)
     results.append(categories(20 if args.quick else 500, n_rows, args.rounds))
     for n_trees, n_leaves in ((5, 8),) if args.quick else ((100, 31), (1_000, 64)):
         results.append(linear(n_trees, n_leaves, n_rows, args.rounds))
