@@ -1,4 +1,4 @@
-"""Models of several outputs, fully grown forests, CatBoost's statistics of categories (CTRs), and LightGBM's linear trees.
+"""Models of several outputs, fully grown forests, CatBoost's statistics of categories (CTRs), LightGBM's linear trees.
 
     python bench/special.py                    # figures go to bench/results/
     python bench/special.py --quick            # a smoke run, nothing written
@@ -71,7 +71,7 @@ def several_outputs(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, An
 
 
 def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
-    """scikit-learn's random forests of its defaults: each tree splits until its leaves are pure."""
+    """scikit-learn's random forests, whose trees split until their leaves are pure, as by default."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3 * n_rows, 28)).astype(np.float32)
     noise = rng.normal(size=len(X))
@@ -88,7 +88,8 @@ def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
             theirs, ours = partial(score, rows[:n]), partial(model.predict, rows[:n], n_threads=1)
             cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
         leaves = len(model.forest.leaf_value) / n_trees
-        what = f"scikit-learn {sklearn.__version__}, {type(forest).__name__}, {n_trees:,} trees of {leaves:,.0f} leaves"
+        grown = f"{n_trees:,} trees of about {leaves:,.0f} leaves"
+        what = f"scikit-learn {sklearn.__version__}, {type(forest).__name__}, {grown}"
         found.append({"what": what, "cases": measured(cases, rounds)})
     return found
 

@@ -14,7 +14,7 @@ from gpuqs.layout.bitslice import BitsliceLayout
 from gpuqs.layout.programs import NodePrograms
 
 KERNELS = Path(__file__).parents[1] / "cpu_fallback"
-SOURCES = (Path(__file__).parent / "unit" / "assemble.cpp", KERNELS / "jit" / "tree_programs.cpp")
+SOURCE = Path(__file__).parent / "unit" / "assemble.cpp"
 DISASSEMBLER = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
 
 #: Encodings, and the bytes of the words that their registers hold.
@@ -27,7 +27,7 @@ def build_assembler(folder: Path) -> Path:
     """Compile the program that writes machine code."""
     program = folder / "assemble"
     flags = ["-std=c++17", "-O1", f"-I{KERNELS}", "-o", str(program)]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, *map(str, SOURCES)], check=True, timeout=300)
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, str(SOURCE)], check=True, timeout=300)
     return program
 
 

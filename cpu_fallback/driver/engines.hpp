@@ -192,8 +192,8 @@ private:
     const RankWalkLayout layout_;
 };
 
-// load writes planes. Scratch holds the predicates of a superblock, the slots of a group (or the planes of a tree), and
-// documents feature-major.
+// load writes planes. Scratch holds the predicates of a superblock, the slots of a group (or the planes of a tree and the S that
+// wait in memory), and documents feature-major.
 class Bitslice final : public ExitLeaves {
 public:
     // Words of up to `word` documents (the narrowest at least); up to `together` document blocks share a superblock. Code is

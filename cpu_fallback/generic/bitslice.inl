@@ -40,7 +40,7 @@ inline int nibble_of(int value, int nibble) { return value >> (4 * nibble) & 15;
 
 template <class Word> inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
 
-// The same of a byte, b = 0 ... 255, from those of its nibbles.
+// over[b] = a byte is above b, from the words of its two nibbles; b = 0 ... 255.
 template <class Word> void byte_above(const Word* low, const Word* high, Word* over) {
     for (int a = 0; a < 16; a++, over += 16) {
         const Word above = high[a], equal = nibble_equals(high, a);

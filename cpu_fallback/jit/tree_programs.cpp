@@ -12,10 +12,13 @@ namespace {
 
 constexpr size_t kBytesOfNode = 20;  // about; a tree's call of `spread` takes as many
 
+constexpr int kInMemory = 32;  // an S below is in that register, one from it on in memory
+
 // Writes the programs of trees; knows which register holds which S, and how often each is still needed.
 class TreeWriter {
 public:
-    TreeWriter(Assembler& assembler, Encoding encoding) : to_(assembler), n_waiting_(encoding == Encoding::evex ? 4 : 0) {}
+    TreeWriter(Assembler& assembler, Encoding encoding, int n_registers)
+        : to_(assembler), n_registers_(n_registers), n_waiting_(encoding == Encoding::evex ? 4 : 0) {}
 
     // Returns how many planes there are.
     int write(const TreeNode* nodes, int n_leaves) {
@@ -24,7 +27,7 @@ public:
         while (1 << n_planes_ < n_leaves) n_planes_++;
         n_in_registers_ = n_planes_;  // as long as S leave room
         std::fill(std::begin(uses_), std::end(uses_), 0);
-        free_ = static_cast<uint32_t>((uint64_t{1} << to_.n_registers()) - 1);
+        free_ = static_cast<uint32_t>((uint64_t{1} << n_registers_) - 1);
         std::fill(std::begin(planes_), std::end(planes_), Plane{});
         std::fill(std::begin(uses_in_memory_), std::end(uses_in_memory_), 0);
         registers_needed_.assign(n_leaves, 0);
@@ -49,7 +52,6 @@ private:
 
     // S by register, or, from kInMemory on, by place in memory.
     struct Subtree { int j, first, end; };
-    static constexpr int kInMemory = 32;
 
     static Operand predicate(uint32_t word) { return {Base::predicates, word}; }
     static Operand plane_at(int k) { return {Base::planes, static_cast<uint32_t>(k)}; }
@@ -67,26 +69,27 @@ private:
         if (r != kNone && --uses_[r] == 0) free_ |= uint32_t{1} << r;
     }
 
-    // An S that waiting subtrees alone need goes to memory: the one that is needed last.
+    // An S that waiting subtrees alone need goes to memory: one of the subtree that waits longest.
     void put_by() {
         for (const Subtree& waiting : to_do_)
             for (const int s : {waiting.first, waiting.end}) {
-                const auto needed = [&](const Subtree& by) { return (by.first == s) + (by.end == s); };
-                int n = 0;
-                for (const Subtree& by : to_do_) n += needed(by);
-                if (s == kNone || s >= kInMemory || uses_[s] != n) continue;
-                const int place = static_cast<int>(std::find(uses_in_memory_, uses_in_memory_ + kSpills, 0) - uses_in_memory_);
-                if (place == kSpills) break;
-                to_.store(slot_at(kInMemory + place), s);
+                if (s == kNone || s >= kInMemory) continue;
+                std::vector<int*> needed;
                 for (Subtree& by : to_do_)
                     for (int* const of : {&by.first, &by.end})
-                        if (*of == s) *of = kInMemory + place;
+                        if (*of == s) needed.push_back(of);
+                const int n = static_cast<int>(needed.size());
+                if (uses_[s] != n) continue;
+                const int place = static_cast<int>(std::find(uses_in_memory_, uses_in_memory_ + kSpills, 0) - uses_in_memory_);
+                if (place == kSpills) throw std::logic_error("a tree program needs more memory than there is");  // no tree does
+                to_.store(slot_at(kInMemory + place), s);
+                for (int* const of : needed) *of = kInMemory + place;
                 uses_in_memory_[place] = n;
                 uses_[s] = 0;
                 free_ |= uint32_t{1} << s;
                 return;
             }
-        throw std::logic_error("a tree program needs more registers and slots than there are");  // no tree does
+        throw std::logic_error("a tree program needs more registers than there are");  // no tree does
     }
     int fetched(int s) {
         if (s < kInMemory) return s;
@@ -180,7 +183,7 @@ private:
     }
 
     void add_to_plane(int k, int s) {
-        make_room();
+        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) make_room();  // a sum of its own
         if (k >= n_in_registers_) {
             add_in_memory(k, s);
             return;
@@ -221,7 +224,7 @@ private:
     }
 
     Assembler& to_;
-    const int n_waiting_;
+    const int n_registers_, n_waiting_;
     const TreeNode* nodes_ = nullptr;
     std::vector<int> registers_needed_, order_;
     std::vector<Subtree> to_do_;
@@ -232,12 +235,12 @@ private:
     Plane planes_[kPlanes];
 };
 
-}  // namespace
-
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end) {
+// With so many registers for S and planes at most.
+TreePrograms write_with(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end,
+                        int n_registers) {
     TreePrograms programs;
     Assembler assembler(encoding, word_bytes, ahead);
-    TreeWriter writer(assembler, encoding);
+    TreeWriter writer(assembler, encoding, std::min(assembler.n_registers(), n_registers));
     const int first_tree = layout.block_offsets[first], end_tree = layout.block_offsets[end];
     if (layout.nodes)
         assembler.reserve(kBytesOfNode * (layout.node_offsets[end_tree] - layout.node_offsets[first_tree] + end_tree - first_tree));
@@ -258,6 +261,12 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, Cod
     assembler.fill_line();
     programs.code = assembler.take_code();
     return programs;
+}
+
+}  // namespace
+
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end) {
+    return write_with(layout, encoding, ahead, word_bytes, first, end, kInMemory);
 }
 
 }  // namespace gpuqs

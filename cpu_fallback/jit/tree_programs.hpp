@@ -8,8 +8,8 @@
 //       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
 //
 // Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after
-// Sethi and Ullman): a tree of L leaves has at most log2 L subtrees waiting at once, whatever its shape, and seldom more S than
-// that in registers. Planes have the other registers. Where there are too few, planes go to memory, the highest first, then S.
+// Sethi and Ullman): of a tree of L leaves at most log2 L subtrees wait at once, whatever its shape, with two S each. Planes have
+// the registers that are left. Where there are too few, planes go to memory, the highest first, then S of waiting subtrees.
 #pragma once
 #include <cstddef>
 #include <cstdint>

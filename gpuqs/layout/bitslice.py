@@ -46,8 +46,10 @@ MAX_COLUMNS = 1 << 16
 RANK_BITS = 16
 #: The lowest of them, by which the predicates of a segment differ: a nibble, or, ``by_byte``, two.
 LOW_BITS = 4
-#: A column's segments are by byte where that saves so many: to prepare the byte's 256 words takes as long as they do.
-SEGMENTS_SAVED = 32
+#: A column's segments are by byte where that saves so many, and one more for each so many predicates: what it takes to
+#: prepare the byte's 256 words, and to look words up among as many (an AMD EPYC, Zen 4: forests of 3 to 16 predicates a
+#: segment by nibble).
+SEGMENTS_SAVED, PREDICATES_OF_SAVED = 32, 12
 #: The C++ `Segment`: predicates of a column whose ranks are the same above the low bits. ``high``: above the lowest
 #: nibble; of the second one 0 where the segment is by byte.
 SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("count", "u2"), ("nan_left", "u1"), ("by_byte", "u1")])
@@ -184,7 +186,7 @@ def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[
     """Predicates, ascending, in segments, which share all but the low bits of the rank; and these bits of each."""
     side, byte_bits = distinct >> RANK_BITS, 2 * LOW_BITS
     by_nibble, by_byte = (np.bincount(side[_starts(distinct >> bits)]) for bits in (LOW_BITS, byte_bits))
-    of_byte = (by_nibble - by_byte > SEGMENTS_SAVED)[side]
+    of_byte = (by_nibble - by_byte > SEGMENTS_SAVED + np.bincount(side) / PREDICATES_OF_SAVED)[side]
     low = distinct & np.where(of_byte, (1 << byte_bits) - 1, (1 << LOW_BITS) - 1)
     first = _starts(distinct - low)
     segments = np.zeros(len(first), SEGMENT)

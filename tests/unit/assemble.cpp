@@ -2,6 +2,7 @@
 //   ENCODING WORD_BYTES OPERATION ARGUMENTS...     one operation of the assembler; operands in memory are BASE WORD
 //   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one tree block (see `write_trees`), which ask for code ahead
 //   ENCODING WORD_BYTES trees_read LEAF_BYTES ...  the same, for code that is read before it runs
+//   ENCODING WORD_BYTES trees_few LEAF_BYTES ...   the same, with few registers
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -10,11 +11,13 @@
 #include <vector>
 
 #include "jit/assembler.hpp"
-#include "jit/tree_programs.hpp"
+#include "jit/tree_programs.cpp"  // its write_with
 
 using namespace gpuqs;
 
 namespace {
+
+constexpr int kFew = 6;
 
 template <class Number> Number read(std::istream& in) {
     int64_t number;
@@ -79,7 +82,7 @@ template <class Number> std::vector<Number> read_many(std::istream& in, size_t n
 
 // n_trees, then of each tree: leaves, levels, the predicates of the levels, or (no levels) predicate, left and right of
 // each entry.
-std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_bytes, std::istream& in) {
+std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_bytes, int n_registers, std::istream& in) {
     BitsliceLayout layout{};
     layout.leaf_bytes = read<int>(in);
     layout.n_trees = read<int>(in);
@@ -104,7 +107,7 @@ std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_by
     layout.tree_leaves = tree_leaves.data();
     layout.node_offsets = node_offsets.data();
     layout.nodes = nodes.data();
-    const CodeBytes code = write_programs(layout, encoding, ahead, word_bytes, 0, 1).code;
+    const CodeBytes code = write_with(layout, encoding, ahead, word_bytes, 0, 1, n_registers).code;
     return {code.begin(), code.end()};
 }
 
@@ -121,7 +124,8 @@ int main() {
             const int word_bytes = read<int>(in);
             in >> operation;
             const CodeAhead ahead = operation == "trees_read" ? CodeAhead::read : CodeAhead::asked;
-            const auto code = operation.rfind("trees", 0) == 0 ? write_trees(encoding, ahead, word_bytes, in)
+            const int n_registers = operation == "trees_few" ? kFew : kInMemory;
+            const auto code = operation.rfind("trees", 0) == 0 ? write_trees(encoding, ahead, word_bytes, n_registers, in)
                                                                : write_operation(operation, encoding, word_bytes, in);
             for (const uint8_t byte : code) std::printf("%02x", byte);
             std::printf("\n");

@@ -19,6 +19,8 @@ from gpuqs.layout.ranks import build_ranks
 
 N_DOCUMENTS = 64
 ONES = (1 << N_DOCUMENTS) - 1
+#: `kPlanes + kSpills`: words that a program may write.
+MOST_IN_MEMORY = 12 + 24
 FORESTS = {
     "random": dict(n_trees=40, max_leaves=64, shape="random"),
     "complete": dict(n_trees=6, max_leaves=256, shape="complete"),
@@ -53,7 +55,7 @@ class Processor:
     def place(self, operand: str) -> tuple[str, int]:
         base, displacement = re.fullmatch(r".* ptr \[(\w+)(?: \+ (\w+))?\]", operand).groups("0")  # type: ignore[union-attr]
         word, rest = divmod(int(displacement, 0), self.word_bytes)
-        assert rest == 0
+        assert rest == 0 and (base == "rbx" or word < MOST_IN_MEMORY)
         return base, word
 
     def value(self, operand: str) -> int:
@@ -130,8 +132,9 @@ def exit_leaves(forest: Forest, word: np.ndarray, predicates: list[int]) -> np.n
     return leaves
 
 
+@pytest.mark.parametrize("registers", ["trees", "trees_few"])
 @pytest.mark.parametrize("shape", FORESTS)
-def test_programs_find_exit_leaves(assembler: Path, shape: str) -> None:
+def test_programs_find_exit_leaves(assembler: Path, shape: str, registers: str) -> None:
     rng = np.random.default_rng(11)
     forest = random_forest(rng, **FORESTS[shape])
     layout = lay_out(forest)
@@ -141,7 +144,7 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str) -> None:
         for _ in range(layout.n_predicates)
     ]
     leaves = exit_leaves(forest, words_of_nodes(layout, forest), predicates)
-    codes = assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS))
+    codes = assemble(assembler, (f"{e} {w} {registers} {trees_line(layout)}" for e, w in WIDTHS))
     for (_, word_bytes), code in zip(WIDTHS, codes, strict=True):
         assert isinstance(code, bytes), code
         processor = Processor(word_bytes, predicates)
