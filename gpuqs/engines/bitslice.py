@@ -54,7 +54,7 @@ class Bitslice(CpuEngine):
     tree_costs: ClassVar[dict[int, float]] = {128: 8.0, 256: 17.0, 512: 31.0}
     level_costs: ClassVar[dict[int, float]] = {128: 2.5, 256: 3.8, 512: 6.0}
     #: Per distinct test and word, of those beyond a share of the nodes, where trees are too large for tables: each such
-    #: test is decoded for a node or two (an AMD EPYC, Zen 4: seven random forests of scikit-learn, one of XGBoost).
+    #: test is decoded for a node or two (an AMD EPYC, Zen 4: six forests of scikit-learn, one of XGBoost).
     rare_test: ClassVar[float] = 1.8
     usual_tests: ClassVar[float] = 0.5
     #: Per tree and place of a document, where leaf values are read one by one.
