@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -12,8 +11,8 @@ from gpuqs.errors import InputError, ModelFormatError
 from gpuqs.forks import lazy
 from gpuqs.text_hashes import are_hashes
 
-#: Names that LightGBM, XGBoost and others make up for features that have none.
-_MADE_UP_NAME: Final = re.compile(r"(Column_|f|feature_)\d+")
+#: What LightGBM calls features without names, before their numbers.
+_MADE_UP: Final = "Column_"
 
 #: The message about a column of `Schema.lost`.
 LOST: Final = (
@@ -128,8 +127,8 @@ class Schema:
 
     @property
     def has_names(self) -> bool:
-        """Whether there are names that no library made up."""
-        return not all(_MADE_UP_NAME.fullmatch(name) for name in self.names)
+        """Whether there are names that LightGBM did not make up."""
+        return any(self.library != "LightGBM" or name != f"{_MADE_UP}{at}" for at, name in enumerate(self.names))
 
     def name_of(self, feature: int) -> str:
         """The name of a feature in messages."""

@@ -29,14 +29,15 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     spelled: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         places.setdefault(name, []).append(at)
-        if " " in name:
+        if " " in name and forest.schema.library == "LightGBM":  # which stores blanks as underscores
             spelled.setdefault(name.replace(" ", "_"), []).append(at)
-    found = [places.get(name) or spelled.get(name, []) for name in wanted]  # LightGBM stores blanks as underscores
+    found = [places.get(name, []) + spelled.get(name, []) for name in wanted]
     missing = [name for name, at in zip(wanted, found, strict=True) if not at]
     if wanted and not missing:
         twice = [name for name, at in zip(wanted, found, strict=True) if len(at) > 1]
         if twice:
-            raise InputError(f"{what} has several columns called {_shown(twice)}; drop or rename all but one")
+            alike = " (blanks are underscores to LightGBM)" if any(map(spelled.get, twice)) else ""
+            raise InputError(f"{what} has several columns called {_shown(twice)}{alike}; drop or rename all but one")
         if len(set(wanted)) < len(wanted):
             alike = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
             raise InputError(
@@ -45,7 +46,7 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
             )
         take = [at[0] for at in found]
         return None if take == list(range(len(names))) else take
-    if named and forest.schema.has_names:
+    if named and (forest.schema.has_names or len(missing) < len(wanted)):
         raise InputError(
             f"{what} lacks {len(missing)} of the model's {len(wanted)} features: {_shown(missing)}; "
             "rename its columns, or give an array without names to go by position"

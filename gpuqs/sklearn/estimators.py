@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Libraries whose leaves are no probabilities, so that without a link their scores say nothing of classes.
 _BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
-#: Names that LightGBM makes up where documents have none.
-_MADE_UP_NAME: Final = re.compile(r"Column_\d+")
 
 
 def scores_tell_classes(forest: Forest) -> bool:
@@ -56,9 +53,8 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features; absent where the model was trained without names."""
         names = self._model.feature_names
-        by_lightgbm = self._model.forest.schema.library == "LightGBM"
-        made_up = by_lightgbm and all(_MADE_UP_NAME.fullmatch(name) for name in names)
-        if made_up or all(name == str(i) for i, name in enumerate(names)):  # pandas counts columns without names
+        counted = all(name == str(i) for i, name in enumerate(names))  # as pandas does columns without names
+        if counted or not self._model.forest.schema.has_names:
             raise AttributeError("the model was trained without feature names")
         return np.asarray(names, dtype=object)
 

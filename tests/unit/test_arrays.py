@@ -18,7 +18,7 @@ from gpuqs.arrays import as_documents
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.schema import Schema
+from gpuqs.schema import RULES, Schema
 
 NAMES = ("age", "price paid", "clicks")
 
@@ -29,6 +29,7 @@ def forest_of(**fields: object) -> Forest:
 
 FOREST = forest_of()
 NAMED = forest_of(schema=Schema(NAMES))
+UNDERSCORED = forest_of(schema=Schema(("age", "price_paid", "clicks"), library="LightGBM"))
 MODEL, NAMED_MODEL = Model(FOREST), Model(NAMED)
 ROWS = probing_documents(np.random.default_rng(1), FOREST, 150)
 EXPECTED = MODEL.predict(ROWS, "raw", engine="reference")
@@ -285,7 +286,7 @@ def test_tables_of_several_chunks(pa: Any) -> None:
 
 
 def test_blanks_that_lightgbm_stores_as_underscores(pd: Any) -> None:
-    model = Model(forest_of(schema=Schema(("age", "price_paid", "clicks"))))
+    model = Model(UNDERSCORED)
     frame = pd.DataFrame(named_columns(ORDERS["reordered"]))
     np.testing.assert_array_equal(model.predict(frame, "raw"), EXPECTED)
 
@@ -297,13 +298,44 @@ def test_missing_columns_are_named(pd: Any, pa: Any) -> None:
             NAMED_MODEL.predict(X)
 
 
-@pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2"), ("f0", "f1", "f2")])
+@pytest.mark.parametrize("names", [(), ("Column_0", "Column_1", "Column_2")])
 def test_models_without_real_names_go_by_position(pd: Any, names: tuple[str, ...]) -> None:
-    model = Model(forest_of(schema=Schema(tuple(names))))
+    model = Model(forest_of(schema=Schema(tuple(names), library="LightGBM")))
     frame = pd.DataFrame(named_columns(NAMES))
     np.testing.assert_array_equal(model.predict(frame, "raw"), EXPECTED)
     with pytest.raises(InputError, match="X has 2 columns; the model was trained on 3 features"):
         model.predict(frame.iloc[:, :2])
+
+
+@pytest.mark.parametrize("library", RULES)
+@pytest.mark.parametrize("names", ["Column_2 Column_1 Column_0", "Column_1 Column_2 Column_3", "f0 f1 f2"])
+def test_names_that_a_user_gave_are_real_however_they_look(pd: Any, library: str, names: str) -> None:
+    given = names.split()
+    model = Model(forest_of(schema=Schema(tuple(given), library=library)))
+    frame = pd.DataFrame(dict(zip(given, ROWS.T, strict=True)))
+    np.testing.assert_array_equal(model.predict(frame.iloc[:, ::-1], "raw"), EXPECTED)
+    for lacks in (frame.rename(columns={given[1]: "age"}), frame.set_axis(["a", "b", "c"], axis=1)):
+        with pytest.raises(InputError, match=f"X lacks .* of the model's 3 features: .*'{given[1]}'"):
+            model.predict(lacks)
+
+
+def test_some_names_of_those_that_lightgbm_makes_up_are_not_taken_by_position(pd: Any) -> None:
+    model = Model(forest_of(schema=Schema(("Column_0", "Column_1", "Column_2"), library="LightGBM")))
+    frame = pd.DataFrame(ROWS[:, ::-1], columns=["Column_2", "age", "Column_0"])
+    with pytest.raises(InputError, match="X lacks 1 of the model's 3 features: 'Column_1'"):
+        model.predict(frame)
+
+
+def test_a_column_and_another_that_lightgbm_calls_alike_are_refused(pd: Any) -> None:
+    frame = pd.DataFrame(named_columns(("age", "price paid", "clicks"))).assign(price_paid=0.0)
+    with pytest.raises(InputError, match=r"several columns called 'price_paid' \(blanks are underscores to LightGBM\)"):
+        Model(UNDERSCORED).predict(frame)
+    of_xgboost = Model(replace(UNDERSCORED, schema=replace(UNDERSCORED.schema, library="XGBoost")))
+    taken = ROWS.copy()
+    taken[:, 1] = 0
+    np.testing.assert_array_equal(of_xgboost.predict(frame, "raw"), of_xgboost.predict(taken, "raw"))
+    with pytest.raises(InputError, match="X lacks 1 of the model's 3 features: 'price_paid'"):
+        of_xgboost.predict(frame.drop(columns="price_paid"))
 
 
 def test_frames_without_names_go_by_position(pd: Any) -> None:

@@ -296,7 +296,7 @@ def test_npy_cut_short(tmp_path: Path, size: int) -> None:
 
 # -- CSV ------------------------------------------------------------------------------------
 
-NAMED = {"schema": Schema(("a", "b_c", "d"))}
+NAMED = {"schema": Schema(("a", "b_c", "d"), library="LightGBM")}
 
 
 def test_csv_columns_by_name(tmp_path: Path) -> None:
@@ -697,7 +697,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 # -- header or document -----------------------------------------------------------------------
 
-MADE_UP = Schema(("Column_0", "Column_1", "Column_2"))
+MADE_UP = Schema(("Column_0", "Column_1", "Column_2"), library="LightGBM")
 #: Three columns of categories; "7" is the first of each.
 TEXTS = Schema(categories=(("7", "red"), ("7", "big"), ("7", "new")))
 
@@ -728,7 +728,7 @@ def test_columns_that_are_called_by_their_numbers_are_not_told_from_a_document(t
 def test_texts_that_no_model_knows_are_not_lost(tmp_path: Path, first: str) -> None:
     cells = first.split(",")
     path = write(tmp_path, f"{first}\n" + ",".join("7" * len(cells)) + "\n")
-    for schema in (Schema(), Schema(tuple(f"f{at}" for at in range(len(cells))))):
+    for schema in (Schema(), Schema(tuple(f"Column_{at}" for at in range(len(cells))), library="LightGBM")):
         with pytest.raises(InputError, match=r"the first line, .*--header or --no-header"):
             read(path, forest(len(cells), schema=schema))
 

@@ -238,15 +238,16 @@ def test_info_prints_the_schema() -> None:
     lines = dict(describe(forest_of(schema=schema)))
     assert lines["category columns"] == "'t' (3: 'x', 'y', 'z'); 'w' (3: 10, 20, 30)"
     assert (lines["unseen categories"], lines["absent entries"]) == ("refused", "missing")
-    assert dict(describe(forest_of(schema=Schema(("f0", "f1", "f2")))))["feature names"] == "f0, f1, f2 (made up)"
+    made_up = Schema(("Column_0", "Column_1", "Column_2"), library="LightGBM")
+    assert dict(describe(forest_of(schema=made_up)))["feature names"] == "Column_0, Column_1, Column_2 (made up)"
+    assert dict(describe(forest_of(schema=Schema(("f0", "f1", "f2")))))["feature names"] == "f0, f1, f2"
 
 
 # -- names, numbers, and what is no table -------------------------------------------------
 
 
-@pytest.mark.parametrize("prefix", ["Column_", "f", "feature_"])
-def test_a_permutation_of_made_up_names_goes_by_name(prefix: str) -> None:
-    schema = Schema(tuple(f"{prefix}{i}" for i in range(3)))
+def test_a_permutation_of_made_up_names_goes_by_name() -> None:
+    schema = Schema(tuple(f"Column_{i}" for i in range(3)), library="LightGBM")
     frame = pd.DataFrame({schema.names[i]: [float(i)] * 3 for i in (2, 0, 1)})
     for X in (frame, pa.Table.from_pandas(frame), pl.from_pandas(frame)):
         np.testing.assert_array_equal(read(X, schema), [[0, 1, 2]] * 3)
@@ -269,7 +270,7 @@ def test_labels_that_are_no_texts_are_names_all_the_same(labels: list[Any]) -> N
             read(X, Schema(names))
     for names in (texts, [str(label) for label in labels]):
         np.testing.assert_array_equal(read(X.iloc[:, ::-1], Schema(tuple(names))), rows)
-    np.testing.assert_array_equal(read(X, Schema(("f0", "f1", "f2"))), rows)
+    np.testing.assert_array_equal(read(X, Schema(("Column_0", "Column_1", "Column_2"), library="LightGBM")), rows)
     np.testing.assert_array_equal(read(pd.DataFrame(rows), Schema(NAMES)), rows)
     turned = pd.DataFrame(rows, columns=[2, 0, 1])
     np.testing.assert_array_equal(read(turned, Schema(("0", "1", "2"))), rows[:, [1, 2, 0]])
