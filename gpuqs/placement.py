@@ -14,7 +14,7 @@ from gpuqs.arrays.on_devices import from_device
 from gpuqs.arrays.pandas_frames import is_pandas
 from gpuqs.devices import HOST, Device, GpuDevice, find_device
 from gpuqs.devices.extents import is_aligned, shares_memory
-from gpuqs.devices.foreign import is_jax, is_on_device
+from gpuqs.devices.foreign import is_jax, is_on_device, is_read_only
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import ENGINES, engines_on
 from gpuqs.errors import InputError
@@ -99,6 +99,8 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         raise InputError(f"out is an array of JAX's, which are immutable; leave it out, or use one of {library}'s")
     if getattr(out, "requires_grad", False):
         raise InputError("out keeps its history, which would not tell of the answer; pass out.detach()")
+    if where is not HOST and is_read_only(out):
+        raise InputError("out says that it is not to be written to; pass another array")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None

@@ -26,9 +26,11 @@ MOST_DOCUMENTS = 1 << 18
 Form: TypeAlias = tuple[Any, ...]
 #: Fills an answer for documents.
 Fill: TypeAlias = Callable[[Any, Any], None]
+#: Launches what fills it again; False where it cannot.
+Again: TypeAlias = Callable[[Any, Any], bool]
 
 #: In the place of a call, and of its answer's shape and type.
-NOT_RECORDED: Final[tuple[Fill | None, tuple[int, ...], Any]] = (None, (), None)
+NOT_RECORDED: Final[tuple[Again | None, tuple[int, ...], Any]] = (None, (), None)
 
 
 class RepeatedCalls:
@@ -36,7 +38,7 @@ class RepeatedCalls:
 
     def __init__(self) -> None:
         self._devices: dict[type, tuple[GpuDevice, ...]] = {}
-        self._calls: dict[Form, tuple[Fill | None, tuple[int, ...], np.dtype[Any]]] = {}
+        self._calls: dict[Form, tuple[Again | None, tuple[int, ...], np.dtype[Any]]] = {}
         self._seen: dict[Form, None] = {}
         self._lock = Lock()
 
@@ -53,8 +55,7 @@ class RepeatedCalls:
         if again is None or device.address(X) % X.dtype.itemsize:  # the form tells the strides
             return None
         answer = device.empty(shape, dtype)
-        again(X, answer)
-        return answer
+        return answer if again(X, answer) else None
 
     def filling(
         self, fill: Fill, device: GpuDevice, output: str, precision: str, *, callers: bool, record: bool
@@ -71,9 +72,9 @@ class RepeatedCalls:
             may = X.dtype.kind == "f" and X.shape[0] <= MOST_DOCUMENTS and device.is_ready(X)
             form = _form(device, callers, X, output, precision)
             again, *_ = self._calls.get(form, NOT_RECORDED) if may else NOT_RECORDED
-            if again is not None:
-                again(X, answer)
-            elif may and record and form in self._seen and form not in self._calls:
+            if again is not None and again(X, answer):
+                return
+            if may and record and form in self._seen and form not in self._calls:
                 with self._lock.held():
                     self._seen.pop(form, None)  # what fails is not recorded the next time
                 again = device.recorded(fill, X, answer)

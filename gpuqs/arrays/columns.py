@@ -36,8 +36,8 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     if wanted and not missing:
         twice = [name for name, at in zip(wanted, found, strict=True) if len(at) > 1]
         if twice:
-            alike = " (blanks are underscores to LightGBM)" if any(map(spelled.get, twice)) else ""
-            raise InputError(f"{what} has several columns called {_shown(twice)}{alike}; drop or rename all but one")
+            how = " (blanks are underscores to LightGBM)" if any(map(spelled.get, twice)) else ""
+            raise InputError(f"{what} has several columns called {_shown(twice)}{how}; drop or rename all but one")
         if len(set(wanted)) < len(wanted):
             alike = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
             raise InputError(

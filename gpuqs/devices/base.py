@@ -157,11 +157,12 @@ class GpuDevice(Device, Protocol):
         recorded in this thread.
         """
 
-    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], None] | None:
+    def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], bool] | None:
         """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again.
 
-        That is with the same numbers, for other arrays of these types, shapes and strides. None where it would take too
-        much memory. ``documents`` and ``out`` share no memory.
+        That is with the same numbers, for other arrays of these types, shapes and strides; it gives False, and does
+        nothing, where its memory is not to be had at once. None where it would take too much memory. ``documents`` and
+        ``out`` share no memory.
         """
 
     def kernel(self, file: str, name: str, registers: int) -> Kernel:

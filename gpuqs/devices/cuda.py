@@ -9,6 +9,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -255,8 +256,10 @@ class CudaDevice:
             try:
                 yield
             finally:
-                self._model_memory.note(stream)
-                self._entered.used = before
+                try:
+                    self._model_memory.note(stream)
+                finally:
+                    self._entered.used = before
 
     @contextlib.contextmanager
     def on(self, stream: Any) -> Iterator[None]:
@@ -270,18 +273,21 @@ class CudaDevice:
 
     def _allocate_for_good(self, n_bytes: int) -> Any:
         """Memory of a graph's own: what a pool gives again may still be used by work that was queued before."""
+        memory = self._outside_of_pool("a captured call", n_bytes)
+        self._captured.append(memory)
+        return memory
+
+    def _outside_of_pool(self, what: str, n_bytes: int) -> Any:
         cuda = self._cupy.cuda
         try:
-            memory = cuda.MemoryPointer(cuda.Memory(n_bytes), 0)
+            return cuda.MemoryPointer(cuda.Memory(n_bytes), 0)
         except cuda.runtime.CUDARuntimeError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise
             raise DeviceError(
-                f"there are no {n_bytes:,} bytes left for a captured call, which takes none of CuPy's pool; before the "
-                "capture, call cupy.get_default_memory_pool().free_all_blocks()"
+                f"there are no {n_bytes:,} bytes left for {what}, which takes none of CuPy's pool; "
+                "call cupy.get_default_memory_pool().free_all_blocks() before it"
             ) from error
-        self._captured.append(memory)
-        return memory
 
     @contextlib.contextmanager
     def _may_allocate(self) -> Iterator[None]:
@@ -460,9 +466,16 @@ class CudaDevice:
         return Replay(self._cupy, recording, self._model_memory.note) if recording.whole else None
 
     def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        if not foreign.is_torch(X) or self._is_capturing():  # a graph's memory must outlive the tensor
+        if self._is_capturing():  # a graph's memory must outlive the tensor
             return None
-        return foreign.torch_memory(X, shape, dtype)
+        if foreign.is_torch(X):
+            return foreign.torch_memory(X, shape, dtype)
+        if not foreign.reads_on(X):
+            return None
+        # CUDA waits for the device before it takes memory back, where CuPy's pool would give it to the next call.
+        library = partial(self._outside_of_pool, "an answer to JAX or Numba")
+        with self._cupy.cuda.Device(self.index), self._cupy.cuda.using_allocator(library):
+            return self.empty(shape, dtype)
 
     def hand_back(self, array: Any, X: Any) -> Any:
         if not foreign.follows_streams(X):

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuqs.errors import InputError
+
 #: DLPack's device types (``DLDeviceType``) of CUDA memory: plain and managed.
 _DLPACK_CUDA = (2, 13)
 
@@ -27,7 +29,14 @@ def adopt(cupy: Any, X: Any) -> Any:
         return X
     if not is_on_device(X):
         return None
-    return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
+    try:
+        return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
+    except (BufferError, NotImplementedError, TypeError, ValueError) as error:  # of types that NumPy lacks
+        kind = type(X)
+        raise InputError(
+            f"{kind.__module__}.{kind.__qualname__} is not taken over by CuPy: {str(error)[:300]}; "
+            "cast it to float32 on one device"
+        ) from error
 
 
 #: Libraries whose arrays are given back as theirs, and CuPy; JAX's arrays are of classes of either name.
@@ -54,6 +63,17 @@ def is_jax(X: Any) -> bool:
 def follows_streams(X: Any) -> bool:
     """Whether the library's memory is given to later work of a stream; work with others' arrays is waited for."""
     return _library(X) in ("cupy", "torch")
+
+
+def reads_on(X: Any) -> bool:
+    """Whether the library may let go of an answer of CuPy's before its own streams have read it."""
+    return is_jax(X) or _library(X) == "numba"
+
+
+def is_read_only(X: Any) -> bool:
+    """Whether an array says by CUDA's array interface that it is not to be written to."""
+    interface = getattr(X, "__cuda_array_interface__", None)
+    return interface is not None and bool(interface["data"][1])
 
 
 def is_torch(X: Any) -> bool:

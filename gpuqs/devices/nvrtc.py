@@ -15,6 +15,9 @@ from gpuqs.errors import DeviceError
 
 _MEND = "pip install --upgrade 'gpuqs[cuda13]' (or 'gpuqs[cuda12]' for an older driver or GPU)"
 
+#: Architectures of Jetsons' GPUs.
+JETSONS = (72, 87, 101, 110)
+
 
 @cache
 def version() -> tuple[int, int]:
@@ -46,8 +49,9 @@ def architecture(capability: tuple[int, int]) -> int:
     major, minor = capability
     own = ".".join(map(str, version()))
     known = checked(bindings("nvrtc").nvrtcGetSupportedArchs(), "NVRTC does not tell its architectures", _MEND)
-    # Machine code runs on devices of its major number and of its minor number or a later one.
+    # Machine code runs on devices of its major number and of its minor number or a later one; Jetsons' there alone.
     fitting = [number for number in known if number // 10 == major and number % 10 <= minor]
+    fitting = [number for number in fitting if number not in JETSONS or number % 10 == minor]
     if not fitting:
         raise DeviceError(f"NVRTC {own} does not compile for compute capability {major}.{minor}; {_MEND}")
     return int(max(fitting))

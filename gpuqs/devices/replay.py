@@ -43,18 +43,23 @@ class Replay:
         self._graphs = len(self._launches) > 1
         self._idle: dict[int, list[_Packed]] = {}
 
-    def __call__(self, documents: Any, out: Any) -> None:
-        """Queue the call on the current stream, for documents and an answer of the recorded form."""
+    def __call__(self, documents: Any, out: Any) -> bool:
+        """Queue the call on the current stream, for documents and an answer of the recorded form.
+
+        False, and nothing is queued, where its memory is not to be had in one piece.
+        """
         current = self._cuda.get_current_stream()
         stream = current.ptr
+        try:  # given back when this returns: to the stream, whose later work alone may have it
+            scratch = self._cuda.alloc(self._scratch_bytes) if self._scratch_bytes else None
+        except MemoryError:
+            return False
         # One a thread, for the driver reads it while others write theirs; one a stream, for a graph waits for itself.
         idle = self._of_stream(stream)
         try:
             packed = idle.pop()
         except IndexError:
             packed = _Packed(self._launches)
-        # Given back when this returns: to the stream, whose later work alone may have it.
-        scratch = self._cuda.alloc(self._scratch_bytes) if self._scratch_bytes else None
         changed = packed.move(documents.data.ptr, out.data.ptr, scratch.ptr if scratch is not None else 0)
         if self._graphs and packed.graph is None:
             try:
@@ -70,6 +75,7 @@ class Replay:
         finally:
             self._note(current)
         idle.append(packed)
+        return True
 
     def _of_stream(self, stream: int) -> list[_Packed]:
         """What nobody uses now of what a stream has used: as many as threads that used it at once."""

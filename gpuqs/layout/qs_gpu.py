@@ -279,6 +279,8 @@ def pack_tuples(layout: WordLayout, documents: int) -> PackedTuples:
     room = -(-counts // ALIGNMENT) * ALIGNMENT
     begins = np.cumsum(room).reshape(counts.shape) - room
     total = int(room.sum())
+    if total >= 1 << 31:
+        raise OverflowError(f"{total:,} tuples and what lies between them are more than 32-bit indices count")
     slot, mask = np.zeros(total, np.uint16), np.zeros(total, layout.tests.mask.dtype)
     for kind, tuples in enumerate(both):
         shift = begins[..., kind] - tuples.offsets[:, :-1]

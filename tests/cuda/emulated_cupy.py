@@ -117,7 +117,8 @@ class EmulatedCupy:
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> EmulatedCupy.ndarray:
         shape = (shape,) if isinstance(shape, int) else shape
-        memory = self.cuda.MemoryPointer(self.Memory(int(np.prod(shape)) * np.dtype(dtype).itemsize), 0)
+        n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        memory = self.allocators[-1](n_bytes) if self.allocators else self.cuda.MemoryPointer(self.Memory(n_bytes), 0)
         self.on_device.append(memory.ptr)
         array = self.ndarray(shape, np.dtype(dtype), memory)
         array.queues = self.queues

@@ -103,6 +103,39 @@ def test_answers_to_tensors_are_memory_of_pytorchs(monkeypatch: pytest.MonkeyPat
         assert device.own_answer(tensor, *form) is None  # what stays as long as the graph
 
 
+def test_answers_to_libraries_that_read_on_are_memory_that_no_call_has_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX lets go of an array while its own stream still reads it."""
+    (device, cupy), asked = lazy_device(), []
+    memory = cupy.cuda.Memory
+    monkeypatch.setattr(cupy.cuda, "Memory", lambda n_bytes: asked.append(n_bytes) or memory(n_bytes))
+    device.empty((3, 2), np.float64)
+    assert asked == [], "of the pool"
+    for module in ("jaxlib._jax", "jax", "numba.cuda"):
+        X = type("Array", (), {"__module__": module})()
+        answer = device.own_answer(X, (3, 2), np.dtype(np.float64))
+        assert asked.pop() == answer.nbytes == 48 and answer.shape == (3, 2)
+    paddles = type("Array", (), {"__module__": "paddle"})()
+    assert device.own_answer(paddles, (3, 2), np.dtype(np.float64)) is None
+
+
+def test_arrays_that_are_not_to_be_written_to_are_no_answers() -> None:
+    device, _ = lazy_device()
+    out = SimpleNamespace(__cuda_array_interface__={"data": (4096, True)})
+    with pytest.raises(InputError, match="out says that it is not to be written to"):
+        check_out(out, device, (3,), np.dtype(np.float64))
+
+
+@pytest.mark.parametrize("error", [BufferError, NotImplementedError, TypeError, ValueError])
+def test_arrays_that_cupy_does_not_take_are_named(error: type[Exception]) -> None:
+    def refuse(X: object) -> None:
+        raise error("dtype bfloat16 is not known")
+
+    has = {"__module__": "paddle", "__dlpack__": True, "__dlpack_device__": lambda self: (2, 0)}
+    cupy = SimpleNamespace(ndarray=np.ndarray, from_dlpack=refuse)
+    with pytest.raises(InputError, match=r"paddle\.Tensor is not taken over by CuPy: dtype bfloat16.*cast it"):
+        cuda.foreign.adopt(cupy, type("Tensor", (), has)())
+
+
 def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     tensor, read = Torch.Tensor(), []
     monkeypatch.setattr(cuda, "_device", lambda index: index)

@@ -302,6 +302,23 @@ def test_documents_of_the_host_are_launched_again(
     assert len(model._repeated._calls) == (1 if rows == 40 else 2)
 
 
+def test_what_cannot_be_launched_again_takes_the_general_path(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forest, documents = make()
+    counted, X = Counted(forest, device, monkeypatch), device.from_host(documents)
+    want = [bits(to_host(counted.model.predict(X, "raw"))) for _ in range(3)]
+    assert counted.planned == 2
+    tried: list[object] = []
+    with monkeypatch.context() as short:
+        short.setattr("emulation.device.Replay.__call__", lambda *call: bool(tried.append(call)))
+        for _ in range(2):
+            np.testing.assert_array_equal(bits(to_host(counted.model.predict(X, "raw"))), want[0])
+    assert counted.planned == 4 and len(tried) == 4  # at once, and when the general path came there
+    np.testing.assert_array_equal(bits(to_host(counted.model.predict(X, "raw"))), want[0])
+    assert counted.planned == 4
+
+
 def test_calls_that_are_refused_stay_so(device: EmulatedDevice) -> None:
     """Whatever the host's documents are made into before they come to the device."""
     (forest, _), rng = make(n_features=3, input_dtype="float32"), np.random.default_rng(5)

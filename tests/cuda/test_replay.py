@@ -264,6 +264,18 @@ def test_launches_are_told_where_arrays_lie_now(driver: Driver, n: int) -> None:
     assert driver.told == (0 if n == 1 else 1 + 1)
 
 
+def test_nothing_is_launched_where_memory_is_short(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = Cupy(driver)
+    again = Replay(cupy, recorded(3), note_nothing)
+    assert again(Array(0x10000), Array(0x20000)) is True
+    with monkeypatch.context() as short:
+        short.setattr(cupy.cuda, "alloc", lambda n: (_ for _ in ()).throw(MemoryError))
+        driver.launched = []
+        assert again(Array(0x30000), Array(0x40000)) is False and driver.launched == []
+    assert again(Array(0x30000), Array(0x40000)) is True
+    assert driver.launched == expected(0x30000, 0x40000, 0x9000, 7) and driver.told == 2  # by the graph that was there
+
+
 def test_each_thread_has_arguments_of_its_own(driver: Driver) -> None:
     """A launch reads them while another thread may write its own."""
     cupy, inside, go = Cupy(driver), threading.Event(), threading.Event()

@@ -89,7 +89,7 @@ class Replay:
     scratch_bytes: int
     launches: list[Launch]
 
-    def __call__(self, documents: DeviceArray, out: DeviceArray) -> None:
+    def __call__(self, documents: DeviceArray, out: DeviceArray) -> bool:
         scratch = empty(self.device.pool, self.scratch_bytes, np.uint8)
         for launch in self.launches:
             arguments = [
@@ -97,6 +97,7 @@ class Replay:
             ]
             launch.kernel.launch(launch.grid, launch.block, arguments, launch.shared_mem)
         self.device.model_memory.note(self.device.queues.current)
+        return True
 
 
 def place(moving: Moving, within: DeviceArray) -> DeviceArray:

@@ -193,8 +193,8 @@ REPEATED = [
     Fault(
         "calls with an answer of their caller's are recorded",
         _CALLS,
-        "elif may and record and",
-        "elif may and",
+        "if may and record and",
+        "if may and",
         _AGAIN,
     ),
     Fault(

@@ -333,6 +333,13 @@ STREAMS = [
         _FOREIGN,
     ),
     Fault(
+        "answers to JAX's arrays are of CuPy's pool",
+        "devices/cuda.py",
+        "if not foreign.reads_on(X):",
+        "if X is not None:",
+        _FOREIGN,
+    ),
+    Fault(
         "another library's memory is not kept until it is read",
         "devices/cuda.py",
         "if not foreign.follows_streams(X):",
