@@ -225,7 +225,7 @@ class Forest:
     def n_nodes(self) -> int:
         return len(self.feature)
 
-    @property
+    @lazy
     def n_leaves(self) -> int:
         """Λ: the largest number of leaves of one tree (0 for a forest without trees)."""
         return int(np.diff(self.leaf_offsets).max(initial=0))
@@ -241,7 +241,12 @@ class Forest:
 
     @property
     def has_categories(self) -> bool:
-        return bool((self.routing & CATEGORICAL).any())
+        return self.n_category_sets > 0
+
+    @lazy
+    def n_category_sets(self) -> int:
+        """Nodes that test sets of categories."""
+        return int(np.count_nonzero(self.routing & CATEGORICAL))
 
     @property
     def has_linear_leaves(self) -> bool:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, SupportsIndex, cast
+from typing import Any, Final, SupportsIndex, cast
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from gpuqs.repeated_calls import RepeatedCalls, all_are
 from gpuqs.scoring import Scoring
 from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
 from gpuqs.tuning.plan import Plan, Way
+
+#: Documents that `Model.warm_up` scores, at most.
+_WARM_UP_ROWS: Final = 4096
 
 
 class Model:
@@ -372,7 +375,8 @@ class Model:
         Parameters
         ----------
         n_documents : int
-            How many documents the calls will have: the fastest engine for few is not the one for many.
+            How many documents the calls will have: the fastest engine for few is not the one for many. The first call
+            with another number of documents chooses anew, which takes some 50 us, and prepares what it lacks.
         engine, precision, trees, device
             What the calls will pass to `predict`.
 
@@ -382,8 +386,8 @@ class Model:
             The model itself.
         """
         n_documents = whole(n_documents, "n_documents", 1)
-        # As many as fill the widest words: machine code is made for each width.
-        shape = min(n_documents, cpu_fallback.instruction_set().widest_word), self.n_features
+        # Enough to fill the widest words, for each of which machine code is made, and to have threads begin.
+        shape = min(n_documents, _WARM_UP_ROWS), self.n_features
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
         if engine == "auto" and device in (None, "cpu"):
             if self.device is HOST:
@@ -392,6 +396,9 @@ class Model:
                 ensure(cpu_fallback.machine())
                 way = self._chooser.way(n_documents, HOST, cpu_fallback.machine())
                 self._answer(rows, "value", None, None, way, precision, trees, None, HOST)
+                plain = self._plain_fast if precision == "fast" else self._plain
+                if plain is not None and trees is None:
+                    plain.prepare(n_documents)
                 return self
             engine = self.engine_for(n_documents)
         self.predict(rows, engine=engine, precision=precision, trees=trees, device=device)

@@ -264,6 +264,11 @@ cdef class PlainCalls:
             return scores
         return self.then(cnp.PyArray_Reshape(scores, (n, values.c.n_outputs))).reshape((<object>scores).shape)
 
+    def prepare(self, Py_ssize_t n):
+        """Choose what scores so many documents, as the first call with so many does."""
+        if n <= self.most_at_once:
+            self.chosen_now().program(n, self.program_of)
+
     cdef bint are_all(self, number) except -1:
         """Whether so many iterations from the first on are all trees, as LightGBM counts: none or less are all there were."""
         return number == self.n_iterations or (not self.some_left_out and (number <= 0 or number > self.n_iterations))

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-
 from gpuqs import cpu_fallback
 from gpuqs.devices.base import Device
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.parameters import NONE_GIVEN, Params
-from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues, leaf_values
 from gpuqs.layout.ranks import RankTables, build_ranks
 
@@ -132,4 +130,4 @@ def cold_reads(
 
 def category_cost(forest: Forest, n_documents: int, each: float = CATEGORY_SET) -> float:
     """Microseconds that category sets take, at ``each`` nanoseconds per set and document."""
-    return n_documents * int(np.count_nonzero(forest.routing & CATEGORICAL)) * 1e-3 * each
+    return n_documents * forest.n_category_sets * 1e-3 * each

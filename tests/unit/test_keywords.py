@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
+from gpuqs.chooser import Chooser
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.keywords import output_and_trees
@@ -194,6 +195,17 @@ def test_warm_up_leaves_nothing_to_prepare(n_documents: int, monkeypatch: pytest
     assert model.predict(many, precision="fast", trees=slice(0, 4)).shape == (n_documents,)
     with pytest.raises(TypeError):
         Model(FOREST).predict(many)
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_warm_up_leaves_nothing_to_choose(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows = Model(FOREST), np.ascontiguousarray(X[:7])
+    expected = Model(FOREST).predict(rows, precision=precision)
+    model.warm_up(7, precision=precision)
+    monkeypatch.setattr(Chooser, "way", None)
+    np.testing.assert_array_equal(model.predict(rows, precision=precision), expected)
+    with pytest.raises(TypeError):
+        model.predict(rows[:6], precision=precision)
 
 
 @pytest.mark.parametrize("ask", [MODEL.warm_up, MODEL.explain, MODEL.engine_for], ids=["warm_up", "explain", "engine"])
