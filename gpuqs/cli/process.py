@@ -42,11 +42,13 @@ class _Stop:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.ending = False
+        self.ending = self.too_late = False
         self._repeating = False
         self._last = -_GRACE
 
     def handle(self, number: int, frame: FrameType | None) -> None:
+        if self.too_late:
+            os._exit(0)
         self.number = self.number or number
         repeating, self._repeating = self._repeating, False
         now = time.monotonic()
@@ -92,8 +94,13 @@ _stop = _Stop()
 
 def raise_if_stopped() -> None:
     """Raise `StoppedError` where a signal's own was swallowed; long work calls it between its steps."""
-    if _stop.number is not None:
+    if _stop.number is not None and not _stop.too_late:
         raise StoppedError(_stop.number)
+
+
+def stop_no_more() -> None:
+    """From now on signals end the process as one that has done its work: its files are in place."""
+    _stop.too_late = True
 
 
 def stopped_within(error: BaseException | None) -> StoppedError | None:

@@ -13,6 +13,7 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import load_model
+from gpuqs.cli.process import stop_no_more
 from gpuqs.cli.progress import progress
 from gpuqs.cli.writers import STDOUT, open_scores
 from gpuqs.engines import LEFT_OUT
@@ -121,6 +122,7 @@ def score_file(
         if n_documents == 0:
             raise InputError(f"{reader.path}: holds no documents")
         quality = ndcg.line()  # whatever may fail does so before the scores are put in place
+    stop_no_more()
     _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, threads, planned)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if quality:

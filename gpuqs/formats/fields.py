@@ -15,6 +15,8 @@ from gpuqs.errors import ModelFormatError
 from gpuqs.forks import no_collection
 
 _REQUIRED: Final = object()
+#: Levels of nesting that no model needs.
+_DEEP: Final = 100
 _KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text"}
 
 
@@ -37,11 +39,20 @@ def parse_json(
         with no_collection():
             return json.loads(text, object_pairs_hook=closed)
     except RecursionError:
+        if _depth(text) < _DEEP:  # the caller's own calls are too deep
+            raise
         raise ModelFormatError("JSON is nested too deep") from None
     except ModelFormatError:
         raise
     except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
         raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+
+
+def _depth(text: str) -> int:
+    """The deepest nesting of a JSON text; brackets within its texts count, too."""
+    letters = np.frombuffer(text.encode(errors="replace"), np.uint8)
+    steps = np.isin(letters, list(b"[{")).astype(np.int64) - np.isin(letters, list(b"]}"))
+    return int(np.cumsum(steps).max(initial=0))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class DocumentSource:
     def open(self) -> BinaryIO:
         """The documents from their first byte; a stream can be opened once."""
         if self._stream is None:
-            return open(self.path, "rb")
+            return io.BufferedReader(_Whole(self.path), _STEP)
         stream: Any = self._stream
         if self.size is not None:
             stream.seek(0)
@@ -94,6 +94,20 @@ class DocumentSource:
             shutil.copyfileobj(file, copy, _STEP)
         copy.seek(0)
         return copy
+
+
+class _Whole(io.FileIO):
+    """A file that may not end before the place where it ended when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path, self._size = path, os.fstat(self.fileno()).st_size
+
+    def readinto(self, buffer: Any) -> int:
+        n = super().readinto(buffer)
+        if n == 0 and len(buffer) and self.tell() < self._size:
+            raise InputError(f"{self._path}: it was cut short while it was read, to less than its {self._size:,} bytes")
+        return n
 
 
 class _Resumed(io.RawIOBase):

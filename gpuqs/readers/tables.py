@@ -314,9 +314,9 @@ class ParquetReader(_TableReader):
             raise InputError(f"{self.path}: not a readable Parquet file: it does not begin with {_PARQUET.decode()}")
         try:
             self._file = parquet.ParquetFile(self.source.open_seekable(), pre_buffer=False)
-        except (pyarrow.ArrowException, OSError) as error:
+            self._names = self._file.schema_arrow.names
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path}: not a readable Parquet file: {error}") from error
-        self._names = self._file.schema_arrow.names
         self.columns = self._choose(self._names)
         self.size = self._file.metadata.num_rows
 

@@ -514,6 +514,15 @@ def test_a_signal_whose_exception_is_swallowed(folder: Path, tmp_path: Path, com
     assert as_before(out)
 
 
+def test_a_signal_after_the_scores_are_in_place(folder: Path, expected: bytes, tmp_path: Path) -> None:
+    """They are what was asked for, so that the status must not say otherwise."""
+    out = old_scores(tmp_path, "scores.txt")
+    late = "import os, signal, gpuqs.cli.score as s; s._say = lambda line: os.kill(os.getpid(), signal.SIGTERM)\n"
+    done = run("score", folder / "model", folder / "x.npy", "-o", out, before=late)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert out.read_bytes() == expected
+
+
 def test_a_signal_after_one_that_was_swallowed_is_no_repeat(folder: Path, tmp_path: Path) -> None:
     """The second one raises, too, instead of being ignored; else the callback would fail in its next line."""
     done = run("info", folder / "model", before=SWALLOWED.format(times=2))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -646,6 +647,26 @@ def parquet(folder: Path, **columns: object) -> Path:
 
     parquet.write_table(pyarrow.table(columns), folder / "x.parquet")
     return folder / "x.parquet"
+
+
+def test_a_parquet_file_with_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
+    path = parquet(tmp_path, abcdefgh=[1.0], y=[2.0], z=[3.0])
+    path.write_bytes(path.read_bytes().replace(b"abcdefgh", b"abcd\xe8fgh"))
+    with pytest.raises(InputError, match=r"x\.parquet: not a readable Parquet file: .*can't decode"):
+        read(path)
+
+
+@pytest.mark.parametrize("format", ["csv", "svmlight"])
+def test_a_text_that_is_cut_while_it_is_read(tmp_path: Path, format: str) -> None:
+    """At the end of a row, too, where nothing else tells of it."""
+    row = "1,2,3\n" if format == "csv" else "1 0:1 1:2 2:3\n"
+    path = write(tmp_path, row * 1_500_000)
+    cut = len(row) * 1_400_000
+    chunks = iter(open_documents(path, forest(), format=format))
+    next(chunks)
+    os.truncate(path, cut)
+    with pytest.raises(InputError, match=r"data\.txt: it was cut short while it was read, to less than its [\d,]+ bytes"):
+        list(chunks)
 
 
 def test_parquet_columns_by_name(tmp_path: Path) -> None:

@@ -254,6 +254,22 @@ RAW = {
 }
 
 
+def test_a_sound_model_where_pythons_stack_is_nearly_full() -> None:
+    """That is no fault of the file's."""
+    data, told = json.dumps(small_model()).encode(), set()
+
+    def deeper() -> None:
+        try:
+            reader.read(data, "some/model")
+        except Exception as error:
+            told.add(type(error))
+        deeper()
+
+    with pytest.raises(RecursionError):
+        deeper()
+    assert told == {RecursionError}
+
+
 @pytest.mark.parametrize("case", RAW)
 def test_bytes_that_are_no_model(case: str) -> None:
     data, problem = RAW[case]
