@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final, SupportsIndex, cast
 
@@ -273,8 +273,7 @@ class Model:
             iteration_range=iteration_range,
         )
         check_options(self.forest, output, precision, engine)
-        asked = self.device if device is None and self.device is not HOST else device
-        runs_on = place(self.forest, X, asked, engine, output, base_margin)
+        runs_on = place(self.forest, X, self._asked(device), engine, output, base_margin)
         if runs_on is HOST:
             return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
         with runs_on.active():
@@ -345,6 +344,10 @@ class Model:
             raise
         return handed[0] if out is None else out
 
+    def _asked(self, device: Any) -> Any:
+        """Where a call with ``device`` runs; None where its documents tell."""
+        return self.device if device is None and self.device is not HOST else device
+
     def _answer_plain(self, documents: Documents, output: Output, n_threads: int | None) -> Any:
         """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
         if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest):
@@ -389,19 +392,21 @@ class Model:
         # Enough to fill the widest words, for each of which machine code is made, and to have threads begin.
         shape = min(n_documents, _WARM_UP_ROWS), self.n_features
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
-        if engine == "auto" and device in (None, "cpu"):
-            if self.device is HOST:
+        _, trees = output_and_trees(self.forest, "value", trees)
+        check_options(self.forest, "value", precision, engine)
+        runs_on = place(self.forest, rows, self._asked(device), engine, "value", None)
+        way: str | Way = engine
+        if engine == "auto":
+            if runs_on is HOST:
                 from gpuqs.tuning.calibration import ensure
 
                 ensure(cpu_fallback.machine())
-                way = self._chooser.way(n_documents, HOST, cpu_fallback.machine())
-                self._answer(rows, "value", None, None, way, precision, trees, None, HOST)
-                plain = self._plain_fast if precision == "fast" else self._plain
-                if plain is not None and trees is None:
-                    plain.prepare(n_documents)
-                return self
-            engine = self.engine_for(n_documents)
-        self.predict(rows, engine=engine, precision=precision, trees=trees, device=device)
+            way = self._chooser.way(n_documents, runs_on, cpu_fallback.machine())
+        with nullcontext() if runs_on is HOST else runs_on.active():
+            self._answer(rows, "value", None, None, way, precision, trees, None, runs_on)
+        plain = self._plain_fast if precision == "fast" else self._plain
+        if engine == "auto" and trees is None and runs_on is HOST and plain is not None:
+            plain.prepare(n_documents)
         return self
 
     @cpu_fallback.in_default_float_mode

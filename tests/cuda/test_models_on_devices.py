@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from forests import probing_documents, random_forest
 from gpu_conformance import expected
 
 from gpuqs.arrays import coded_rows
+from gpuqs.chooser import Chooser
 from gpuqs.ctrs import Ctrs, Projection
-from gpuqs.engines.gpu.qs_gpu import QsGpu
+from gpuqs.engines.cpu import CpuEngine
+from gpuqs.engines.gpu.engine import GpuEngine
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -143,10 +146,34 @@ def test_warm_up_leaves_nothing_to_copy(device: EmulatedDevice, monkeypatch: pyt
     assert model.warm_up() is model and model.warm_up(precision="fast", trees=slice(0, 2)) is model
     whole = Model(forest)
     assert whole.warm_up(device=device) is whole
-    monkeypatch.setattr(QsGpu, "prepare", None)  # a call that has to prepare anything fails
+    monkeypatch.setattr(GpuEngine, "prepare", None)  # a call that has to prepare anything fails
     assert model.predict(documents).shape == (20,)
     assert model.predict(documents, precision="fast", trees=slice(0, 2)).shape == (20,)
     assert whole.predict(documents, device=device).shape == whole.to(device).predict(documents).shape == (20,)
+    with pytest.raises(TypeError):
+        Model(forest).to(device).predict(documents)
+
+
+def test_warm_up_takes_the_engine_of_so_many_documents_there(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the device of the calls, be that the model's or another, though fewer documents are scored."""
+    asked: list[tuple[int, str]] = []
+    fastest = Chooser.fastest
+
+    def noted(self: Chooser, n_documents: int, where: Any, machine: tuple[str, bool]) -> str:
+        asked.append((n_documents, where.kind))
+        return fastest(self, n_documents, where, machine)
+
+    forest, documents = make()
+    monkeypatch.setattr(Chooser, "fastest", noted)
+    there = Model(forest).to(device)
+    for model, where, kind in ((Model(forest), device, "cuda"), (there, None, "cuda"), (there, "cpu", "cpu")):
+        asked.clear()
+        model.warm_up(100_000, device=where)
+        assert set(asked) == {(100_000, kind)}
+    monkeypatch.setattr(CpuEngine, "prepare", None)
+    assert model.predict(np.resize(documents, (5000, documents.shape[1])), device="cpu").shape == (5000,)
 
 
 @pytest.mark.parametrize("on_device", [True, False])

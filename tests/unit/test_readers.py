@@ -665,7 +665,7 @@ def test_a_text_that_is_cut_while_it_is_read(tmp_path: Path, format: str) -> Non
     chunks = iter(open_documents(path, forest(), format=format))
     next(chunks)
     os.truncate(path, cut)
-    with pytest.raises(InputError, match=r"data\.txt: it was cut short while it was read, to less than its [\d,]+ bytes"):
+    with pytest.raises(InputError, match=r"data\.txt: it was cut short while it was read, to less than its"):
         list(chunks)
 
 
