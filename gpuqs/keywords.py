@@ -20,10 +20,11 @@ _NOT_OFFERED: Final = (
 _EXPLAINING: Final = ("pred_contribs", "pred_interactions", "approx_contribs")
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
-    **dict.fromkeys(("num_threads", "n_jobs", "nthread", "thread_count"), "n_threads"),
     **dict.fromkeys(("ntree_limit", "ntree_start", "ntree_end"), "iteration_range=(start, end)"),
-    "prediction_type": "output",
+    "prediction_type": "output ('raw' for 'RawFormulaVal', 'class' for 'Class')",
 }
+#: LightGBM's, XGBoost's and CatBoost's names of ``n_threads``.
+_THREADS: Final = ("num_threads", "num_thread", "nthreads", "nthread", "n_jobs", "thread_count")
 
 
 def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
@@ -48,7 +49,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
                 raise UnsupportedModelError(
                     f"task_type must be 'CPU', not {value!r}; to score on a GPU, use device='cuda'"
                 )
-        elif name == "verbose":
+        elif name == "verbose" or name in _THREADS:
             continue
         elif name in _EXPLAINING:
             refuse_explaining(name, value)
@@ -57,6 +58,24 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")
         elif truth(value, name):
             raise UnsupportedModelError(f"{name}=True is not offered; leave it out")
+
+
+def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
+    """``n_threads``, be it by the name that another library has for it; there 0 is as many as usual.
+
+    Raises
+    ------
+    TypeError
+        It is given twice.
+    """
+    given = [name for name in _THREADS if name in others]
+    if not given:
+        return n_threads
+    if len(given) > 1 or n_threads is not None:
+        names = " and ".join(["n_threads"] * (n_threads is not None) + given)
+        raise TypeError(f"Model.predict() got {names}, which mean the same; give one of them")
+    value = others[given[0]]
+    return None if type(value) is int and value == 0 else value
 
 
 def refuse_explaining(name: str, value: Any) -> None:

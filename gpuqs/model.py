@@ -22,7 +22,7 @@ from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
-from gpuqs.keywords import check_others, output_and_trees, truth, whole
+from gpuqs.keywords import check_others, output_and_trees, threads_asked, truth, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place, refuse_overlap
 from gpuqs.plain_calls import plain_calls, plain_first
@@ -224,7 +224,8 @@ class Model:
             the second is 0, up to the last.
         **others
             LightGBM's, XGBoost's and CatBoost's further keywords, with values that change no score, such as
-            ``validate_features=True``, ``pred_early_stop=False`` or ``task_type="CPU"``.
+            ``validate_features=True``, ``pred_early_stop=False`` or ``task_type="CPU"``; and their names of
+            ``n_threads``, such as ``num_threads``.
 
         Returns
         -------
@@ -259,7 +260,9 @@ class Model:
                 answer = self._repeated.answer(X, output, precision)
                 if answer is not None:
                     return answer
-        check_others(self.forest, others)
+        if others:
+            check_others(self.forest, others)
+            n_threads = threads_asked(n_threads, others)
         output, trees = output_and_trees(
             self.forest,
             output,

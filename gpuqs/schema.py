@@ -193,6 +193,14 @@ class Schema:
         if len(set(columns)) < len(columns):
             raise InputError("categories names a column twice")
         columns.sort()
+        numeric = [column for column in columns if self.rules.as_texts and self._kept(column) is None]
+        if numeric:
+            known = [self.name_of(at) for at, values in enumerate(self.categories) if values is not None]
+            its = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
+            raise InputError(
+                f"categories names {self.name_of(numeric[0])}, whose numbers the {self.library} model compares; its "
+                f"category columns are {its or 'none'}"
+            )
         lost = [column for column in columns if column in self.lost]
         if lost:
             raise InputError(f"categories names {self.name_of(lost[0])}, {LOST}")
@@ -219,11 +227,11 @@ class Schema:
                 f"the model keeps no categories of {_shown(unknown)}; "
                 "pass {column: its categories in code order}"
             )
-        known = list(self.categories) or [None] * n_features
+        placed = list(self.categories) or [None] * n_features
         for column, values in zip(columns, lists, strict=True):
-            known[column] = values
+            placed[column] = values
         stated = tuple(sorted({*self.stated, *columns}))
-        return replace(self, categories=tuple(known), in_order=(), stated=stated)
+        return replace(self, categories=tuple(placed), in_order=(), stated=stated)
 
     def _kept(self, feature: int) -> tuple[Any, ...] | None:
         """The categories that the model has of a feature."""

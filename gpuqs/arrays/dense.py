@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -146,18 +146,39 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
 
 def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
     """Python's numbers, and None for missing values, as nested lists hold them: cast once, as the libraries do."""
-    return coded_rows(_numbers(X, forest))
+    return coded_rows(numbers_of_objects(X, forest))
 
 
-def _numbers(X: np.ndarray, forest: Forest) -> np.ndarray:
+def numbers_of_objects(
+    X: np.ndarray, forest: Forest, first: int = 0, features: Sequence[int] | None = None
+) -> np.ndarray:
+    """Objects [documents, features] as numbers.
+
+    Parameters
+    ----------
+    X : object array
+    forest : Forest
+    first : int
+        The number of the first document, for messages.
+    features : sequence of int, optional
+        Which the features are, where these are not all.
+
+    Raises
+    ------
+    InputError
+        One is no number, and none is missing.
+    """
     from decimal import Decimal  # here: few documents are objects
 
-    for kind in set(map(type, X.ravel().tolist())):
-        if not issubclass(kind, (Real, Decimal, np.bool_, type(None))):
-            raise InputError(
-                f"X holds a {kind.__name__}; documents are numbers, and None or NaN where values are missing "
-                "(encode text and categories as in training, or pass a frame if the model knows its categories)"
-            )
+    known = (Real, Decimal, np.bool_, type(None))
+    if not all(issubclass(kind, known) for kind in set(map(type, X.ravel().tolist()))):
+        row, at = next(place for place, value in np.ndenumerate(X) if not isinstance(value, known))
+        name = forest.schema.name_of(at if features is None else features[at])
+        raise InputError(
+            f"X holds a {type(X[row, at]).__name__} in document {first + row:,}, feature {name}: {X[row, at]!r:.60}; "
+            "documents are numbers, and None or NaN where values are missing (keep the columns' order of training, and "
+            "encode text and categories as there, or pass a frame if the model knows its categories)"
+        )
     try:
         with np.errstate(over="ignore"):
             return X.astype(forest.integer_dtype)
@@ -178,7 +199,10 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X[start:stop]
         out = np.empty(rows.shape, dtype, order="F")
-        out[:, numbers] = (_numbers(rows[:, numbers], forest) if of_objects else rows[:, numbers]).astype(first)
+        if of_objects:
+            out[:, numbers] = numbers_of_objects(rows[:, numbers], forest, start, numbers).astype(first)
+        else:
+            out[:, numbers] = rows[:, numbers].astype(first)
         for feature, coder in enumerate(coders):
             if coder is None:
                 continue

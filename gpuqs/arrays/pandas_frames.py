@@ -11,7 +11,7 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import arrow_codes, kind_of_arrow
 from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, distinct_objects, plain
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, number_dtype, table_dtype
+from gpuqs.arrays.dense import Documents, number_dtype, numbers_of_objects, table_dtype
 from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -56,6 +56,8 @@ class _Plan(NamedTuple):
         All features are Sparse columns of numbers, of a model without categories.
     coders : dict of int to (Coder, _Levels)
         Of the features that are coded.
+    objects : list of int
+        Of numbers that are objects, as CatBoost takes them.
     numbers : list of int
         The others.
     of_floats : bool
@@ -71,6 +73,7 @@ class _Plan(NamedTuple):
     turned: bool
     sparse: bool
     coders: dict[int, tuple[Coder, _Levels]]
+    objects: list[int]
     numbers: list[int]
     of_floats: bool
     first: np.dtype
@@ -79,7 +82,7 @@ class _Plan(NamedTuple):
 
     def documents(self, X: Any, forest: Forest) -> Documents:
         n, take, first, dtype = len(X), self.take, self.first, self.dtype
-        if not self.coders:
+        if not self.coders and not self.objects:
             if self.turned and not self.sparse:  # numbers are sorted sooner than a frame's columns
                 return Documents(n, lambda start, stop: _numbers(X, start, stop, first, dtype)[:, take])
             frame = X if take is None else X.take(take, axis=1)
@@ -88,8 +91,10 @@ class _Plan(NamedTuple):
             return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
         places = list(range(X.shape[1])) if take is None else take
         if self.of_floats and n * len(places) <= _FEW and len(places) == X.shape[1]:
-            return self._at_once(X, places)
+            return self._at_once(X, places, forest)
         coded = {feature: _codes(self._column(X, places[feature]), *coder) for feature, coder in self.coders.items()}
+        for feature in self.objects:
+            coded[feature] = _of_objects(self._column(X, places[feature]).to_numpy(), feature, forest)
         numbers = X.take([places[feature] for feature in self.numbers], axis=1)
 
         def chunk(start: int, stop: int) -> np.ndarray:
@@ -101,10 +106,12 @@ class _Plan(NamedTuple):
 
         return Documents(n, chunk)
 
-    def _at_once(self, X: Any, places: list[int]) -> Documents:
+    def _at_once(self, X: Any, places: list[int], forest: Forest) -> Documents:
         values, rows = X.to_numpy(object), np.empty((len(X), len(places)), self.dtype)
         with np.errstate(over="ignore"):
             rows[:, self.numbers] = values[:, [places[feature] for feature in self.numbers]].astype(self.first)
+        for feature in self.objects:
+            rows[:, feature] = _of_objects(values[:, places[feature]], feature, forest)(0, len(X))
         for feature, (coder, _) in self.coders.items():
             place = places[feature]
             rows[:, feature] = _codes_of_objects(coder, values[:, place], partial(self._column, X, place))
@@ -173,8 +180,14 @@ def _plan_of(X: Any, labels: list[Any], forest: Forest) -> _Plan:
     sparse = not forest.schema.has_categories and all_sparse(types)
     told = {dtype: (str(dtype), _kind_of(dtype)) for dtype in set(types)}
     columns = [Column(str(name), "dtype", *told[dtype]) for name, dtype in zip(frame.columns, types, strict=True)]
+    known = forest.schema.categories or (None,) * len(columns)
+    objects = []
+    if forest.schema.rules.as_texts:
+        objects = [at for at, dtype in enumerate(types) if dtype == np.dtype(object) and known[at] is None]
+    for at in objects:
+        columns[at] = columns[at]._replace(kind=Kind.FRACTION)
     coders = [None] * len(columns) if sparse else coders_of(columns, forest)
-    numbers = [feature for feature, coder in enumerate(coders) if coder is None]
+    numbers = [feature for feature, coder in enumerate(coders) if coder is None and feature not in objects]
     kinds = [types[feature] for feature in numbers]
     dtypes = [plain_dtype(getattr(dtype, "numpy_dtype", dtype)) for dtype in kinds]
     dtypes = [dtype if dtype.kind in "fiub" else np.dtype(np.float64) for dtype in dtypes]  # Arrow's decimals
@@ -187,7 +200,7 @@ def _plan_of(X: Any, labels: list[Any], forest: Forest) -> _Plan:
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
     of_objects = not any(_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype") for f in coded)
     of_floats = of_objects and all(kind in _FLOATS for kind in kinds)
-    return _Plan(take, turned, sparse, coded, numbers, of_floats, first, dtype, labels)
+    return _Plan(take, turned, sparse, coded, objects, numbers, of_floats, first, dtype, labels)
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
@@ -196,6 +209,11 @@ def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype
     with np.errstate(over="ignore"):
         rows: np.ndarray = part.to_numpy(dtype=first, na_value=np.nan).astype(dtype, copy=False)
     return rows if rows.flags.aligned else rows.copy()
+
+
+def _of_objects(column: np.ndarray, feature: int, forest: Forest) -> Callable[[int, int], np.ndarray]:
+    """Rows [start, stop) of a column of numbers that are objects."""
+    return lambda start, stop: numbers_of_objects(column[start:stop, None], forest, start, [feature])[:, 0]
 
 
 def labels_of(X: Any, forest: Forest) -> tuple[list[str], bool]:

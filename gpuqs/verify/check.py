@@ -229,7 +229,7 @@ class Check:
         """
         outcome = self.certificate
         try:
-            leaves, raw = self.source.leaves(frame), self.source.raw(frame)
+            leaves, raw, values = self.source.leaves(frame), self.source.raw(frame), self.source.values(frame)
         except InputError as error:
             outcome.frames = outcome.frames or [f"{origin}, which gpuqs scores: {error}"]
             return
@@ -244,7 +244,10 @@ class Check:
             return
         scores = self.model.predict(given, "raw", n_threads=n_threads).reshape(len(frame), -1)
         differ, wrong = self._count(self._frames, got != leaves, scores, raw)
-        bad = np.flatnonzero(differ.any(axis=1) | wrong.any(axis=1))
+        apart = differ.any(axis=1) | wrong.any(axis=1)
+        if values is not None:
+            apart |= self._count_values(self._frames, self.model.predict(given, n_threads=n_threads), values)
+        bad = np.flatnonzero(apart)
         if len(bad) and not outcome.frames:
             row = int(bad[0])
             shown = frame.iloc[row : row + 1]

@@ -125,9 +125,24 @@ def test_what_is_not_offered() -> None:
 
 
 def test_keywords_that_no_library_has() -> None:
-    for name, hint in (("n_thread", "$"), ("num_threads", "; it is called n_threads here"), ("n_jobs", "; .*threads")):
+    for name, hint in (("n_thread", "$"), ("ntree_end", "; it is called iteration_range=.* here")):
         with pytest.raises(TypeError, match=f"predict.. got an unexpected keyword argument '{name}'{hint}"):
             MODEL.predict(X, **{name: 1})
+
+
+@pytest.mark.parametrize("name", ["num_threads", "nthread", "n_jobs", "thread_count"])
+def test_threads_by_their_other_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = MODEL.predict(X)
+    np.testing.assert_array_equal(MODEL.predict(X, **{name: 2}), expected)
+    asked: list[Any] = []
+    monkeypatch.setattr(Model, "_answer", lambda self, X, output, n_threads, *more: asked.append(n_threads))
+    for value in (2, -1, 0, None):
+        MODEL.predict(X, **{name: value})
+    assert asked == [2, -1, None, None], "0 is as many as usual, as in these libraries"
+    with pytest.raises(TypeError, match=f"got n_threads and {name}, which mean the same"):
+        MODEL.predict(X, n_threads=1, **{name: 1})
+    with pytest.raises(TypeError, match="got num_thread and nthreads, which mean the same"):
+        MODEL.predict(X, num_thread=1, nthreads=1)
 
 
 def test_documents_are_encoded_once() -> None:

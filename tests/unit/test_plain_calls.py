@@ -212,8 +212,8 @@ def test_names_of_keywords_are_any_texts() -> None:
     model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
     for name in (Text("raw_score"), np.array(["raw_score"])[0], "".join(["raw", "_score"])):
         assert np.array_equal(model.predict(X, **{name: True}), model.predict(X, "raw"))
-    with pytest.raises(TypeError, match="num_threads"):
-        model.predict(X, num_threads=1)
+    with pytest.raises(TypeError, match="num_trees"):
+        model.predict(X, num_trees=1)
 
 
 def test_documents_that_are_made_first_are_plain_whatever_the_threads() -> None:

@@ -203,7 +203,30 @@ def test_columns_that_cannot_be_read_are_named() -> None:
         read(nothing, PLACED)
 
 
-@pytest.mark.parametrize("library", ["CatBoost", "scikit-learn", "LightGBM", "XGBoost"])
+@pytest.mark.parametrize("n", [2, 8000])
+@pytest.mark.parametrize("known", [(("x", "y"), None, None), ()], ids=["categories", "numbers"])
+def test_objects_that_are_numbers_are_catboosts(n: int, known: tuple) -> None:
+    """As `pandas.DataFrame(array of objects)` and a row of `iloc` have them; few rows are taken out at once."""
+    schema = Schema(NAMES, known, library="CatBoost")
+    w, v = np.resize(np.array([None, 2**60 + 1, True, 0.1, np.nan], object), n), np.arange(n) / 2
+    frame = pd.DataFrame({"v": v, "w": w, "t": np.resize(["y", "x"], n) if known else v})
+    rows = read(frame, schema)
+    np.testing.assert_array_equal(rows, read(frame.astype({"w": float}), schema))
+    np.testing.assert_array_equal(rows[:, [0, 2]], np.stack([np.resize([1, 0], n) if known else v, v], axis=1))
+    frame.loc[n - 1, "w"] = "1.5"
+    with pytest.raises(InputError, match=rf"X holds a str in document {n - 1:,}, feature 'w': '1\.5'; documents are"):
+        read(frame, schema)
+
+
+def test_categories_of_what_catboost_compares_as_numbers_are_refused() -> None:
+    """What it would compare with borders were the codes of categories, or their hashes."""
+    for known, its in (((("x", "y"), None, None), "'t'"), ((), "none")):
+        for named in ({"w": [3, 1]}, ["w"]):
+            with pytest.raises(InputError, match=f"names 'w', whose numbers .* its category columns are {its}"):
+                Schema(NAMES, known, library="CatBoost").placed(named, 3)
+
+
+@pytest.mark.parametrize("library", ["scikit-learn", "LightGBM", "XGBoost"])
 def test_columns_of_objects_that_are_numbers(library: str) -> None:
     """The mend that is told makes them columns of numbers."""
     schema = Schema(NAMES, (("x", "y"), None, None), library=library)

@@ -93,6 +93,8 @@ def test_categories_swapped_are_found(name: str, tmp_path: Path) -> None:
     path = FILES[name](tmp_path, ["a", "t", "w", "o"])
     certificate = verify(path, rows=200)
     assert certificate.ok and certificate.rows["made rows as frames"] > 150
+    (tally,) = (tally for tally in certificate.tallies if tally.engine == "frames")
+    assert tally.values == tally.values_agree == tally.scores > 150
     source = open_source(path)
     schema = source.forest.schema
     field = "in_order" if schema.in_order else "categories"
