@@ -18,6 +18,11 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, 
 _STDIN = _STDOUT = Path("-")
 
 
+def _takes_device(what: str) -> Callable[..., Any]:
+    where = f"{what}: cpu, cuda, or cuda:1 for the second GPU."
+    return click.option("--device", default="cpu", show_default=True, help=where)
+
+
 def _takes_threads(what: str) -> Callable[..., Any]:
     def known(ctx: click.Context, option: click.Parameter, value: int | None) -> int | None:
         if value == 0:
@@ -132,6 +137,7 @@ def cli(ctx: click.Context) -> None:
     help="Where scores go: .npy, .parquet, or text, one line a document.  [default: -, standard output, as text]",
 )
 @click.option("--engine", default="auto", show_default=True, help="An engine that `gpuqs info MODEL` lists.")
+@_takes_device("Where documents are scored")
 @_takes_threads("Threads to read and score with")
 @click.option(
     "--precision",
@@ -242,6 +248,7 @@ def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int |
     callback=_sizes,
     help="Documents that a call will have; may be given several times.  [default: 1, 10, 100, 1000, 10000]",
 )
+@_takes_device("Where documents will be scored")
 @_takes_threads("Most threads to score with")
 @_takes_categories
 @_reads_documents
@@ -253,7 +260,7 @@ def tune(
     batches: tuple[int, ...],
     categories: tuple[str, ...],
     threads: int | None,
-    **reading: Any,
+    **options: Any,
 ) -> None:
     """Find the fastest way to score documents like DATA's with MODEL on this machine, and save it with MODEL.
 
@@ -275,7 +282,7 @@ def tune(
     _not_input(out, model, data)
     if math.isnan(budget):
         raise click.BadParameter("nan is no number of seconds", param_hint="--budget")
-    tune_file(model, data, out=out, budget=budget, batches=batches, categories=categories, n_threads=threads, **reading)
+    tune_file(model, data, out=out, budget=budget, batches=batches, categories=categories, n_threads=threads, **options)
 
 
 @cli.command()

@@ -16,12 +16,14 @@ from gpuqs.cli.models import load_model
 from gpuqs.cli.process import stop_no_more
 from gpuqs.cli.progress import progress
 from gpuqs.cli.writers import STDOUT, open_scores
-from gpuqs.engines import LEFT_OUT
+from gpuqs.devices import HOST
+from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import InputError
 from gpuqs.ranking import NdcgMean
 from gpuqs.readers import Chunk
 
 if TYPE_CHECKING:
+    from gpuqs.model import Model
     from gpuqs.outputs import Output, Precision
 
 _NDCG_AT = 10
@@ -72,6 +74,7 @@ def score_file(
     out: Path | None,
     categories: tuple[str, ...],
     engine: str,
+    device: str,
     n_threads: int | None,
     precision: Precision,
     output: Output,
@@ -82,7 +85,7 @@ def score_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     began = time.perf_counter()
-    model = load_model(model_path, categories)
+    model = load_model(model_path, categories).to(device)
     if engine != "auto" and engine not in model.engines():
         known, why = ", ".join(model.engines()), LEFT_OUT.get(engine, "")
         raise click.BadParameter(f"{engine!r} is not one of auto, {known}{why}", param_hint="--engine")
@@ -123,7 +126,7 @@ def score_file(
             raise InputError(f"{reader.path}: holds no documents")
         quality = ndcg.line()  # whatever may fail does so before the scores are put in place
     stop_no_more()
-    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(ran, threads, planned)})")
+    _say(f"{_count(n_documents, 'document')}, {_speed(n_documents, scoring)} ({_how(model, ran, threads, planned)})")
     _say(f"loading {loading:.3f} s, reading {reading_took:.3f} s, scoring {scoring:.3f} s")
     if quality:
         _say(quality)
@@ -140,10 +143,12 @@ def _speed(n_documents: int, seconds: float) -> str:
     return f"{seconds / n_documents * 1e6:.3g} us/document, {n_documents / seconds:,.0f} documents/s"
 
 
-def _how(engine: str, threads: int, planned: str | None) -> str:
+def _how(model: Model, engine: str, threads: int, planned: str | None) -> str:
     """``planned``: what the model's plan chose, its threads included, where calls went by it."""
     if engine == "reference":
         return f"{engine}, NumPy, 1 thread"
+    if ENGINES[engine].device != "cpu":
+        return f"{planned or engine}, {'cuda' if model.device is HOST else repr(model.device).strip('<>')}"
     isa = cpu_fallback.isa()
     return f"{planned}, {isa}" if planned else f"{engine}, {isa}, {_count(threads, 'thread')}"
 

@@ -47,6 +47,7 @@ def tune_file(
     budget: float,
     batches: tuple[int, ...],
     categories: tuple[str, ...],
+    device: str,
     n_threads: int | None,
     **reading: Any,
 ) -> None:
@@ -55,8 +56,8 @@ def tune_file(
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
     check_target(out)  # before the time is spent
-    model = load_model(model_path, categories)
-    rows = _rows(data, model.forest, max((MOST_ROWS["cpu"], *batches)), categories, **reading)
+    model = load_model(model_path, categories).to(device)
+    rows = _rows(data, model.forest, max((MOST_ROWS[model.device.kind], *batches)), categories, **reading)
     with progress("tuning") as advance:
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
     try:
