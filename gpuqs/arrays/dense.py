@@ -260,9 +260,10 @@ def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
         return dtype
     if dtype.kind in "iubf":  # the source libraries cast long doubles, and doubles of another byte order, as integers
         return np.dtype(forest.integer_dtype)
+    mend = "pass their real parts, if these are meant" if dtype.kind == "c" else "convert with X.astype(np.float64)"
     raise InputError(
         f"X has dtype {dtype}; documents are floating-point or integer numbers "
-        "(convert with X.astype(np.float64), or encode text and categories as in training)"
+        f"({mend}, or encode text and categories as in training)"
     )
 
 

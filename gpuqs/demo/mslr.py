@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 #: Proportions of the labels 0 to 4, as in MSLR-WEB30K.
 LABEL_SHARES = (0.52, 0.32, 0.13, 0.02, 0.01)
-N_FEATURES = 136
 #: Text streams of a page: body, anchor, title, url, whole document.
 STREAMS = ("body", "anchor", "title", "url", "whole")
 

@@ -497,5 +497,8 @@ def _category_lists(text: bytes) -> tuple[tuple[Any, ...], ...]:
     except (ValueError, TypeError, RecursionError):
         lists = ((None,),)
     if not all(isinstance(value, (str, int, float)) for values in lists for value in values):
-        raise ModelFormatError("is not a JSON array of arrays of values", field="pandas_categorical")
+        raise ModelFormatError(
+            "is not a JSON array of arrays of values; train with categories that are texts or numbers",
+            field="pandas_categorical",
+        )
     return lists

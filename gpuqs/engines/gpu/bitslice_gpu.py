@@ -39,9 +39,7 @@ class BitsliceGpu(GpuEngine):
         each = 0.5 + 0.0025 * forest.n_features + 2.3e-5 * forest.n_nodes + 0.001 * forest.n_trees
         return 2 * LAUNCH + in_turn + n_documents * each * 1e-3
 
-    def supports(self, forest: Forest) -> str | None:
-        if forest.has_linear_leaves:
-            return "its leaves have linear models, which are evaluated on the CPU"
+    def _why_not(self, forest: Forest) -> str | None:
         if (reason := why_not(forest, MAX_LEAVES)) is not None:
             return reason
         if forest.n_outputs > MAX_GRID:

@@ -38,9 +38,7 @@ class QsGpu(GpuEngine):
     def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
         return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
 
-    def supports(self, forest: Forest) -> str | None:
-        if forest.has_linear_leaves:
-            return "its leaves have linear models, which are evaluated on the CPU"
+    def _why_not(self, forest: Forest) -> str | None:
         form = self._settings.form if self._settings else None
         bits = {"mask32": 32, "mask64": 64}.get(form or "words", MAX_WORDS * 32)
         if forest.n_leaves > bits:

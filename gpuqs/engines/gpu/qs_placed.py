@@ -20,7 +20,7 @@ import numpy as np
 from gpuqs.devices.base import GpuDevice, Kernel
 from gpuqs.engines.gpu import kernels
 from gpuqs.engines.gpu.occupancy import SUM_BYTES, Plan, choose_block_size, choose_plan, together_for
-from gpuqs.engines.gpu.placed import MAX_GRID, PlacedForest, as_numbers, by_row, padded, trees_by_output
+from gpuqs.engines.gpu.placed import MAX_GRID, SHARED, PlacedForest, as_numbers, by_row, padded, trees_by_output
 from gpuqs.errors import DeviceError
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges, LeafValues
@@ -36,8 +36,6 @@ from gpuqs.layout.qs_gpu import (
 
 #: Documents, and columns, of a tile that is transposed or searched together.
 TILE = 32
-#: Bytes of dynamic shared memory that a kernel may have without opting in.
-SHARED_WITHOUT_ASKING = 48 << 10
 #: Fewest documents of a chunk: a few tiles.
 MIN_CHUNK = 1024
 #: Most documents of a chunk: what 32-bit indices count.
@@ -326,7 +324,7 @@ class QsPlacedForest(PlacedForest):
     def _kernel(self, file: str, name: str) -> Kernel:
         """A kernel that may have the shared memory that thread blocks take."""
         kernel = self._compiled(file, name)
-        if self.shared > SHARED_WITHOUT_ASKING:
+        if self.shared > SHARED:
             # All there is, so that threads with other programs never lower it under this launch.
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
         return kernel

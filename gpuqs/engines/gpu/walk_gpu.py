@@ -36,9 +36,7 @@ class WalkGpu(GpuEngine):
         in_turn = 6 + 0.0075 * forest.n_trees  # a document's leaf values are added one after the other
         return LAUNCH + in_turn + n_documents * forest.n_trees * (8.3 + 3.3 * levels) * 1e-6
 
-    def supports(self, forest: Forest) -> str | None:
-        if forest.has_linear_leaves:
-            return "its leaves have linear models, which are evaluated on the CPU"
+    def _why_not(self, forest: Forest) -> str | None:
         if max(len(forest.leaf_value), forest.category_words.size) >= MAX_LEAVES:
             return "it has more leaves or words of category sets than 30 bits count"
         return None
