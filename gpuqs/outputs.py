@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -56,7 +57,17 @@ def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tupl
 
 def class_labels(forest: Forest) -> np.ndarray:
     """The labels, in the order of the outputs: the model's own, or 0, 1, ..."""
-    return np.array(forest.classes) if forest.classes else np.arange(max(forest.n_outputs, 2))
+    return labels_as_array(forest.classes) if forest.classes else np.arange(max(forest.n_outputs, 2))
+
+
+def labels_as_array(labels: Sequence[Any]) -> np.ndarray:
+    """Labels as an array that tells them apart, of a plain type if one does."""
+    array = np.array(labels)
+    if array.dtype.kind == "f" and all(isinstance(label, int) for label in labels):  # of int64 and uint64
+        array = np.array(labels, np.uint64 if min(labels) >= 0 else object)
+    elif array.dtype.kind == "U" and array.tolist() != list(labels):  # it takes a text's last NULs for padding
+        array = np.array(labels, object)
+    return array
 
 
 def class_numbers(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:

@@ -103,13 +103,14 @@ cdef class Chosen:
         self.costs_age = age_of_costs
         self.environment.remember()
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
+        self.keeps_lock.resize(most + 1)  # with zeros; `assign`, or a copy, would end the process where there is no memory
         if (before is not None and before.costs_age == self.costs_age and before.isa == self.isa
                 and before.machine_code == self.machine_code):
             self.programs, self.larger_programs = before.programs, before.larger_programs
-            self.keeps_lock = before.keeps_lock
+            for n in range(most + 1):
+                self.keeps_lock[n] = before.keeps_lock[n]
         else:
             self.programs, self.larger_programs = [None] * (most + 1), {}
-            self.keeps_lock.assign(most + 1, 0)
 
     cdef bint hold(self) noexcept:
         return self.costs_age == age_of_costs and self.environment.is_as_before()

@@ -17,7 +17,7 @@ from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.links import multi_label, tells_classes, tells_probabilities
 from gpuqs.model import Model
-from gpuqs.outputs import Output, Precision, class_labels
+from gpuqs.outputs import Output, Precision, class_labels, labels_as_array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -244,7 +244,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     def _own_labels(self) -> np.ndarray:
         """The model's own labels, each once: where training saw one class only, the model has it twice."""
         forest = self._model.forest
-        return np.array(list(dict.fromkeys(forest.classes))) if forest.classes else class_labels(forest)
+        return labels_as_array([*dict.fromkeys(forest.classes)]) if forest.classes else class_labels(forest)
 
     def _check_classes(self) -> None:
         """Refuse labels that do not fit the model's classes, and models whose scores say nothing of classes."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
@@ -434,3 +436,25 @@ def test_without_scikit_learn() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "gpuqs.sklearn needs scikit-learn 1.6 or later: pip install 'scikit-learn>=1.6'\n"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([2**63 + 5, 2**63 + 6, 7], np.uint64),
+        np.array([2**63 - 1, 2**63 - 2, -7]),
+        np.array(["a\0", "a", "b"], object),
+        np.array(["a\0c", "a", "b"], object),
+    ],
+    ids=["uint64 and int64", "int64", "a last NUL", "a NUL"],
+)
+def test_labels_that_numpy_takes_for_each_other(labels: np.ndarray, tmp_path: Path) -> None:
+    """As an array of mixed types, or of texts of one length, has them."""
+    X = np.arange(3.0)[:, None]
+    tree = DecisionTreeClassifier().fit(X, labels)
+    model, wrapper = gpuqs.from_model(tree), wrap(tree)
+    model.save(tmp_path / "model.gpuqs")
+    saved = gpuqs.load(tmp_path / "model.gpuqs")
+    for found in (model.predict(X, "class"), saved.predict(X, "class"), wrapper.predict(X), wrap(saved).predict(X)):
+        assert found.tolist() == labels.tolist()
+    assert wrap(saved).classes_.tolist() == tree.classes_.tolist()
