@@ -75,7 +75,7 @@ def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
         names = " and ".join(["n_threads"] * (n_threads is not None) + given)
         raise TypeError(f"Model.predict() got {names}, which mean the same; give one of them")
     value = others[given[0]]
-    return None if type(value) is int and value == 0 else value
+    return None if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0 else value
 
 
 def refuse_explaining(name: str, value: Any) -> None:

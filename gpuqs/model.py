@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -409,7 +410,7 @@ class Model:
             self._answer(rows, "value", None, None, way, precision, trees, None, runs_on)
         plain = self._plain_fast if precision == "fast" else self._plain
         if engine == "auto" and trees is None and runs_on is HOST and plain is not None:
-            plain.prepare(n_documents)
+            plain.prepare(min(n_documents, sys.maxsize))
         return self
 
     @cpu_fallback.in_default_float_mode

@@ -207,6 +207,11 @@ class Schema:
         if isinstance(categories, Mapping):
             given = {self._feature(column, n_features): _checked(v, column) for column, v in categories.items()}
             lists = tuple(given[column] for column in columns)
+            if self.rules.as_texts and any(given[column] != self._kept(column) for column in columns):
+                raise InputError(
+                    f"categories gives {_shown(lists)}, but {self.library}'s models tell which categories they have; "
+                    "leave it out, or name the columns alone"
+                )
             if self.in_order and lists != self.in_order:
                 raise InputError(
                     f"categories gives {_shown(lists)}, but the model keeps {_shown(self.in_order)} for its category "

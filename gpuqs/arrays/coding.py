@@ -223,7 +223,8 @@ class Coder:
         )
 
     def _refusal(self) -> InputError:
-        return _no_number(self.column, _HOW)
+        of_catboost = self.schema.rules.as_texts  # whose models tell which columns hold categories
+        return _no_number(self.column, "make it numbers, as in training" if of_catboost else _HOW)
 
 
 def _no_number(column: Column, how: str) -> InputError:

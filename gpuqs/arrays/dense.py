@@ -171,8 +171,13 @@ def numbers_of_objects(
     from decimal import Decimal  # here: few documents are objects
 
     known = (Real, Decimal, np.bool_, type(None))
-    if not all(issubclass(kind, known) for kind in set(map(type, X.ravel().tolist()))):
-        row, at = next(place for place, value in np.ndenumerate(X) if not isinstance(value, known))
+    others = [
+        kind
+        for kind in set(map(type, X.ravel().tolist()))
+        if not issubclass(kind, known) or issubclass(kind, np.timedelta64)  # NumPy's integers, to Python
+    ]
+    if others:
+        row, at = next(place for place, value in np.ndenumerate(X) if type(value) in others)
         name = forest.schema.name_of(at if features is None else features[at])
         raise InputError(
             f"X holds a {type(X[row, at]).__name__} in document {first + row:,}, feature {name}: {X[row, at]!r:.60}; "

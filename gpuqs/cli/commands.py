@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,13 @@ _STDIN = _STDOUT = Path("-")
 
 
 def _takes_device(what: str) -> Callable[..., Any]:
+    def known(ctx: click.Context, option: click.Parameter, value: str) -> str:
+        if not re.fullmatch(r"cpu|cuda(:\d{1,4})?", value, re.ASCII):
+            raise click.BadParameter(f"{value!r} is not cpu, cuda, or cuda:N")
+        return value
+
     where = f"{what}: cpu, cuda, or cuda:1 for the second GPU."
-    return click.option("--device", default="cpu", show_default=True, help=where)
+    return click.option("--device", default="cpu", callback=known, show_default=True, help=where)
 
 
 def _takes_threads(what: str) -> Callable[..., Any]:

@@ -42,7 +42,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.ending = self.too_late = False
+        self.ending = self.held = self.too_late = False
         self._repeating = False
         self._last = -_GRACE
 
@@ -50,6 +50,8 @@ class _Stop:
         if self.too_late:
             os._exit(0)
         self.number = self.number or number
+        if self.held:
+            return
         repeating, self._repeating = self._repeating, False
         now = time.monotonic()
         if self.ending:
@@ -98,9 +100,16 @@ def raise_if_stopped() -> None:
         raise StoppedError(_stop.number)
 
 
+def hold_signals() -> None:
+    """From now on signals wait for what cannot be half done, and does not wait itself: an error, or `stop_no_more`."""
+    _stop.held = True
+
+
 def stop_no_more() -> None:
     """From now on signals end the process as one that has done its work: its files are in place."""
     _stop.too_late = True
+    if _stop.number is not None and _stop.held:
+        os._exit(0)
 
 
 def stopped_within(error: BaseException | None) -> StoppedError | None:
@@ -141,7 +150,7 @@ def as_process(command: Callable[[], None]) -> None:
         end_by(stopped.number)
     finally:
         for number in handled:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_IGN if _stop.too_late else signal.SIG_DFL)
         _drop_output()
 
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from gpuqs.cli.process import hold_signals
 from gpuqs.errors import InputError
 from gpuqs.files import replacing
 
@@ -131,6 +132,8 @@ def open_scores(path: Path | None) -> Iterator[ScoreWriter]:
         try:
             yield writer
             writer.finish()
+            if file.seekable():
+                hold_signals()
         except BaseException:
             writer.drop()
             raise

@@ -63,7 +63,9 @@ def test_engines_of_the_other_device_are_refused(device: EmulatedDevice, folder:
 
 
 def test_a_device_that_is_not_there(folder: Path) -> None:
-    for name in ("cuda:9", "tpu"):
-        refused = gpuqs_command("score", folder / "model.gpuqs", folder / "x.npy", "--device", name)
-        assert refused.exit_code in (1, 2) and refused.stdout == "", refused.output
-        assert refused.stderr.startswith("Error: ") or "Error: " in refused.stderr
+    score = "score", folder / "model.gpuqs", folder / "x.npy", "--device"
+    for name in ("tpu", "", "CUDA", "cuda:x", "0", "-1", "cpu:0"):
+        refused = gpuqs_command(*score, name)
+        assert refused.exit_code == 2 and "is not cpu, cuda, or cuda:N" in refused.stderr, refused.output
+    refused = gpuqs_command(*score, "cuda:999")
+    assert refused.exit_code == 1 and refused.stdout == "" and "GPU" in refused.stderr, refused.output

@@ -375,12 +375,8 @@ def test_a_signal_at_every_point(folder: Path, tmp_path: Path, number: str, data
         _, status, rest = how.split(" ", 2)
         assert int(status) == -getattr(signal, number), (how, said)
         stopped += 1
-        # The signal may come after the scores are in their place; half of them are never there.
-        assert rest in ("True ['scores.npy']", "False ['scores.npy']"), how
-        told = said.endswith(f"Error: stopped by {number}\\n'") or rest.startswith("False")
-        assert told and "Traceback" not in said, (how, said)
-        if rest.startswith("False"):
-            assert len(np.load(out)) == N
+        assert rest == "True ['scores.npy']", how
+        assert said.endswith(f"Error: stopped by {number}\\n'") and "Traceback" not in said, (how, said)
     assert stopped > 5
     assert lines[-2].endswith("0 False ['scores.npy']")
 
@@ -521,6 +517,35 @@ def test_a_signal_after_the_scores_are_in_place(folder: Path, expected: bytes, t
     done = run("score", folder / "model", folder / "x.npy", "-o", out, before=late)
     assert (done.returncode, done.stderr) == (0, b"")
     assert out.read_bytes() == expected
+
+
+@pytest.mark.parametrize("when", ["put in place", "told"])
+def test_a_signal_at_the_very_end(folder: Path, tmp_path: Path, when: str) -> None:
+    """While the file is put in place, and while the interpreter ends."""
+    out = old_scores(tmp_path)
+    late = {
+        "put in place": "import os, signal, gpuqs.files as f\n"
+        "real = f._put_in_place\n"
+        "def put(*files):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); real(*files); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "f._put_in_place = put\n",
+        "told": "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))\n",
+    }[when]
+    done = run("score", folder / "model", folder / "x.npy", "-o", out, before=late)
+    assert done.returncode == 0 and b"stopped" not in done.stderr, done.stderr
+    assert len(np.load(out)) == N and [*tmp_path.iterdir()] == [out]
+
+
+def test_a_signal_while_what_fails_is_put_in_place(folder: Path, tmp_path: Path) -> None:
+    out = old_scores(tmp_path)
+    late = (
+        "import os, signal, gpuqs.files as f\n"
+        "def put(*files):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); raise OSError(28, 'No space left on device')\n"
+        "f._put_in_place = put\n"
+    )
+    done = run("score", folder / "model", folder / "x.npy", "-o", out, before=late)
+    assert done.returncode == -signal.SIGTERM and as_before(out) and [*tmp_path.iterdir()] == [out]
 
 
 def test_a_signal_after_one_that_was_swallowed_is_no_repeat(folder: Path, tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ def test_a_list_of_one_features_values_is_told_how_to_become_documents() -> None
         ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(X\)"),
         ([[1, None, "2"]], "X holds a str in document 0, feature number 2: '2'; documents are numbers, and None"),
         ([[1, 2, 10**400]], "X holds a number that no float holds"),
+        (np.array([[1, 2, np.timedelta64(1, "s")]], object), "X holds a timedelta64 in document 0, feature number 2"),
         ([[1, 2, Decimal("sNaN")]], "X holds a number that no float holds"),
         (np.array([[1, 2, datetime.date(2020, 1, 1)]], object), "X holds a date"),
         (np.zeros((2, 3), complex), "dtype complex128"),

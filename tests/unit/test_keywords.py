@@ -136,9 +136,9 @@ def test_threads_by_their_other_names(name: str, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(MODEL.predict(X, **{name: 2}), expected)
     asked: list[Any] = []
     monkeypatch.setattr(Model, "_answer", lambda self, X, output, n_threads, *more: asked.append(n_threads))
-    for value in (2, -1, 0, None):
+    for value in (2, -1, 0, np.int64(0), None):
         MODEL.predict(X, **{name: value})
-    assert asked == [2, -1, None, None], "0 is as many as usual, as in these libraries"
+    assert asked == [2, -1, None, None, None], "0 is as many as usual, as in these libraries"
     with pytest.raises(TypeError, match=f"got n_threads and {name}, which mean the same"):
         MODEL.predict(X, n_threads=1, **{name: 1})
     with pytest.raises(TypeError, match="got num_thread and nthreads, which mean the same"):
@@ -216,7 +216,7 @@ def test_warm_up_leaves_nothing_to_prepare(n_documents: int, monkeypatch: pytest
 def test_warm_up_leaves_nothing_to_choose(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = Model(FOREST), np.ascontiguousarray(X[:7])
     expected = Model(FOREST).predict(rows, precision=precision)
-    model.warm_up(7, precision=precision)
+    model.warm_up(7, precision=precision).warm_up(10**30, precision=precision)
     monkeypatch.setattr(Chooser, "way", None)
     np.testing.assert_array_equal(model.predict(rows, precision=precision), expected)
     with pytest.raises(TypeError):

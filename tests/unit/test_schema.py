@@ -14,11 +14,13 @@ from forests import random_forest
 import gpuqs
 from gpuqs.arrays import as_documents
 from gpuqs.cli.info import describe
+from gpuqs.cpu_fallback.ctrs import text_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.readers import open_documents
 from gpuqs.schema import Schema
+from gpuqs.text_hashes import name_of_hash
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -224,6 +226,18 @@ def test_categories_of_what_catboost_compares_as_numbers_are_refused() -> None:
         for named in ({"w": [3, 1]}, ["w"]):
             with pytest.raises(InputError, match=f"names 'w', whose numbers .* its category columns are {its}"):
                 Schema(NAMES, known, library="CatBoost").placed(named, 3)
+
+
+def test_categories_that_a_catboost_model_tells_are_not_told_otherwise() -> None:
+    """It has hashes, in an order that nobody knows; a list in another order gave other scores."""
+    hashed = tuple(map(name_of_hash, text_hashes(["red", "big", "7"]).tolist()))
+    for known in (hashed, ("red", "big", "7")):
+        schema = Schema(NAMES, (known, None, None), library="CatBoost")
+        for same in (["t"], {"t": list(known)}):
+            assert schema.placed(same, 3).categories == schema.categories
+        for other in (["big", "red", "7"], ["red"], [0, 1, 2], []):
+            with pytest.raises(InputError, match=r"CatBoost's models tell which categories they have; leave it out"):
+                schema.placed({"t": other}, 3)
 
 
 @pytest.mark.parametrize("library", ["scikit-learn", "LightGBM", "XGBoost"])
