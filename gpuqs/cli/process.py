@@ -101,7 +101,7 @@ def raise_if_stopped() -> None:
 
 
 def hold_signals() -> None:
-    """From now on signals wait for what cannot be half done, and does not wait itself: an error, or `stop_no_more`."""
+    """Signals wait from now on, while a file is put in place, until `stop_no_more` or the end after an error."""
     _stop.held = True
 
 
