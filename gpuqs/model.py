@@ -313,7 +313,7 @@ class Model:
         fresh = out is None or where is HOST  # no memory of the caller's on a device
         own = where.own_answer(X, shape, dtype) if out is None else None
         out = own if out is None else out
-        answer = where.empty(shape, dtype) if out is None else check_out(out, where, shape, dtype)
+        answer = where.answer_beside(X, shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest, linear = self.forest, self.forest.has_linear_leaves
         if output == "per_tree" or linear:

@@ -105,6 +105,11 @@ def hold_signals() -> None:
     _stop.held = True
 
 
+def release_signals() -> None:
+    """Wait no more: there was an error."""
+    _stop.held = False
+
+
 def stop_no_more() -> None:
     """From now on signals end the process as one that has done its work: its files are in place."""
     _stop.too_late = True

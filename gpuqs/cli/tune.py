@@ -11,7 +11,6 @@ import numpy as np
 from gpuqs.arrays import Documents, coded_rows
 from gpuqs.cli.documents import open_data
 from gpuqs.cli.models import load_model
-from gpuqs.cli.process import stop_no_more
 from gpuqs.cli.progress import progress
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -62,7 +61,6 @@ def tune_file(
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
     try:
         model.save(out)
-        stop_no_more()
     finally:  # the plan is not lost where the file cannot be written
         click.echo(str(plan))
     click.echo(f"{out}: the model with its plan", err=True)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from gpuqs.cli.process import hold_signals
+from gpuqs.cli.process import hold_signals, release_signals
 from gpuqs.errors import InputError
 from gpuqs.files import replacing
 
@@ -127,13 +127,17 @@ def open_scores(path: Path | None) -> Iterator[ScoreWriter]:
         sys.stdout.flush()
         return
     kinds = {".npy": NpyWriter, ".parquet": ParquetWriter}
-    with replacing(path) as file:
-        writer = kinds.get(path.suffix.lower(), TextWriter)(file)
-        try:
-            yield writer
-            writer.finish()
-            if file.seekable():
-                hold_signals()
-        except BaseException:
-            writer.drop()
-            raise
+    try:
+        with replacing(path) as file:
+            writer = kinds.get(path.suffix.lower(), TextWriter)(file)
+            try:
+                yield writer
+                writer.finish()
+                if file.seekable():
+                    hold_signals()
+            except BaseException:
+                writer.drop()
+                raise
+    except BaseException:
+        release_signals()
+        raise

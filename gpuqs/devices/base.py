@@ -109,6 +109,9 @@ class Device(Protocol):
     def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Memory for an answer, of the library that ``X`` belongs to; None where `empty`'s serves it as well."""
 
+    def answer_beside(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """This device's memory for an answer that `hand_back` gives to the library of ``X``."""
+
     def hand_back(self, array: Any, X: Any) -> Any:
         """An array of this device as an array of the library that ``X`` belongs to, without a copy."""
 

@@ -470,8 +470,11 @@ class CudaDevice:
             return None
         if foreign.is_torch(X):
             return foreign.torch_memory(X, shape, dtype)
-        if not foreign.reads_on(X):
-            return None
+        return None
+
+    def answer_beside(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        if not foreign.reads_on(X) or self._is_capturing():
+            return self.empty(shape, dtype)
         # CUDA waits for the device before it takes memory back, where CuPy's pool would give it to the next call.
         library = partial(self._outside_of_pool, "an answer to JAX or Numba")
         with self._cupy.cuda.Device(self.index), self._cupy.cuda.using_allocator(library):

@@ -112,10 +112,12 @@ def test_answers_to_libraries_that_read_on_are_memory_that_no_call_has_next(monk
     assert asked == [], "of the pool"
     for module in ("jaxlib._jax", "jax", "numba.cuda"):
         X = type("Array", (), {"__module__": module})()
-        answer = device.own_answer(X, (3, 2), np.dtype(np.float64))
+        assert device.own_answer(X, (3, 2), np.dtype(np.float64)) is None  # what it gets is made of the device's
+        answer = device.answer_beside(X, (3, 2), np.dtype(np.float64))
         assert asked.pop() == answer.nbytes == 48 and answer.shape == (3, 2)
     paddles = type("Array", (), {"__module__": "paddle"})()
-    assert device.own_answer(paddles, (3, 2), np.dtype(np.float64)) is None
+    device.answer_beside(paddles, (3, 2), np.dtype(np.float64))
+    assert asked == [] and device.own_answer(paddles, (3, 2), np.dtype(np.float64)) is None
 
 
 def test_arrays_that_are_not_to_be_written_to_are_no_answers() -> None:

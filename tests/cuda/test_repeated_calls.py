@@ -420,6 +420,24 @@ def test_other_libraries_arrays_are_launched_again_too(device: EmulatedDevice) -
         np.testing.assert_array_equal(got, Model(forest).predict(rows, "raw", precision="fast"))
 
 
+def test_answers_to_libraries_without_memory_of_their_own_are_theirs(
+    device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As JAX's and Numba's: the device's memory, handed back for the documents' library, whose work is waited for."""
+    forest, documents = make()
+    want, handed = Model(forest).predict(documents, "raw"), []
+    hand_back = device.hand_back
+    monkeypatch.setattr(device, "own_answer", lambda *asked: None)
+    monkeypatch.setattr(device, "hand_back", lambda array, X: handed.append(type(X)) or hand_back(array, X))
+    model = Model(forest).to(device)
+    for output in ("raw", "leaf"):
+        X = ForeignArray(device.from_host(documents), device.queues.default)
+        answer = model.predict(X, output)
+        assert type(answer) is handed.pop() is ForeignArray and handed == []
+        if output == "raw":
+            np.testing.assert_array_equal(to_host(answer.array), want)
+
+
 def test_a_captured_call_is_not_launched_from_what_was_recorded(device: EmulatedDevice) -> None:
     """Graphs keep the memory that they use; a repeated call's scratch goes back."""
     forest, documents = make()

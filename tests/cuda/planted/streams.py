@@ -335,8 +335,8 @@ STREAMS = [
     Fault(
         "answers to JAX's arrays are of CuPy's pool",
         "devices/cuda.py",
-        "if not foreign.reads_on(X):",
-        "if X is not None:",
+        "if not foreign.reads_on(X) or",
+        "if X is not None or",
         _FOREIGN,
     ),
     Fault(
