@@ -236,7 +236,8 @@ class Model:
             - "value" and "raw": [D], or [D, n_outputs] where the model has several outputs. Values of XGBoost's
               multi:softmax are labels, [D]. The type is that in which the source library sums: float32 for XGBoost,
               float64 for most others.
-            - "class": [D], int64, float64, bool, texts or times, as the labels are.
+            - "class": [D], int64, float64, bool, texts or times, as the labels are (uint64 or objects where these would
+              not tell them apart).
             - "leaf": int32 [D, n_trees].
             - "per_tree": [D, n_trees], or [D, n_trees, n_outputs] where leaves hold vectors.
 

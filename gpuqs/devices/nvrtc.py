@@ -16,7 +16,7 @@ from gpuqs.errors import DeviceError
 _MEND = "pip install --upgrade 'gpuqs[cuda13]' (or 'gpuqs[cuda12]' for an older driver or GPU)"
 
 #: Architectures of Jetsons' GPUs.
-JETSONS = (72, 87, 101, 110)
+_JETSONS = (72, 87, 101, 110)
 
 
 @cache
@@ -50,8 +50,9 @@ def architecture(capability: tuple[int, int]) -> int:
     own = ".".join(map(str, version()))
     known = checked(bindings("nvrtc").nvrtcGetSupportedArchs(), "NVRTC does not tell its architectures", _MEND)
     # Machine code runs on devices of its major number and of its minor number or a later one; Jetsons' there alone.
-    fitting = [number for number in known if number // 10 == major and number % 10 <= minor]
-    fitting = [number for number in fitting if number not in JETSONS or number % 10 == minor]
+    own_number = 10 * major + minor
+    fitting = [number for number in known if number // 10 == major and number <= own_number]
+    fitting = [number for number in fitting if number not in _JETSONS or number == own_number]
     if not fitting:
         raise DeviceError(f"NVRTC {own} does not compile for compute capability {major}.{minor}; {_MEND}")
     return int(max(fitting))
