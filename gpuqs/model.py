@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, SupportsIndex, cast
 
@@ -407,7 +407,7 @@ class Model:
 
                 ensure(cpu_fallback.machine())
             way = self._chooser.way(n_documents, runs_on, cpu_fallback.machine())
-        with nullcontext() if runs_on is HOST else runs_on.active():
+        with runs_on.active():
             self._answer(rows, "value", None, None, way, precision, trees, None, runs_on)
         plain = self._plain_fast if precision == "fast" else self._plain
         if engine == "auto" and trees is None and runs_on is HOST and plain is not None:

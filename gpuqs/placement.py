@@ -99,8 +99,6 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         raise InputError(f"out is an array of JAX's, which are immutable; leave it out, or use one of {library}'s")
     if getattr(out, "requires_grad", False):
         raise InputError("out keeps its history, which would not tell of the answer; pass out.detach()")
-    if where is not HOST and is_read_only(out):
-        raise InputError("out says that it is not to be written to; pass another array")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None
@@ -111,6 +109,8 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
     ):
         kind, there = ("a writable,", "") if here else ("an", f" on {where!r}")
         raise InputError(f"out must be {kind} aligned, C-contiguous {dtype} array of shape {shape}{there}")
+    if not here and is_read_only(out):
+        raise InputError("out says that it is not to be written to; pass another array")
     return answer
 
 

@@ -85,7 +85,7 @@ class RepeatedCalls:
                     keep_some(self._calls, form, (again, answer.shape, answer.dtype), KEPT)
             else:
                 fill(X, answer)
-                if may:
+                if may and form not in self._calls:
                     with self._lock.held():
                         keep_some(self._seen, form, None, SEEN)
 

@@ -130,6 +130,10 @@ class Schema:
         """Whether there are names that LightGBM did not make up."""
         return any(self.library != "LightGBM" or name != f"{_MADE_UP}{at}" for at, name in enumerate(self.names))
 
+    def stored(self, column: str) -> str:
+        """What the source library calls a column of this name: LightGBM stores blanks as underscores."""
+        return column.replace(" ", "_") if self.library == "LightGBM" else column
+
     def name_of(self, feature: int) -> str:
         """The name of a feature in messages."""
         return repr(self.names[feature]) if self.names else f"number {feature}"
@@ -244,7 +248,7 @@ class Schema:
 
     def _feature(self, column: str | int, n_features: int) -> int:
         if isinstance(column, str):
-            for name in (column, column.replace(" ", "_")):  # LightGBM stores blanks as underscores
+            for name in (column, self.stored(column)):
                 if name in self.names:
                     return self.names.index(name)
         elif isinstance(column, int) and not isinstance(column, bool) and 0 <= column < n_features:

@@ -29,8 +29,8 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     spelled: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         places.setdefault(name, []).append(at)
-        if " " in name and forest.schema.library == "LightGBM":  # which stores blanks as underscores
-            spelled.setdefault(name.replace(" ", "_"), []).append(at)
+        if (stored := forest.schema.stored(name)) != name:
+            spelled.setdefault(stored, []).append(at)
     found = [places.get(name, []) + spelled.get(name, []) for name in wanted]
     missing = [name for name, at in zip(wanted, found, strict=True) if not at]
     if wanted and not missing:

@@ -39,20 +39,21 @@ def parse_json(
         with no_collection():
             return json.loads(text, object_pairs_hook=closed)
     except RecursionError:
-        if _depth(text) < _DEEP:  # the caller's own calls are too deep
-            raise
-        raise ModelFormatError("JSON is nested too deep") from None
+        refuse_depth(text)
+        raise
     except ModelFormatError:
         raise
     except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
         raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
 
 
-def _depth(text: str) -> int:
-    """The deepest nesting of a JSON text; brackets within its texts count, too."""
-    letters = np.frombuffer(text.encode(errors="replace"), np.uint8)
-    steps = np.isin(letters, list(b"[{")).astype(np.int64) - np.isin(letters, list(b"]}"))
-    return int(np.cumsum(steps).max(initial=0))
+def refuse_depth(text: str | bytes, field: str | None = None) -> None:
+    """Where JSON met a `RecursionError`: refuse the text if it is that deep; else the caller's own calls are."""
+    data = text if isinstance(text, bytes) else text.encode(errors="replace")
+    letters = np.frombuffer(data, np.uint8)
+    steps = np.isin(letters, list(b"[{")).astype(np.int64) - np.isin(letters, list(b"]}"))  # also within its texts
+    if np.cumsum(steps).max(initial=0) >= _DEEP:
+        raise ModelFormatError("JSON is nested too deep", field=field) from None
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

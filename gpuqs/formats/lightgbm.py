@@ -20,6 +20,7 @@ from gpuqs.forest import (
     ZERO_THRESHOLD,
     Forest,
 )
+from gpuqs.formats.fields import refuse_depth
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.labels import labels_of
 from gpuqs.formats.lightgbm_linear import LinearLeaves
@@ -492,9 +493,13 @@ def _link(objective: str) -> tuple[str, float]:
 
 def _category_lists(text: bytes) -> tuple[tuple[Any, ...], ...]:
     """The lists of the line pandas_categorical, a JSON array of arrays, or null."""
+    line = text.partition(b"\n")[0] or b"null"
     try:
-        lists = tuple(tuple(values) for values in json.loads(text.partition(b"\n")[0] or b"null") or [])
-    except (ValueError, TypeError, RecursionError):
+        lists = tuple(tuple(values) for values in json.loads(line) or [])
+    except RecursionError:
+        refuse_depth(line, "pandas_categorical")
+        raise
+    except (ValueError, TypeError):
         lists = ((None,),)
     if not all(isinstance(value, (str, int, float)) for values in lists for value in values):
         raise ModelFormatError(

@@ -24,7 +24,7 @@ from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.forks import no_collection
-from gpuqs.formats.fields import get, numbers, parse_json, whole
+from gpuqs.formats.fields import get, numbers, parse_json, refuse_depth, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.xgboost_trees import condensed, forest_arrays
 from gpuqs.schema import Schema
@@ -307,7 +307,10 @@ def _base_margin(
     text = param.get("base_score")
     try:  # "5E-1"; from 3.1 on "[2.5E-1,-1E0]"
         values = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
+    except RecursionError:
+        refuse_depth(str(text), "base_score")
+        raise
+    except ValueError:
         values = None
     values = values if isinstance(values, list) else [values]
     base = numbers(values, "base_score", np.float32)

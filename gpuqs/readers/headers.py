@@ -145,7 +145,7 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
         It may be either.
     """
     names = set(schema.names)
-    spelled = [cell if cell in names else cell.replace(" ", "_") for cell in cells]  # as LightGBM stores blanks
+    spelled = [cell if cell in names else schema.stored(cell) for cell in cells]
     texts = [cell for cell in cells if not is_number(cell)]
     if not texts:
         known = len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True))

@@ -76,10 +76,11 @@ class DocumentSource:
     def open(self) -> BinaryIO:
         """The documents from their first byte; a stream can be opened once."""
         if self._stream is None:
-            return io.BufferedReader(_Whole(self.path), _STEP)
+            return io.BufferedReader(_Whole(self.path, self.path), _STEP)
         stream: Any = self._stream
         if self.size is not None:
             stream.seek(0)
+            stream = _Whole(0, self.path)
         else:
             stream = _Resumed(bytes(self._start), stream)
         return io.BufferedReader(stream, _STEP)
@@ -99,8 +100,8 @@ class DocumentSource:
 class _Whole(io.FileIO):
     """A file that may not end before the place where it ended when it was opened."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, file: Path | int, path: Path) -> None:
+        super().__init__(file, closefd=not isinstance(file, int))
         self._path, self._size = path, os.fstat(self.fileno()).st_size
 
     def readinto(self, buffer: Any) -> int:

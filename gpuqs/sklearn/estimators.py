@@ -80,8 +80,9 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
             objects = getattr(X, "dtype", None) in (None, np.dtype(object)) and not hasattr(X, "tocsr")  # or lists
             dtype = object if objects and _keeps_texts(self._model.forest) else "numeric"
             return validate_data(self, X, reset=False, dtype=dtype, accept_sparse=True, ensure_all_finite=False)
-        # LightGBM stores blanks as underscores: such names are right, and not what `validate_data` compares.
-        if names is None or [name.replace(" ", "_") for name in names] != list(self._model.feature_names):
+        # Names that LightGBM stores otherwise are right, and not what `validate_data` compares.
+        stored = self._model.forest.schema.stored
+        if names is None or list(map(stored, names)) != list(self._model.feature_names):
             validate_data(self, X, reset=False, skip_check_array=True)
         return X
 

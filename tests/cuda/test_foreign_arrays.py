@@ -120,11 +120,18 @@ def test_answers_to_libraries_that_read_on_are_memory_that_no_call_has_next(monk
     assert asked == [] and device.own_answer(paddles, (3, 2), np.dtype(np.float64)) is None
 
 
-def test_arrays_that_are_not_to_be_written_to_are_no_answers() -> None:
+def test_arrays_that_are_not_to_be_written_to_are_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     device, _ = lazy_device()
-    out = SimpleNamespace(__cuda_array_interface__={"data": (4096, True)})
+    monkeypatch.setattr(type(device), "adopt", lambda self, X: X)
+    monkeypatch.setattr(type(device), "address", lambda self, X: 4096)
+    flags = SimpleNamespace(c_contiguous=True)
+    form = {"shape": (3,), "strides": (8,), "dtype": np.dtype(np.float64), "flags": flags}
+    to_write, to_read = (SimpleNamespace(**form, __cuda_array_interface__={"data": (4096, no)}) for no in (False, True))
+    assert check_out(to_write, device, (3,), np.dtype(np.float64)) is to_write
     with pytest.raises(InputError, match="out says that it is not to be written to"):
-        check_out(out, device, (3,), np.dtype(np.float64))
+        check_out(to_read, device, (3,), np.dtype(np.float64))
+    with pytest.raises(InputError, match="out must be an aligned, C-contiguous float32 array"):
+        check_out(to_read, device, (3,), np.dtype(np.float32))
 
 
 @pytest.mark.parametrize("error", [BufferError, NotImplementedError, TypeError, ValueError])

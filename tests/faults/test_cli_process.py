@@ -519,6 +519,18 @@ def test_a_signal_after_the_scores_are_in_place(folder: Path, expected: bytes, t
     assert out.read_bytes() == expected
 
 
+def test_a_signal_that_was_swallowed_as_the_last_score_was_written(folder: Path, expected: bytes) -> None:
+    late = (
+        "import contextlib, os, signal, gpuqs.cli.score as s\n"
+        "def last(real=s.stop_no_more):\n"
+        "    with contextlib.suppress(BaseException): os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    real()\n"
+        "s.stop_no_more = last\n"
+    )
+    done = run("score", folder / "model", folder / "x.npy", before=late)
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
 @pytest.mark.parametrize("when", ["put in place", "told"])
 def test_a_signal_at_the_very_end(folder: Path, tmp_path: Path, when: str) -> None:
     """While the file is put in place, and while the interpreter ends."""

@@ -657,16 +657,26 @@ def test_a_parquet_file_with_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["csv", "svmlight"])
-def test_a_text_that_is_cut_while_it_is_read(tmp_path: Path, format: str) -> None:
+@pytest.mark.parametrize("stdin", [False, True])
+def test_a_text_that_is_cut_while_it_is_read(tmp_path: Path, format: str, stdin: bool) -> None:
     """At the end of a row, too, where nothing else tells of it."""
     row = "1,2,3\n" if format == "csv" else "1 0:1 1:2 2:3\n"
     path = write(tmp_path, row * 1_500_000)
     cut = len(row) * 1_400_000
-    chunks = iter(open_documents(path, forest(), format=format))
-    next(chunks)
-    os.truncate(path, cut)
-    with pytest.raises(InputError, match=r"data\.txt: it was cut short while it was read, to less than its"):
-        list(chunks)
+    kept = os.dup(0)
+    try:
+        if stdin:
+            with open(path, "rb") as file:
+                os.dup2(file.fileno(), 0)
+        chunks = iter(open_documents("-" if stdin else path, forest(), format=format))
+        next(chunks)
+        os.truncate(path, cut)
+        name = "standard input" if stdin else r"data\.txt"
+        with pytest.raises(InputError, match=f"{name}: it was cut short while it was read, to less than its"):
+            list(chunks)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 def test_parquet_columns_by_name(tmp_path: Path) -> None:

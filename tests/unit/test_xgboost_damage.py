@@ -13,6 +13,7 @@ import pytest
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import Forest
+from gpuqs.formats import lightgbm
 from gpuqs.formats import xgboost as reader
 
 
@@ -254,13 +255,27 @@ RAW = {
 }
 
 
-def test_a_sound_model_where_pythons_stack_is_nearly_full() -> None:
+SOUND = {
+    "XGBoost": (reader.read, json.dumps(small_model()).encode()),
+    "LightGBM": (
+        lightgbm.read,
+        b"tree\nnum_class=1\nmax_feature_idx=0\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
+        b'pandas_categorical:[["a"]]\n',
+    ),
+    "XGBoost's base score": (
+        lambda data, _: reader._base_margin({"base_score": data.decode()}, "", "margin", 1, (3, 1), True), b"[5E-1]"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SOUND)
+def test_a_sound_model_where_pythons_stack_is_nearly_full(case: str) -> None:
     """That is no fault of the file's."""
-    data, told = json.dumps(small_model()).encode(), set()
+    (read, data), told = SOUND[case], set()
 
     def deeper() -> None:
         try:
-            reader.read(data, "some/model")
+            read(data, "some/model")
         except Exception as error:
             told.add(type(error))
         deeper()
