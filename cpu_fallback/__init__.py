@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 from gpuqs.cpu_fallback.arrow import ArrowTable
 from gpuqs.cpu_fallback.float_modes import in_default_float_mode
@@ -35,6 +36,7 @@ __all__ = [
     "Coded",
     "InstructionSet",
     "Link",
+    "Machine",
     "PlainCalls",
     "QuickScorer",
     "RankWalk",
@@ -86,7 +88,14 @@ def compiles_programs(on: str | None = None) -> bool:
     return compiles(on or isa())
 
 
-def machine() -> tuple[str, bool]:
-    """The machine that programs are made for: the instruction set in use, and whether it runs machine code of ours."""
+class Machine(NamedTuple):
+    """What programs are made for: an instruction set, and whether machine code of ours runs here."""
+
+    isa: str
+    compiles: bool
+
+
+def machine() -> Machine:
+    """The machine with the instruction set in use."""
     name = isa()  # once: another thread may change the environment
-    return name, compiles_programs(name)
+    return Machine(name, compiles_programs(name))

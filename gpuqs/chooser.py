@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import HOST, Device, find_device
 from gpuqs.engines import ENGINES, engines_on
 from gpuqs.engines.base import CALL
@@ -80,9 +81,8 @@ class Chooser:
             )
         return able
 
-    def way(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way:
-        """By the plan, if there is one for this device, else by predicted costs; ``machine``: as
-        `gpuqs.cpu_fallback.machine` gives it."""
+    def way(self, n_documents: int, device: Device, machine: Machine) -> Way:
+        """By the plan, if there is one for this device, else by predicted costs."""
         if self.plan is None:
             return Way(self.fastest(n_documents, device, machine))
         key = (n_documents, device.key, machine, cpu_fallback.costs_age())
@@ -94,7 +94,7 @@ class Chooser:
                 self._planned[key] = way
         return way
 
-    def _by(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Way | None:
+    def _by(self, plan: Plan, n_documents: int, device: Device, machine: Machine) -> Way | None:
         """The way to score so many documents by a size that was tuned; None: as without a plan."""
         tuned = self._tuned(plan, n_documents, device, machine)
         if tuned is None or tuned.best.measured is None:
@@ -118,16 +118,16 @@ class Chooser:
         best = best_near(tuned, n_documents, growth, default, threads)
         return None if best is None else replace(best.way, planned=True)
 
-    def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: tuple[str, bool]) -> Tuned | None:
+    def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: Machine) -> Tuned | None:
         return None if self._why_unused(plan, device, machine) is not None else plan.for_batch(n_documents)
 
-    def _why_unused(self, plan: Plan, device: Device, machine: tuple[str, bool]) -> str | None:
+    def _why_unused(self, plan: Plan, device: Device, machine: Machine) -> str | None:
         key = device.key, machine
         if key not in self._unused:
             self._unused[key] = plan.why_not(target(device, machine), self._reasons)
         return self._unused[key]
 
-    def cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
+    def cost(self, name: str, n_documents: int, machine: Machine) -> float | None:
         """Microseconds that an engine is predicted to take, on the CPU with one thread.
 
         The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
@@ -138,14 +138,14 @@ class Chooser:
             return warm
         return warm + ENGINES[name].cold(self._forest, n_documents, machine) / 2
 
-    def warm_cost(self, name: str, n_documents: int, machine: tuple[str, bool]) -> float | None:
+    def warm_cost(self, name: str, n_documents: int, machine: Machine) -> float | None:
         """`cost` where all calls are warm, as those are that `Model.tune` measures."""
         cost = ENGINES[name].cost(self._forest, n_documents, machine)
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
         return CALL + (cost - CALL) * factor(name, machine)
 
-    def threads(self, way: Way, n_documents: int, machine: tuple[str, bool], more: float = 0.0) -> int:
+    def threads(self, way: Way, n_documents: int, machine: Machine, more: float = 0.0) -> int:
         """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs; 1 on a GPU.
 
         ``more``: microseconds a document beside scoring.
@@ -162,7 +162,7 @@ class Chooser:
             worth = self._worth[key] = threads_worth(partial(self._share, way.engine, n_documents, machine, more))
         return worth
 
-    def _share(self, name: str, n_documents: int, machine: tuple[str, bool], more: float, n_threads: int) -> float:
+    def _share(self, name: str, n_documents: int, machine: Machine, more: float, n_threads: int) -> float:
         """Microseconds that each of so many threads is predicted to take, as they share out documents or trees."""
         of_thread, shares = -(-n_documents // n_threads), []
         if n_threads == 1 or of_thread >= LEAST_SHARE:
@@ -171,8 +171,8 @@ class Chooser:
             shares.append((self.warm_cost(name, n_documents, machine) or 0.0) / n_threads)
         return min(shares, default=inf) + of_thread * more
 
-    def fastest(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> str:
-        """The engine that is predicted to be fastest; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
+    def fastest(self, n_documents: int, device: Device, machine: Machine) -> str:
+        """The engine that is predicted to be fastest."""
         n_documents = min(n_documents, MOST_ASKED[device.kind])
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)
@@ -182,7 +182,7 @@ class Chooser:
             self._chosen[key] = name
         return name
 
-    def explain(self, n_documents: int, device: Device, machine: tuple[str, bool]) -> Explanation:
+    def explain(self, n_documents: int, device: Device, machine: Machine) -> Explanation:
         """Say which engine would score so many documents of a model on the device, and why."""
         choices = tuple(
             Choice(
@@ -193,7 +193,7 @@ class Chooser:
             )
             for name, reason in self.reasons_on(device).items()
         )
-        where = machine[0] if device is HOST else repr(device)
+        where = machine.isa if device is HOST else repr(device)
         tuned = note = None
         if self.plan is not None:
             tuned = self._tuned(self.plan, n_documents, device, machine)

@@ -299,7 +299,7 @@ class Model:
         """The answer of `predict`, once its keywords are read and the device is chosen."""
         here, encoded = cpu_fallback.machine(), isinstance(X, EncodedDocuments)
         repeated = self._repeated  # before the chooser: what is recorded by an old plan goes with it
-        documents, where = self._documents(X, runs_on, engine, here[0])
+        documents, where = self._documents(X, runs_on, engine, here.isa)
         plain = engine == "auto" and precision == "exact" and where is runs_on is HOST and not encoded
         if plain and out is None and trees is None and base_margin is None:
             answer = self._answer_plain(documents, output, n_threads)
@@ -514,7 +514,7 @@ class Model:
         threads = threads_of_call(worth, n_threads)
         chunks = (documents.rows(at, min(at + step, documents.n), threads) for at in range(0, documents.n, step))
         coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
-        return EncodedDocuments(self, here[0], coded)
+        return EncodedDocuments(self, here.isa, coded)
 
     def to(self, device: Any = "cuda") -> Model:
         """The same model on a device: ``model.to("cuda:0")`` scores there, wherever documents lie.

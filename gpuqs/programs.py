@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import HOST, Device
 from gpuqs.engines import ENGINES, LEFT_OUT, Program
 from gpuqs.errors import UnsupportedModelError
@@ -46,7 +47,7 @@ class Programs:
         trees: slice | None,
         narrow: bool = False,
         device: Device = HOST,
-        on: tuple[str, bool] | None = None,
+        on: Machine | None = None,
         params: tuple[tuple[str, int], ...] = (),
     ) -> Program:
         """The program of an engine on a device, for what `gpuqs.cpu_fallback.machine` gives where that is not ``on``.
@@ -105,7 +106,7 @@ class Programs:
         return forest.n_features + share * of_all
 
     def trial(
-        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: tuple[str, bool]
+        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: Machine
     ) -> Program:
         """A program of the whole forest, as `get` would give it, that is not kept, unless it is one that is there."""
         narrow = narrow and self.forest.narrowed is not self.forest
@@ -118,7 +119,7 @@ class Programs:
         params: tuple[tuple[str, int], ...],
         narrow: bool,
         device: Device,
-        on: tuple[str, bool],
+        on: Machine,
         program: Program,
     ) -> None:
         """Keep what `trial` gave."""
@@ -133,7 +134,7 @@ class Programs:
         narrow: bool,
         device: Device,
         params: tuple[tuple[str, int], ...],
-        on: tuple[str, bool],
+        on: Machine,
     ) -> Program:
         def ranks() -> RankTables:
             # Parts rank documents as the whole does, so that what `encode` made serves them too.
@@ -148,7 +149,7 @@ class Programs:
 
 
 def _of_whole(
-    name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: tuple[str, bool]
+    name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: Machine
 ) -> tuple[Any, ...]:
     """The key of an exact program of the whole forest."""
     return name, "exact", on, narrow, params, device.key, None

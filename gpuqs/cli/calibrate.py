@@ -13,7 +13,7 @@ from gpuqs.tuning.calibration import anew
 
 def print_factors() -> None:
     """Calibrate, and print what predicted costs are multiplied by."""
-    factors, path = anew((cpu_fallback.isa(), cpu_fallback.compiles_programs()))
+    factors, path = anew(cpu_fallback.machine())
     if not factors:
         if path is not None:
             why = f"took too long (is the machine busy?), or cannot be kept as {path}"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import Device
 from gpuqs.engines.parameters import NONE_GIVEN, Parameter, Params, settings
 from gpuqs.forest import Forest
@@ -64,7 +65,7 @@ class Engine(ABC):
         """None where the engine can run the forest, else the reason why not."""
 
     @abstractmethod
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float | None:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float | None:
         """Predicted microseconds to score so many documents, on the CPU with one thread.
 
         None where the engine is taken only if it is asked for, or if no other runs the forest. ``machine`` is as of
@@ -76,7 +77,7 @@ class Engine(ABC):
         scale them much alike, which is all that a choice between engines needs.
         """
 
-    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         """Predicted microseconds more where other work has emptied the caches: a call reads its program once."""
         return 0.0
 
@@ -92,7 +93,7 @@ class Engine(ABC):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
-        machine: tuple[str, bool] | None = None,
+        machine: Machine | None = None,
         params: Params = NONE_GIVEN,
     ) -> Program:
         """Lay the forest out.
@@ -105,8 +106,8 @@ class Engine(ABC):
             Gives the tables by which documents are ranked; by default the engine makes them of the forest.
         device : Device, optional
             Where the program will run; engines of the CPU know without.
-        machine : (str, bool), optional
-            What engines of the CPU make it for, as `gpuqs.cpu_fallback.machine` gives it; by default that.
+        machine : Machine, optional
+            What engines of the CPU make it for; by default what `gpuqs.cpu_fallback.machine` gives.
         params : mapping of str to int, optional
             Values of `parameters`; those left out have their defaults.
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.cpu_fallback import making
+from gpuqs.cpu_fallback import Machine, making
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost
 from gpuqs.engines.parameters import Parameter
@@ -76,14 +76,14 @@ class Bitslice(CpuEngine):
     def supports(self, forest: Forest) -> str | None:
         return why_not(forest, MAX_LEAVES)
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
-        name, compiles_programs = machine or cpu_fallback.machine()
-        isa = cpu_fallback.instruction_set(name)
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
+        machine = machine or cpu_fallback.machine()
+        isa = cpu_fallback.instruction_set(machine.isa)
         word = next(w for w in self.tree_costs if w >= min(n_documents, isa.widest_word))
         if is_oblivious(forest):
             each = int(n_levels(forest).sum()) * self.level_costs[word] + forest.n_trees * self.tree_costs[word] / 2
         else:
-            of_node = self.word_costs[compiles_programs][word]
+            of_node = self.word_costs[machine.compiles][word]
             each = forest.n_nodes * of_node + forest.n_trees * self.tree_costs[word]
             if forest.n_leaves > TABLE_LEAVES:
                 each += self.rare_test * max(count_tests(forest) - self.usual_tests * forest.n_nodes, 0.0)
@@ -95,7 +95,7 @@ class Bitslice(CpuEngine):
         words = -(-n_documents // word) * each
         return CALL + (words + coding) * 1e-3 + category_cost(forest, n_documents, self.category_set)
 
-    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0
         return super().cold(forest, n_documents, machine) + leaves * 1e-3 * self.cold_leaf
 
@@ -103,11 +103,11 @@ class Bitslice(CpuEngine):
         return max(forest.n_nodes // MAX_NODES, 1) if n_documents <= min(self.tree_costs) else 1
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> BitsliceLayout:
         tables, one, most = ranks(), settings["one_superblock"], settings["max_predicates"]
         max_predicates = max(one, most) if len(tables.threshold) <= one else most
-        compiled = bool(settings["compiled"]) and machine[1]
+        compiled = bool(settings["compiled"]) and machine.compiles
         return build_bitslice(forest, tables, max_predicates, settings["max_nodes"], compiled)
 
     def _bind(

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import Device
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.parameters import NONE_GIVEN, Params
@@ -46,13 +47,13 @@ class CpuEngine(Engine):
     cold_column: ClassVar[float] = 0.0
     cold_value: ClassVar[float] = 4.0
 
-    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         per_tree, per_column = (self.cold_tree, self.cold_exit), (self.cold_column, self.cold_value)
         return self.cold_call + cold_reads(forest, n_documents, self.cold_node, per_tree, per_column)
 
     @abstractmethod
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> Any:
         """The forest as the engine's kernels read it on a machine; has `LeafRanges.position` as ``position``.
 
@@ -76,7 +77,7 @@ class CpuEngine(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
-        machine: tuple[str, bool] | None = None,
+        machine: Machine | None = None,
         params: Params = NONE_GIVEN,
     ) -> CpuProgram:
         settings = self._values(params)
@@ -85,11 +86,11 @@ class CpuEngine(Engine):
         common = {
             "n_features": forest.n_features,
             "single": forest.input_dtype == "float32",
-            "isa": machine[0],
+            "isa": machine.isa,
         }
         scorer = self._bind(forest, layout, settings, **common)
         values = leaf_values(forest, layout.position, precision)
-        values, bound = self._bind_values(forest, layout, values, machine[0])
+        values, bound = self._bind_values(forest, layout, values, machine.isa)
         return CpuProgram(values, scorer, bound)
 
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:

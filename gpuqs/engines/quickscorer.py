@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
@@ -75,12 +76,12 @@ class QuickScorer(_OnQuickScorerLayout):
     column: ClassVar[float] = 4.5
     cold_value: ClassVar[float] = 10.0
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         each = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
         return CALL + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> QuickScorerLayout:
         return build_quickscorer(forest, max(forest.n_trees, 1), _fewest_mask_bits(forest))
 
@@ -103,14 +104,14 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     lone_tree: ClassVar[float] = 1.0
     lone_column: ClassVar[float] = QuickScorer.column
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         grouped, lone = in_groups(n_documents)
         of_group = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
         of_lone = microseconds(forest, node=self.lone_node, tree=self.lone_tree, column=self.lone_column)
         return CALL + grouped * of_group + lone * of_lone + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> QuickScorerLayout:
         reverse = false_trees(forest, find_columns(forest))
         return build_quickscorer(forest, settings["tree_block"], _fewest_mask_bits(forest), reverse)
@@ -142,7 +143,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
             return "a tree is not oblivious (complete, with one test a level)"
         return None
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         levels = max(int(n_levels(forest).sum()), 1) * 1e-3
         grouped, lone = in_groups(n_documents)
         of_levels = (grouped * self.level + lone * self.lone_level) * levels
@@ -150,7 +151,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
         return CALL + of_levels + n_documents * each + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> QuickScorerLayout:
         return build_oblivious(forest, settings["tree_block"])
 
@@ -175,8 +176,8 @@ class VQuickScorer(_OnQuickScorerLayout):
     cold_exit: ClassVar[float] = 0.0
     cold_value: ClassVar[float] = 1.5
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
-        isa = cpu_fallback.instruction_set(machine[0] if machine else None)
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
+        isa = cpu_fallback.instruction_set(machine.isa if machine else None)
         rows = math.ceil(n_documents / isa.lanes) * isa.lanes
         of_node = self.node[forest.n_leaves <= 32] * (self.oblivious if is_oblivious(forest) else 1.0)
         each = microseconds(forest, node=of_node, tree=self.tree)
@@ -184,7 +185,7 @@ class VQuickScorer(_OnQuickScorerLayout):
         return CALL + rows * each * WIDTH.get(isa.name, 1.0) + columns + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> QuickScorerLayout:
         return build_quickscorer(forest, settings["tree_block"], mask_bits=32 if forest.n_leaves <= 32 else 64)
 

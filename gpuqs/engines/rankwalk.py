@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, kilonodes
 from gpuqs.engines.parameters import Parameter
@@ -75,9 +76,9 @@ class RankWalk(CpuEngine):
             return f"its columns take up to {most} bytes of rank; nodes tell {MAX_ENTRIES} apart"
         return None
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         trees, columns = forest.n_trees * 1e-3, len(forest.tested) * 1e-3
-        isa = cpu_fallback.instruction_set(machine[0] if machine else None)
+        isa = cpu_fallback.instruction_set(machine.isa if machine else None)
         lanes = min(isa.widest_word // 8, MOST_LANES)
         if n_documents <= (JUMPING if isa.has_jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
             if isa.has_jumps:
@@ -98,10 +99,10 @@ class RankWalk(CpuEngine):
         return CALL + work + category_cost(forest, n_documents)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> RankWalkLayout:
         tree_block = -(-settings["tree_block"] // WALKS) * WALKS
-        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set(machine[0]).has_jumps)
+        return build_rankwalk(forest, ranks(), tree_block, cpu_fallback.instruction_set(machine.isa).has_jumps)
 
     def _bind(
         self, forest: Forest, layout: RankWalkLayout, settings: dict[str, int], **common: Any

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import Device
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.parameters import NONE_GIVEN, Params
@@ -101,7 +102,7 @@ class Reference(Engine):
     def supports(self, forest: Forest) -> str | None:
         return None
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> None:
         return None
 
     def prepare(
@@ -111,7 +112,7 @@ class Reference(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
-        machine: tuple[str, bool] | None = None,
+        machine: Machine | None = None,
         params: Params = NONE_GIVEN,
     ) -> ReferenceProgram:
         self._values(params)

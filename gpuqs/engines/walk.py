@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, cold_reads, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
@@ -56,7 +57,7 @@ class Walk(CpuEngine):
     def supports(self, forest: Forest) -> str | None:
         return None if fits_walk(forest) else "its trees and columns are too many for the links of a walk"
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         # Between the shallowest trees of so many leaves and chains to the deepest of them.
         doublings = math.log2(max(forest.n_leaves, 2))
         depth = (doublings * forest.n_trees + int(forest.tree_depth.sum())) / 2
@@ -70,14 +71,14 @@ class Walk(CpuEngine):
         columns = n_documents * microseconds(forest, column=self.column)
         return CALL + walked * visits * visit + columns + category_cost(forest, n_documents)
 
-    def cold(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         if not gathers(machine):
             return super().cold(forest, n_documents, machine)
         per_tree, per_column = (0.0, self.gathered_cold_exit), (self.gathered_cold_column, self.cold_value)
         return self.gathered_cold_call + cold_reads(forest, n_documents, self.gathered_cold_node, per_tree, per_column)
 
     def _lay_out(
-        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: tuple[str, bool]
+        self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> WalkLayout:
         nodes_alone = gathers(machine)
         tree_block = settings["tree_block"] or _trees_together(forest, nodes_alone)
@@ -107,6 +108,6 @@ def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
     return min(max(forest.n_leaves // 2, fewest), most)
 
 
-def gathers(machine: tuple[str, bool] | None = None) -> bool:
+def gathers(machine: Machine | None = None) -> bool:
     """Whether walks go over nodes alone there."""
-    return cpu_fallback.instruction_set(machine[0] if machine else None).gathers
+    return cpu_fallback.instruction_set(machine.isa if machine else None).gathers

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.engines import ENGINES, Program
 from gpuqs.engines.base import CALL
 from gpuqs.engines.walk import gathers
@@ -67,14 +68,14 @@ _MOST_BYTES = 4096
 _FORMAT = 5
 
 _lock = Lock()
-_known: dict[tuple[str, bool], dict[str, float]] = {}
-_asked: set[tuple[str, bool]] = set()
+_known: dict[Machine, dict[str, float]] = {}
+_asked: set[Machine] = set()
 
 
-def factor(engine: str, machine: tuple[str, bool]) -> float:
+def factor(engine: str, machine: Machine) -> float:
     """What an engine's predicted cost, less what every call takes, is to be multiplied by here.
 
-    As it was kept: nothing is measured. ``machine``: as `gpuqs.cpu_fallback.machine` gives it.
+    As it was kept: nothing is measured.
     """
     factors = _known.get(machine)
     if factors is None:
@@ -82,7 +83,7 @@ def factor(engine: str, machine: tuple[str, bool]) -> float:
     return factors.get(_ALIKE.get(engine, engine), 1.0)
 
 
-def ensure(machine: tuple[str, bool]) -> None:
+def ensure(machine: Machine) -> None:
     """Calibrate, unless that was done before on this machine, is turned off, or could not be kept."""
     path = _path(machine)
     if path is not None and machine not in _asked and _read(path) is None:
@@ -90,13 +91,13 @@ def ensure(machine: tuple[str, bool]) -> None:
         keep(machine, path)
 
 
-def anew(machine: tuple[str, bool]) -> tuple[dict[str, float], Path | None]:
+def anew(machine: Machine) -> tuple[dict[str, float], Path | None]:
     """Calibrate, whatever was kept: the factors, and where they are kept; None where they are not."""
     path = _path(machine)
     return keep(machine, path), path
 
 
-def keep(machine: tuple[str, bool], path: Path | None) -> dict[str, float]:
+def keep(machine: Machine, path: Path | None) -> dict[str, float]:
     """Calibrate, and keep the factors; nothing is measured where they cannot be kept.
 
     What was kept before stays where the machine is too busy now.
@@ -117,7 +118,7 @@ def keep(machine: tuple[str, bool], path: Path | None) -> dict[str, float]:
     return {}
 
 
-def _path(machine: tuple[str, bool]) -> Path | None:
+def _path(machine: Machine) -> Path | None:
     """Where factors are kept; None: there is no such place, or ``GPUQS_CALIBRATE=0`` says that none are used."""
     home = cache_folder()
     if os.environ.get("GPUQS_CALIBRATE") == "0" or home is None:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from gpuqs.cpu_fallback import latency
+from gpuqs.cpu_fallback import Machine, latency
 from gpuqs.devices.base import Device, GpuDevice
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -85,8 +85,8 @@ class Target(NamedTuple):
         return "cuda" if self.isa == "cuda" else "cpu"
 
 
-def target(device: Device, machine: tuple[str, bool]) -> Target:
-    """A device, as plans name it; ``machine``: as `gpuqs.cpu_fallback.machine` gives it."""
+def target(device: Device, machine: Machine) -> Target:
+    """A device, as plans name it."""
     if device.kind == "cpu":
         return Target(processor(), *machine)
     return Target(cast(GpuDevice, device).attributes.name[:200], device.kind, True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from forests import leaning_forest, probing_documents, random_forest
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import Params
 from gpuqs.forest import Forest
@@ -125,4 +126,4 @@ def test_links_of_all_bits() -> None:
 @pytest.mark.parametrize("nodes_alone", [True], indirect=True)
 def test_a_set_without_gathers_refuses_the_layout(nodes_alone: bool) -> None:
     with pytest.raises(ValueError, match="portable has no walks over nodes alone"):
-        WALK.prepare(random_forest(np.random.default_rng(0)), "exact", machine=("portable", False))
+        WALK.prepare(random_forest(np.random.default_rng(0)), "exact", machine=Machine("portable", False))

@@ -16,6 +16,7 @@ from gpu_conformance import expected
 
 from gpuqs.arrays import coded_rows
 from gpuqs.chooser import Chooser
+from gpuqs.cpu_fallback import Machine
 from gpuqs.ctrs import Ctrs, Projection
 from gpuqs.engines.cpu import CpuEngine
 from gpuqs.engines.gpu.engine import GpuEngine
@@ -161,7 +162,7 @@ def test_warm_up_takes_the_engine_of_so_many_documents_there(
     asked: list[tuple[int, str]] = []
     fastest = Chooser.fastest
 
-    def noted(self: Chooser, n_documents: int, where: Any, machine: tuple[str, bool]) -> str:
+    def noted(self: Chooser, n_documents: int, where: Any, machine: Machine) -> str:
         asked.append((n_documents, where.kind))
         return fastest(self, n_documents, where, machine)
 

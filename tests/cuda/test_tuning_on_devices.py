@@ -80,7 +80,7 @@ def plan_of(*engines: str, at: tuple[int, ...] = (1, 40), **where: Any) -> Plan:
     return replace(Plan("0", NAME, "cuda", True, sizes), **where)
 
 
-OF_HOST = {"processor": processor(), "isa": machine()[0], "compiled": machine()[1]}
+OF_HOST = {"processor": processor(), "isa": machine().isa, "compiled": machine().compiles}
 
 
 # -- what is measured ------------------------------------------------------------------------------

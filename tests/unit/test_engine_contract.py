@@ -16,6 +16,7 @@ import pytest
 from forests import probing_documents, random_forest
 
 from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import find_device
 from gpuqs.engines import ENGINES
 from gpuqs.engines.base import Engine
@@ -80,7 +81,7 @@ def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
 
 def test_costs_are_those_of_the_machine_that_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the environment says meanwhile: choices are kept by the machine."""
-    machines = [(isa, compiled) for isa in cpu_fallback.available_isas() for compiled in (False, True)]
+    machines = [Machine(isa, compiled) for isa in cpu_fallback.available_isas() for compiled in (False, True)]
     costs = {name: [ENGINES[name].cost(FOREST, 50, on) for on in machines] for name in ENGINES}
     for isa in cpu_fallback.available_isas():
         monkeypatch.setenv("GPUQS_ISA", isa)

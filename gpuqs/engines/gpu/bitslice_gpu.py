@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.engines.gpu.placed import MAX_GRID
@@ -34,7 +35,7 @@ class BitsliceGpu(GpuEngine):
     def __init__(self, settings: BitsliceSettings | None = None) -> None:
         self._settings = settings
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         in_turn = 15 + 0.02 * forest.n_trees  # as of walks
         each = 0.5 + 0.0025 * forest.n_features + 2.3e-5 * forest.n_nodes + 0.001 * forest.n_trees
         return 2 * LAUNCH + in_turn + n_documents * each * 1e-3

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import Device, GpuDevice
 from gpuqs.engines.base import Engine, Program
 from gpuqs.engines.gpu.links import apply_link, find_classes
@@ -59,7 +60,7 @@ class GpuEngine(Engine):
         *,
         ranks: Callable[[], RankTables] | None = None,
         device: Device | None = None,
-        machine: tuple[str, bool] | None = None,
+        machine: Machine | None = None,
         params: Params = NONE_GIVEN,
     ) -> GpuProgram:
         """Lay the forest out for a device, copy it there, and wait for the copy."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import GpuEngine
 from gpuqs.forest import Forest
@@ -35,7 +36,7 @@ class QsGpu(GpuEngine):
     def __init__(self, settings: QsSettings | None = None) -> None:
         self._settings = settings
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> None:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> None:
         return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
 
     def _why_not(self, forest: Forest) -> str | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import GpuDevice
 from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.forest import Forest
@@ -31,7 +32,7 @@ class WalkGpu(GpuEngine):
     def __init__(self, settings: WalkSettings | None = None) -> None:
         self._settings = settings
 
-    def cost(self, forest: Forest, n_documents: int, machine: tuple[str, bool] | None = None) -> float:
+    def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         levels = math.log2(max(forest.n_leaves, 2))
         in_turn = 6 + 0.0075 * forest.n_trees  # a document's leaf values are added one after the other
         return LAUNCH + in_turn + n_documents * forest.n_trees * (8.3 + 3.3 * levels) * 1e-6
