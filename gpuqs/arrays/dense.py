@@ -176,11 +176,14 @@ def numbers_of_objects(
         for kind in set(map(type, X.ravel().tolist()))
         if not issubclass(kind, known) or issubclass(kind, np.timedelta64)  # NumPy's integers, to Python
     ]
+
+    def named(row: int, at: int) -> str:
+        return f"document {first + row:,}, feature {forest.schema.name_of(at if features is None else features[at])}"
+
     if others:
-        row, at = next(place for place, value in np.ndenumerate(X) if type(value) in others)
-        name = forest.schema.name_of(at if features is None else features[at])
+        place = next(place for place, value in np.ndenumerate(X) if type(value) in others)
         raise InputError(
-            f"X holds a {type(X[row, at]).__name__} in document {first + row:,}, feature {name}: {X[row, at]!r:.60}; "
+            f"X holds a {type(X[place]).__name__} in {named(*place)}: {X[place]!r:.60}; "
             "documents are numbers, and None or NaN where values are missing (keep the columns' order of training, and "
             "encode text and categories as there, or pass a frame if the model knows its categories)"
         )
@@ -188,7 +191,15 @@ def numbers_of_objects(
         with np.errstate(over="ignore"):
             return X.astype(forest.integer_dtype)
     except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
-        raise InputError(f"X holds a number that no float holds: {error}") from None
+        places = (named(*place) for place, value in np.ndenumerate(X) if not _is_float(value))
+        raise InputError(f"X holds a number in {next(places, 'some document')} that no float holds: {error}") from None
+
+
+def _is_float(value: Any) -> bool:
+    try:
+        return value is None or isinstance(float(value), float)
+    except (ArithmeticError, ValueError, TypeError):
+        return False
 
 
 def _by_value(X: np.ndarray, forest: Forest) -> Documents:
