@@ -44,7 +44,7 @@ def make_importable() -> bool:
     import plain_making
 
     stand_in: Any = types.ModuleType("gpuqs.cpu_fallback")
-    stand_in.making = plain_making
+    stand_in.making, stand_in.Machine = plain_making, tuple
     sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
     sys.modules["gpuqs.cpu_fallback.file_bytes"] = plain_making
     ctrs: Any = types.ModuleType("gpuqs.cpu_fallback.ctrs")

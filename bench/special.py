@@ -1,4 +1,4 @@
-"""Models of several outputs, fully grown forests, CatBoost's statistics of categories (CTRs), LightGBM's linear trees.
+"""Models of several outputs, fully grown forests, categories (LightGBM's sets, CatBoost's CTRs), linear trees.
 
     python bench/special.py                    # figures go to bench/results/
     python bench/special.py --quick            # a smoke run, nothing written
@@ -94,6 +94,28 @@ def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
     return found
 
 
+def category_sets(n_trees: int, n_leaves: int, n_categories: int, n_rows: int, rounds: int) -> dict[str, Any]:
+    """LightGBM's trees, most of whose tests ask whether a category is in a set."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, n_categories, (4 * n_rows, 4))
+    numbers = rng.normal(size=(len(codes), 10))
+    target = numbers[:, :3].sum(axis=1) + rng.normal(size=(4, n_categories))[np.arange(4), codes].sum(axis=1)
+    X = np.hstack([numbers, codes])
+    params = {"num_leaves": n_leaves, "min_data_per_group": 5, "cat_smooth": 1, "verbosity": -1, "num_threads": 2}
+    data = lightgbm.Dataset(X, target, categorical_feature=[10, 11, 12, 13])
+    booster = lightgbm.train(params, data, n_trees)
+    model, cases = gpuqs.from_model(booster), {}
+    for n in (n_rows, 100, 1):
+        x = X[:n].astype(np.float32)
+        theirs, ours = partial(booster.predict, x, num_threads=1), partial(model.predict, x, n_threads=1)
+        cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
+    what = (
+        f"LightGBM {lightgbm.__version__}, {n_trees:,} x {n_leaves}: 4 columns of {n_categories:,} categories, "
+        f"10 numbers, {model.forest.n_category_sets:,} tests of categories"
+    )
+    return {"what": what, "cases": measured(cases, rounds)}
+
+
 def rows_with_texts(n: int) -> tuple[pandas.DataFrame, np.ndarray, list[str]]:
     """Rows, whether each is positive, and the names of the columns of texts."""
     rng = np.random.default_rng(0)
@@ -171,6 +193,8 @@ def main() -> None:
     results = several_outputs(5 if args.quick else 100, n_rows, args.rounds)
     results += fully_grown(5 if args.quick else 100, n_rows, args.rounds)
     results.append(categories(20 if args.quick else 500, n_rows, args.rounds))
+    for n_categories in (200, 20_000):
+        results.append(category_sets(*((5, 8) if args.quick else (300, 64)), n_categories, n_rows, args.rounds))
     for n_trees, n_leaves in ((5, 8),) if args.quick else ((100, 31), (1_000, 64)):
         results.append(linear(n_trees, n_leaves, n_rows, args.rounds))
     if not args.quick:

@@ -11,6 +11,8 @@ from gpuqs.forest import Forest
 CHUNK_WORK = 100_000_000
 #: Nodes of a tree that `bitslice` asks in the time of one such piece of work; no more are asked than the tree is deep.
 DEEP = 256
+#: Category sets that are asked in that time.
+SETS = 4
 #: Documents of a thread's chunk, however deep the trees: fewer would bring large ones into the cache more often.
 LEAST_DEEP = 4096
 #: Leaf numbers (documents x trees) that are held while their values are looked up.
@@ -30,9 +32,11 @@ def _width(forest: Forest, narrow: bool) -> int:
 def rows_at_once(forest: Forest, narrow: bool = False, n_threads: int = 1) -> int:
     """Documents of the host that its engines score between two looks at signals."""
     by_work = CHUNK_WORK // max(forest.n_trees, 1)
+    work = forest.n_category_sets // SETS
     if forest.n_nodes > DEEP * forest.n_trees:
-        work = min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
-        by_work = min(by_work, n_threads * max(CHUNK_WORK // max(work, 1), LEAST_DEEP))
+        work += min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
+    if work:
+        by_work = min(by_work, n_threads * max(CHUNK_WORK // work, LEAST_DEEP))
     by_bytes = CHUNK_BYTES // (8 * _width(forest, narrow))
     return max(1024, min(by_work, by_bytes) // 1024 * 1024)
 

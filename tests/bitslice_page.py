@@ -138,7 +138,7 @@ def predicate_words() -> list[tuple[int, int, np.ndarray]]:
     """Column, place of the threshold, and word of each predicate, decoded from the segments."""
     ranks, low, words = document_ranks(), iter(LAYOUT.low), []
     for segment in LAYOUT.segments:
-        for _ in range(segment["count"]):
+        for _ in range(int(segment["last"]) + 1):
             place = int(segment["high"]) << 4 | int(next(low))
             words.append((int(segment["column"]), place, ranks[:, segment["column"]] > place))
     return words

@@ -12,16 +12,26 @@ cdef extern from "layout/documents.hpp" namespace "gpuqs" nogil:
         const uint8_t* planes
 
 
+cdef extern from "layout/category_tables.hpp" namespace "gpuqs" nogil:
+    cdef struct CategoryTable:
+        pass
+
+
 cdef extern from "layout/columns.hpp" namespace "gpuqs" nogil:
     cdef uint8_t kZeroMissing, kCategorical, kSetRight, kNegativeFractionIsZero, kWholeCodes
     cdef double kZeroThreshold
 
     cdef struct Columns:
         int32_t n
+        int32_t n_numeric
         const int32_t* feature
         const uint8_t* routing
         const int64_t* set_offsets
         const uint32_t* set_words
+        int32_t n_tables
+        const CategoryTable* tables
+        const int32_t* row_of_code
+        const uint64_t* rows
 
 
 cdef extern from "layout/quickscorer.hpp" namespace "gpuqs" nogil:
@@ -113,15 +123,9 @@ cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
         RankJumps jumps
 
 
-cdef extern from "layout/category_tables.hpp" namespace "gpuqs" nogil:
-    cdef struct CategoryTable:
-        pass
-
-
 cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
     cdef struct RankTables:
         Columns columns
-        int32_t n_columns
         cbool single
         const uint8_t* n_bits
         const uint8_t* marks_missing
@@ -130,10 +134,6 @@ cdef extern from "layout/ranks.hpp" namespace "gpuqs" nogil:
         const float* levels
         const int64_t* offsets
         const double* threshold
-        int32_t n_tables
-        const CategoryTable* tables
-        const int32_t* table_columns
-        const uint64_t* table_rows
 
 
 cdef extern from "layout/programs.hpp" namespace "gpuqs" nogil:

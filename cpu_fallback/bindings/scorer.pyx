@@ -177,10 +177,16 @@ cdef const void* structs_of(array, str name, list keep) except? NULL:
 cdef Columns columns_of(columns, list keep) except *:
     cdef Columns c
     c.n = len(columns)
+    c.n_numeric = columns.n_numeric
     c.feature = <const int32_t*>data_of(columns.feature, np.int32, keep)
     c.routing = <const uint8_t*>data_of(columns.routing, np.uint8, keep)
     c.set_offsets = <const int64_t*>data_of(columns.set_offsets, np.int64, keep)
     c.set_words = <const uint32_t*>data_of(columns.set_words, np.uint32, keep)
+    tables = columns.tables
+    c.n_tables = len(tables.tables)
+    c.tables = <const CategoryTable*>structs_of(tables.tables, "CategoryTable", keep)
+    c.row_of_code = <const int32_t*>data_of(tables.row_of_code, np.int32, keep)
+    c.rows = <const uint64_t*>data_of(tables.rows, np.uint64, keep)
     return c
 
 
@@ -397,8 +403,6 @@ cdef RankJumps jumps_of(jumps, list keep) except *:
 cdef RankTables ranks_of(ranks, bint single, list keep) except *:
     cdef RankTables c
     c.columns = columns_of(ranks.columns, keep)
-    c.columns.n = ranks.columns.n_numeric
-    c.n_columns = len(ranks.columns)
     c.single = single
     c.n_bits = <const uint8_t*>data_of(ranks.n_bits, np.uint8, keep)
     c.marks_missing = <const uint8_t*>data_of(ranks.marks_missing, np.uint8, keep)
@@ -407,11 +411,6 @@ cdef RankTables ranks_of(ranks, bint single, list keep) except *:
     c.levels = <const float*>data_of(ranks.levels, np.float32, keep)
     c.offsets = <const int64_t*>data_of(ranks.offsets, np.int64, keep)
     c.threshold = <const double*>data_of(ranks.threshold, np.float64, keep)
-    tables = ranks.categories
-    c.n_tables = len(tables.tables)
-    c.tables = <const CategoryTable*>structs_of(tables.tables, "CategoryTable", keep)
-    c.table_columns = <const int32_t*>data_of(tables.columns, np.int32, keep)
-    c.table_rows = <const uint64_t*>data_of(tables.rows, np.uint64, keep)
     return c
 
 

@@ -11,6 +11,20 @@
 namespace gpuqs {
 namespace {
 
+constexpr int kBits = 11, kPowers = 1 << kBits;
+
+// Of 2^(i / kPowers). Made as the module is loaded: what a function makes when it is first called, a child that was forked
+// meanwhile would wait for, for ever.
+const std::array<uint64_t, kPowers> kMantissas = [] {
+    std::array<uint64_t, kPowers> of{};
+    for (int i = 0; i < kPowers; i++) {
+        const double power = std::pow(2.0, static_cast<double>(i) / kPowers);
+        std::memcpy(&of[i], &power, sizeof power);
+        of[i] &= (uint64_t{1} << 52) - 1;
+    }
+    return of;
+}();
+
 // CatBoost's exponential: a table of powers of two, and a polynomial of the third degree. It looks four up at once, and takes what
 // is too small for the smallest normal number there, where it takes others for 0.
 class TableExp {
@@ -19,7 +33,6 @@ public:
     static double of_four(double x) { return at(std::max(x, kLeast)); }
 
 private:
-    static constexpr int kBits = 11, kPowers = 1 << kBits;
     static constexpr double kLeast = -708.39641853226408, kMost = 709.78271289338397, kLn2 = 0x1.62e42fefa39efp-1;
 
     static double at(double x) {
@@ -30,24 +43,10 @@ private:
         std::memcpy(&bits, &moved, sizeof bits);
         const double t = (moved - round) * (kLn2 / kPowers) - x;
         const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
-        bits = ((bits + (uint64_t{1023} << kBits)) >> kBits) << 52 | mantissas()[bits & (kPowers - 1)];
+        bits = ((bits + (uint64_t{1023} << kBits)) >> kBits) << 52 | kMantissas[bits & (kPowers - 1)];
         double power;
         std::memcpy(&power, &bits, sizeof power);
         return sum * power;
-    }
-
-    // Of 2^(i / kPowers).
-    static const std::array<uint64_t, kPowers>& mantissas() {
-        static const std::array<uint64_t, kPowers> made = [] {
-            std::array<uint64_t, kPowers> of{};
-            for (int i = 0; i < kPowers; i++) {
-                const double power = std::pow(2.0, static_cast<double>(i) / kPowers);
-                std::memcpy(&of[i], &power, sizeof power);
-                of[i] &= (uint64_t{1} << 52) - 1;
-            }
-            return of;
-        }();
-        return made;
     }
 };
 

@@ -70,12 +70,12 @@ Word* write_words(const Segment* at, const Segment* end, const Nibbles<Word>& ra
             above = or_and(rank.over[nibble][a], same, above);
             equal &= same;
         }
-        if (segment.nan_left) {
+        if (segment.nan_left()) {
             above &= ~rank.missing;
             equal &= ~rank.missing;
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < segment.count; i++) *to++ = or_and(above, equal, over_low[*low++]);
+        for (int i = 0; i <= segment.last; i++) *to++ = or_and(above, equal, over_low[*low++]);
     }
     return to;
 }
@@ -87,8 +87,8 @@ template <class Word> void predicates(const BitsliceLayout& layout, int block, c
     Nibbles<Word> rank;
     Word over_byte[256];
     for (const Segment *at = layout.segments + layout.block_segments[block], *end; at < last; at = end) {
-        const int column = at->column;
-        for (end = at + 1; end < last && end->column == column && end->by_byte == at->by_byte;) end++;
+        const uint32_t column = at->column;
+        for (end = at + 1; end < last && end->column == column && end->by_byte() == at->by_byte();) end++;
         const Word* bits = static_cast<const Word*>(planes) + layout.ranks.plane_offsets[column];
         rank.n_bits = layout.ranks.n_bits[column];
         if (rank.n_bits == 1)
@@ -97,7 +97,7 @@ template <class Word> void predicates(const BitsliceLayout& layout, int block, c
             for (int nibble = 0; nibble * 4 < rank.n_bits; nibble++)
                 nibble_above(bits + nibble * 4, rank.n_bits - nibble * 4, rank.over[nibble]);
         if (layout.ranks.marks_missing[column]) rank.missing = bits[rank.n_bits];
-        if (at->by_byte) {
+        if (at->by_byte()) {
             byte_above(rank.over[0], rank.over[1], over_byte);
             to = write_words<2>(at, end, rank, over_byte, low, to);
         } else {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "generic/categories.inl"
 #include "layout/documents.hpp"
 #include "layout/prefetch.hpp"
 #include "tile.inl"
@@ -71,11 +72,12 @@ template <class Out> void categories_to_sides(const Columns& columns, int c, int
 template <class Out>
 void load(const Documents& documents, int64_t first, int n, const Columns& columns, int stride, Out* x) {
     const char* rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
-    for (int c = 0; c < columns.n;) {
+    const Columns by_value = columns.n_tables ? numeric(columns) : columns;
+    for (int c = 0; c < by_value.n;) {
         Out* to = x + static_cast<int64_t>(c) * stride;
         int loaded = 0;
         if constexpr (sizeof(Out) == sizeof(float)) {
-            if (!documents.is_double) loaded = load_tile(documents, rows, n, columns, c, stride, to);
+            if (!documents.is_double) loaded = load_tile(documents, rows, n, by_value, c, stride, to);
         }
         if (loaded == 0) {
             const char* at = rows + columns.feature[c] * documents.column_stride;
@@ -87,11 +89,20 @@ void load(const Documents& documents, int64_t first, int n, const Columns& colum
         }
         c += loaded;
     }
+    for (int t = 0; t < columns.n_tables; t++) {
+        const CategoryTable& table = columns.tables[t];
+        int row[kDocumentsOfRows];
+        for (int d = 0; d < n; d += kDocumentsOfRows) {
+            const int some = n - d < kDocumentsOfRows ? n - d : kDocumentsOfRows;
+            rows_of<Out>(columns, table, documents, first + d, some, row);
+            sides_of_rows(columns, table, row, some, stride, x + static_cast<int64_t>(table.first_column) * stride + d);
+        }
+    }
     for (int c = 0; c < columns.n; c++) {
         Out* to = x + static_cast<int64_t>(c) * stride;
-        if (columns.routing[c] & kCategorical)
+        if (c < by_value.n && columns.routing[c] & kCategorical)
             categories_to_sides(columns, c, n, to);
-        else if (columns.routing[c] & kZeroMissing)
+        else if (c < by_value.n && columns.routing[c] & kZeroMissing)
             zeros_to_nan(n, to);
         for (int d = n; d < stride; d++) {
             to[d] = Out(0);
@@ -107,22 +118,24 @@ inline bool in_a_row(const Columns& columns) {
     return are;
 }
 
-template <class In, class Out> void copy_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* x) {
+// Values of columns to the first of each x[row][width].
+template <class In, class Out>
+void copy_rows(const Documents& documents, int64_t first, int n, const Columns& columns, int64_t width, Out* x) {
     const int64_t of_row = documents.row_stride, of_column = documents.column_stride;
     const char* rows = static_cast<const char*>(documents.data) + first * of_row;
     if (of_column == sizeof(In) && columns.n > 0 && in_a_row(columns)) {
         rows += columns.feature[0] * of_column;
-        for (int d = 0; d < n; d++, rows += of_row, x += columns.n)
+        for (int d = 0; d < n; d++, rows += of_row, x += width)
             for (int c = 0; c < columns.n; c++) x[c] = static_cast<Out>(reinterpret_cast<const In*>(rows)[c]);
     } else if (std::abs(of_column) <= std::abs(of_row)) {
-        for (int d = 0; d < n; d++, rows += of_row, x += columns.n)
+        for (int d = 0; d < n; d++, rows += of_row, x += width)
             for (int c = 0; c < columns.n; c++) load_column<In>(rows + columns.feature[c] * of_column, 0, 1, x + c);
     } else {
         for (int d = 0; d < n; d += kRowsTogether, rows += kRowsTogether * of_row)
             for (int c = 0; c < columns.n; c++) {
                 const char* at = rows + columns.feature[c] * of_column;
                 for (int r = d; r < n && r < d + kRowsTogether; r++, at += of_row)
-                    x[static_cast<int64_t>(r) * columns.n + c] = static_cast<Out>(*reinterpret_cast<const In*>(at));
+                    x[r * width + c] = static_cast<Out>(*reinterpret_cast<const In*>(at));
             }
     }
 }
@@ -137,21 +150,26 @@ template <class Out> void zeros_of_row_to_nan(const Columns& columns, Out* x) {
 
 // load_rows: as load, x[row][column]. True if some value is missing.
 template <class Out> bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* x) {
+    const Columns by_value = columns.n_tables ? numeric(columns) : columns;
+    const int64_t width = columns.n, n_values = n * width;
     if (documents.is_double)
-        copy_rows<double>(documents, first, n, columns, x);
+        copy_rows<double>(documents, first, n, by_value, width, x);
     else
-        copy_rows<float>(documents, first, n, columns, x);
+        copy_rows<float>(documents, first, n, by_value, width, x);
     uint8_t routing = 0, of_all = kZeroMissing;
     for (int c = 0; c < columns.n; c++) routing |= columns.routing[c], of_all &= columns.routing[c];
-    const int64_t n_values = static_cast<int64_t>(n) * columns.n;
     if (of_all && !(routing & kCategorical))
         zeros_to_nan(n_values, x);
     else if (routing & kZeroMissing)
-        for (int64_t row = 0; row < n_values; row += columns.n) zeros_of_row_to_nan(columns, x + row);
-    for (int c = 0; c < columns.n; c++) {
-        if (!(columns.routing[c] & kCategorical)) continue;
-        for (int64_t at = c; at < n_values; at += columns.n) categories_to_sides(columns, c, 1, x + at);
-    }
+        for (int64_t row = 0; row < n_values; row += width) zeros_of_row_to_nan(by_value, x + row);
+    for (int c = by_value.n_numeric; c < by_value.n; c++)
+        for (int64_t at = c; at < n_values; at += width) categories_to_sides(columns, c, 1, x + at);
+    for (int t = 0; t < columns.n_tables; t++)
+        for (int d = 0; d < n; d++) {
+            int row;
+            rows_of<Out>(columns, columns.tables[t], documents, first + d, 1, &row);
+            sides_of_row(columns, columns.tables[t], row, x + d * width + columns.tables[t].first_column);
+        }
     int missing = 0;
     for (int64_t i = 0; i < n_values; i++) missing |= x[i] != x[i];
     return missing;

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "generic/block_columns.inl"
+#include "generic/categories.inl"
 #include "generic/lines_ahead.inl"
 #include "layout/ranks.hpp"
 #include "rows.inl"
@@ -88,59 +89,38 @@ void settle_ties(const RankTables& ranks, int column, const BlockColumns<Reading
     }
 }
 
-// Bit d of word j becomes bit j of word d.
-void transpose_bits(uint64_t* words) {
-    uint64_t mask = 0x00000000ffffffff;
-    for (int s = 32; s; s >>= 1, mask ^= mask << s)
-        for (int base = 0; base < 64; base += 2 * s)
-            for (int k = base; k < base + s; k++) {
-                const uint64_t swapped = (words[k] >> s ^ words[k + s]) & mask;
-                words[k] ^= swapped << s;
-                words[k + s] ^= swapped;
-            }
-}
-
-// The table row of a value: its code, "no code", or "missing".
-template <class Value> int64_t row_of(const CategoryTable& table, Value x) {
-    if (x != x) return table.n_codes + 1;
-    const bool above = table.routing & kNegativeFractionIsZero ? x > -1 : x >= 0;
-    if (!above || !(x < table.n_codes)) return table.n_codes;
-    const int64_t code = static_cast<int64_t>(x);
-    return table.routing & kWholeCodes && static_cast<Value>(code) != x ? table.n_codes : code;
-}
+// So many words of rows are transposed for all documents before others: the planes that they are stored to stay in the L1 cache.
+constexpr int kWordsOfRows = 4;
 
 // Ranks on all category sets of a feature, 64 documents at a time: rows of the table, transposed.
 void rank_categories(const RankTables& ranks, const CategoryTable& table, const Documents& documents, int64_t first, int n,
                      uint8_t* planes, int64_t plane_bytes) {
-    const int32_t* columns = ranks.table_columns + table.columns;
-    const uint64_t* rows = ranks.table_rows + table.rows;
-    const char* at = static_cast<const char*>(documents.data) + first * documents.row_stride + table.feature * documents.column_stride;
-    for (int d = 0; d < n; d += 64, at += 64 * documents.row_stride) {
-        int64_t row[64];
-        uint64_t missing = 0, words[64];
-        for (int k = 0; k < 64; k++) {
-            row[k] = table.n_codes;
-            if (d + k >= n) continue;
-            const char* value = at + k * documents.row_stride;
-            if (!documents.is_double)
-                row[k] = row_of(table, *reinterpret_cast<const float*>(value));
-            else if (ranks.single)
-                row[k] = row_of(table, static_cast<float>(*reinterpret_cast<const double*>(value)));
-            else
-                row[k] = row_of(table, *reinterpret_cast<const double*>(value));
-            missing |= static_cast<uint64_t>(row[k] > table.n_codes) << k;
-        }
-        for (int64_t w = 0; w < table.row_words; w++) {
-            for (int k = 0; k < 64; k++) words[k] = rows[row[k] * table.row_words + w];
-            transpose_bits(words);
-            const int64_t left = table.n_columns - 64 * w;
-            for (int k = 0; k < 64 && k < left; k++) {
-                const int column = columns[64 * w + k];
-                uint8_t* to = planes + ranks.plane_offsets[column] * plane_bytes + d / 8;
-                __builtin_memcpy(to, words + k, sizeof missing);
-                if (ranks.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
+    const uint64_t* rows = ranks.columns.rows + table.rows;
+    int row[kDocumentsOfRows];
+    for (int begin = 0; begin < n; begin += kDocumentsOfRows) {
+        const int some = n - begin < kDocumentsOfRows ? n - begin : kDocumentsOfRows, whole = (some + 63) / 64 * 64;
+        if (documents.is_double && !ranks.single)
+            rows_of<double>(ranks.columns, table, documents, first + begin, some, row);
+        else
+            rows_of<float>(ranks.columns, table, documents, first + begin, some, row);
+        for (int k = some; k < whole; k++) row[k] = table.no_code();
+        for (int64_t word = 0; word < table.row_words(); word += kWordsOfRows)
+            for (int d = 0; d < whole; d += 64) {
+                uint64_t missing = 0;
+                for (int k = 0; k < 64; k++) missing |= static_cast<uint64_t>(row[d + k] == table.missing()) << k;
+                for (int64_t w = word; w < word + kWordsOfRows && w < table.row_words(); w++) {
+                    uint64_t of_rows[64], words[64];
+                    for (int k = 0; k < 64; k++) of_rows[k] = rows[row[d + k] * table.row_words() + w];
+                    transpose_bits(of_rows, words);
+                    const int64_t left = table.n_columns - 64 * w;
+                    for (int k = 0; k < 64 && k < left; k++) {
+                        const int64_t column = table.first_column + 64 * w + k;
+                        uint8_t* to = planes + ranks.plane_offsets[column] * plane_bytes + (begin + d) / 8;
+                        __builtin_memcpy(to, words + k, sizeof missing);
+                        if (ranks.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
+                    }
+                }
             }
-        }
     }
 }
 
@@ -159,12 +139,13 @@ inline void prefetch_tables(const RankTables& ranks, int column) {
 // Ranks of documents on the numeric columns.
 template <class Reading>
 void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
-    const int size = rank_block(n), n_columns = ranks.columns.n;
+    const Columns columns = numeric(ranks.columns);
+    const int size = rank_block(n), n_columns = columns.n;
     if (n_columns == 0) return;
-    LinesAhead ahead(documents, ranks.columns, first, size);
+    LinesAhead ahead(documents, columns, first, size);
     for (int d = 0; d < n; d += size) {
         const int rows = n - d < size ? n - d : size;
-        BlockColumns<Reading> block(documents, ranks.columns, first + d, rows, size);
+        BlockColumns<Reading> block(documents, columns, first + d, rows, size);
         for (int c = 0; c < n_columns; c++) {
             ahead.pass(c);
             if (first + d == 0 && c + kTablesAhead < n_columns) prefetch_tables(ranks, c + kTablesAhead);
@@ -184,7 +165,8 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
 
 // Ranks of documents [first, first + n) to planes[plane][plane_bytes].
 void rank(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
-    for (int t = 0; t < ranks.n_tables; t++) rank_categories(ranks, ranks.tables[t], documents, first, n, planes, plane_bytes);
+    for (int t = 0; t < ranks.columns.n_tables; t++)
+        rank_categories(ranks, ranks.columns.tables[t], documents, first, n, planes, plane_bytes);
     if (!documents.is_double)
         rank_values<AsFloat>(ranks, documents, first, n, planes, plane_bytes);
     else if (ranks.single)

@@ -8,10 +8,13 @@
 namespace gpuqs {
 
 struct Segment {
-    uint16_t column;
-    uint16_t high;  // the predicates' ranks above their lowest nibble, or, by_byte, above two (then its own lowest nibble is 0)
-    uint16_t count;
-    uint8_t nan_left, by_byte;
+    uint32_t column;
+    uint16_t high;  // the predicates' ranks above their lowest nibble, or, by byte, above two (then its own lowest nibble is 0)
+    uint8_t last;   // predicates after the first
+    uint8_t flags;
+
+    bool nan_left() const { return flags & 1; }
+    bool by_byte() const { return flags & 2; }
 };
 
 struct BitsliceLayout {

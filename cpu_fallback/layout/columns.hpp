@@ -2,15 +2,28 @@
 #pragma once
 #include <cstdint>
 
+#include "layout/category_tables.hpp"
+
 namespace gpuqs {
 
 struct Columns {
     int32_t n;
+    int32_t n_numeric;  // those of category sets follow
     const int32_t* feature;
     const uint8_t* routing;      // how a feature is read: the bits below
     const int64_t* set_offsets;  // [columns + 1]
     const uint32_t* set_words;
+    int32_t n_tables;  // of all category sets; none where they would take too much
+    const CategoryTable* tables;
+    const int32_t* row_of_code;
+    const uint64_t* rows;
 };
+
+// The columns before those of category sets.
+inline Columns numeric(Columns columns) {
+    columns.n = columns.n_numeric;
+    return columns;
+}
 
 // Bits of Columns::routing, as in gpuqs/forest.py.
 constexpr uint8_t kZeroMissing = 2;             // |x| <= 1e-35 becomes NaN

@@ -40,12 +40,12 @@ struct JumpWordFields {
 };
 struct CategoryTableFields {
     using In = CategoryTable;
-    static constexpr Field all[] = {FIELD(feature),   FIELD(routing), FIELD(n_columns), FIELD(n_codes),
-                                    FIELD(row_words), FIELD(columns), FIELD(rows)};
+    static constexpr Field all[] = {FIELD(feature), FIELD(routing), FIELD(first_column), FIELD(n_columns),
+                                    FIELD(n_codes), FIELD(n_rows),  FIELD(codes),        FIELD(rows)};
 };
 struct SegmentFields {
     using In = Segment;
-    static constexpr Field all[] = {FIELD(column), FIELD(high), FIELD(count), FIELD(nan_left), FIELD(by_byte)};
+    static constexpr Field all[] = {FIELD(column), FIELD(high), FIELD(last), FIELD(flags)};
 };
 struct TreeletFields {
     using In = Treelet;

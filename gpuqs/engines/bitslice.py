@@ -13,7 +13,15 @@ from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
-from gpuqs.layout.bitslice import MAX_PREDICATES, BitsliceLayout, build_bitslice, gray_values, value_tables, why_not
+from gpuqs.layout.bitslice import (
+    MAX_COLUMNS,
+    MAX_PREDICATES,
+    BitsliceLayout,
+    build_bitslice,
+    gray_values,
+    value_tables,
+    why_not,
+)
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.oblivious import is_oblivious, n_levels
 from gpuqs.layout.programs import MAX_LEAVES
@@ -63,8 +71,8 @@ class Bitslice(CpuEngine):
     #: bytes or more, and with them (False, True).
     column: ClassVar[float] = 8.0
     place: ClassVar[dict[bool, float]] = {False: 2.5, True: 0.25}
-    #: Nanoseconds per category set and document, by tables.
-    category_set: ClassVar[float] = 0.07
+    #: Nanoseconds per category set and 64 documents.
+    category_set: ClassVar[float] = 5.0
     cold_call: ClassVar[float] = 18.0
     cold_node: ClassVar[float] = 0.4
     cold_tree: ClassVar[float] = 6.0
@@ -74,7 +82,7 @@ class Bitslice(CpuEngine):
     cold_leaf: ClassVar[float] = 1.0
 
     def supports(self, forest: Forest) -> str | None:
-        return why_not(forest, MAX_LEAVES)
+        return why_not(forest, MAX_LEAVES, MAX_COLUMNS)
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         machine = machine or cpu_fallback.machine()
@@ -93,7 +101,7 @@ class Bitslice(CpuEngine):
         runs = -(-n_documents // together)
         coding = len(forest.tested) * runs * (self.column + together * self.place[isa.widest_word > 128])
         words = -(-n_documents // word) * each
-        return CALL + (words + coding) * 1e-3 + category_cost(forest, n_documents, self.category_set)
+        return CALL + (words + coding) * 1e-3 + category_cost(forest, -(-n_documents // 64), self.category_set)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0

@@ -17,8 +17,8 @@ from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues, leaf_values
 from gpuqs.layout.ranks import RankTables, build_ranks
 
-#: Nanoseconds per category set and document, where sets are laid out by column.
-CATEGORY_SET = 5.0
+#: Nanoseconds per category set and document, where each becomes a value.
+CATEGORY_SET = 0.5
 #: So many documents read about all cache lines of a tree's leaf values: more of them read no new ones.
 LEAVES_READ = 8
 #: So many documents wait for their rows to come from memory: the rows of more are asked for meanwhile.
@@ -129,6 +129,6 @@ def cold_reads(
     return microseconds(forest, node=node, tree=of_tree, column=of_column)
 
 
-def category_cost(forest: Forest, n_documents: int, each: float = CATEGORY_SET) -> float:
-    """Microseconds that category sets take, at ``each`` nanoseconds per set and document."""
-    return n_documents * forest.n_category_sets * 1e-3 * each
+def category_cost(forest: Forest, n: int, each: float = CATEGORY_SET) -> float:
+    """Microseconds that category sets take, at ``each`` nanoseconds per set and document, or ``n`` other things."""
+    return n * forest.n_category_sets * 1e-3 * each

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from gpuqs import cache_lines
 from gpuqs.cpu_fallback.making import number_predicates, put_in_gray_code
 from gpuqs.forest import NAN_LEFT, Forest
-from gpuqs.layout.category_tables import MAX_BYTES, table_bytes
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import LeafValues, number_leaves
 from gpuqs.layout.programs import (
@@ -39,8 +38,8 @@ from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 #: Fewer where trees are so large that a block might have more predicates than 16 bits count.
 TREE_BLOCK = 64
 MAX_PREDICATES = 1 << 16
-#: Most columns of a forest: segments count them in 16 bits.
-MAX_COLUMNS = 1 << 16
+#: Most columns of a forest: a block of documents takes a word of its bits for each.
+MAX_COLUMNS = 1 << 20
 
 #: Bits of a rank.
 RANK_BITS = 16
@@ -51,8 +50,10 @@ LOW_BITS = 4
 #: segment by nibble).
 SEGMENTS_SAVED, PREDICATES_OF_SAVED = 32, 12
 #: The C++ `Segment`: predicates of a column whose ranks are the same above the low bits. ``high``: above the lowest
-#: nibble; of the second one 0 where the segment is by byte.
-SEGMENT = np.dtype([("column", "u2"), ("high", "u2"), ("count", "u2"), ("nan_left", "u1"), ("by_byte", "u1")])
+#: nibble; of the second one 0 where the segment is by byte. ``last``: how many predicates follow the first.
+SEGMENT = np.dtype([("column", "u4"), ("high", "u2"), ("last", "u1"), ("flags", "u1")])
+#: Of a segment's ``flags``; `NAN_LEFT` is the other.
+BY_BYTE = 2
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,15 @@ class BitsliceLayout:
         return np.diff(self.level_offsets) > 0
 
 
-def why_not(forest: Forest, most_leaves: int) -> str | None:
-    """None where bit slices hold the forest, of trees of up to so many leaves; else the reason why not."""
+def why_not(forest: Forest, most_leaves: int, most_columns: int) -> str | None:
+    """None where bit slices hold the forest, of so many columns and leaves a tree at most; else the reason why not."""
     if forest.n_leaves > most_leaves:
         return f"a tree has {forest.n_leaves} leaves; programs hold {most_leaves}"
     columns = find_columns(forest)
-    if len(columns) > MAX_COLUMNS:
-        return f"the trees test {len(columns)} columns; programs hold {MAX_COLUMNS}"
-    if (size := table_bytes(columns)) > MAX_BYTES:
-        return f"its category sets take tables of {size >> 20} MiB; number the categories densely from 0"
+    if len(columns) > most_columns:
+        return f"the trees test {len(columns):,} columns; programs hold {most_columns:,}"
+    if len(columns) > columns.n_numeric and not len(columns.tables.tables):
+        return f"its category sets take tables of {columns.tables.n_bytes >> 20} MiB"
     if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
         return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
     return None
@@ -190,10 +191,10 @@ def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[
     low = distinct & np.where(of_byte, (1 << byte_bits) - 1, (1 << LOW_BITS) - 1)
     first = _starts(distinct - low)
     segments = np.zeros(len(first), SEGMENT)
-    segments["column"], segments["nan_left"] = side[first] >> 1, side[first] & 1
+    segments["column"] = side[first] >> 1
+    segments["flags"] = np.where(side[first] & 1, NAN_LEFT, 0) | np.where(of_byte[first], BY_BYTE, 0)
     segments["high"] = ((distinct - low)[first] & ((1 << RANK_BITS) - 1)) >> LOW_BITS
-    segments["count"] = np.diff(first, append=len(distinct))
-    segments["by_byte"] = of_byte[first]
+    segments["last"] = np.diff(first, append=len(distinct)) - 1
     return segments, low.astype(np.uint8)
 
 

@@ -29,6 +29,8 @@ from gpuqs.layout.steps import StepPrograms, step_programs
 
 #: Most leaves of a tree: as many predicates as a tree block may have, and numbers of 16 bits.
 MAX_LEAVES = MAX_PREDICATES
+#: Most columns of a forest: more were not tried.
+MAX_COLUMNS = 1 << 16
 #: Trees that share rows, at least, as far as `MAX_PREDICATES` allows.
 TREES = 64
 #: The kernels' `Segment`: predicates of a column whose ranks are alike (`high`) above the low bits. Bit b of `low`:

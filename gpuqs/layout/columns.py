@@ -31,6 +31,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.forks import lazy
+from gpuqs.layout.category_tables import READING, CategoryTables, build_category_tables
 
 #: The routing bits that say how a categorical node reads its feature.
 _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES
@@ -38,7 +39,7 @@ _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_COD
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a forest, those of category sets last; C columns, N nodes.
+    """The columns of a forest, those of category sets last, by feature and by how it is read; C columns, N nodes.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ class Columns:
         Column c's category set is ``set_words[set_offsets[c]:set_offsets[c + 1]]``.
     set_words : uint32 [...]
         Bitsets, as in `Forest.category_words`.
+    tables : CategoryTables
+        The same sets, side by side.
     of_node : int32 [N]
         Column that each node tests.
     threshold : float64 [N]
@@ -61,6 +64,7 @@ class Columns:
     routing: npt.NDArray[np.uint8]
     set_offsets: npt.NDArray[np.int64]
     set_words: npt.NDArray[np.uint32]
+    tables: CategoryTables
     of_node: npt.NDArray[np.int32]
     threshold: npt.NDArray[np.float64]
 
@@ -94,17 +98,18 @@ def _find(forest: Forest) -> Columns:
     if not (forest.routing & (CATEGORICAL | ZERO_MISSING)).any():  # all read as they are
         first, of_node = forest.distinct_features
         as_it_is, no_sets = np.zeros(len(first), np.uint8), np.zeros(len(first) + 1, np.int64)
-        return Columns(forest.feature[first], as_it_is, no_sets, np.zeros(0, np.uint32), of_node, forest.threshold)
+        plain = forest.feature[first], as_it_is, no_sets, np.zeros(0, np.uint32)
+        return Columns(*plain, build_category_tables(*plain), of_node, forest.threshold)
     categorical = (forest.routing & CATEGORICAL) != 0
     how = forest.routing & ZERO_MISSING
     key = forest.feature.astype(np.int64)
     if categorical.any():
         how = np.where(categorical, forest.routing & _OF_CATEGORIES, how)
         sets = _number_sets(forest, np.flatnonzero(categorical))
-        sizes = (2, int(key.max(initial=0)) + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
+        sizes = (2, int(key.max(initial=0)) + 1, READING + 1, int(sets.max(initial=0)) + 1, ALL_ROUTING + 1)
         if prod(sizes) > np.iinfo(np.int64).max:
             raise ValueError("the forest has too many category sets and features to tell its columns apart")
-        key = (categorical * np.int64(sizes[1]) + key) * sizes[2] + sets
+        key = ((categorical * np.int64(sizes[1]) + key) * sizes[2] + (how & READING)) * sizes[3] + sets
     key *= ALL_ROUTING + 1
     key += how
     first, of_node = distinct(key)
@@ -112,11 +117,13 @@ def _find(forest: Forest) -> Columns:
     n_words = np.where(categorical[first], ends - starts, 0)
     offsets = np.concatenate([[0], np.cumsum(n_words)])
     word = np.repeat(starts - offsets[:-1], n_words) + np.arange(offsets[-1])
+    feature, routing, words = forest.feature[first], how[first].astype(np.uint8), forest.category_words[word]
     return Columns(
-        feature=forest.feature[first],
-        routing=how[first].astype(np.uint8),
+        feature=feature,
+        routing=routing,
         set_offsets=offsets,
-        set_words=forest.category_words[word],
+        set_words=words,
+        tables=build_category_tables(feature, routing, offsets, words),
         of_node=of_node,
         threshold=np.where(categorical, 0.5, forest.threshold) if categorical.any() else forest.threshold,
     )

@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from gpuqs.cpu_fallback.making import distinct, flagged
 from gpuqs.forest import NAN_LEFT, Forest
-from gpuqs.layout.category_tables import CategoryTables, build_category_tables
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.ready import ARRAYS, kept_ranks
 
@@ -62,8 +61,6 @@ class RankTables:
         seven thresholds, ascending, and infinity. The answers so far index rows as they do levels.
     of_node : int32 [N]
         Position of each node's threshold among its column's.
-    categories : CategoryTables
-        How to rank documents on the columns of category sets, all at once.
     """
 
     columns: Columns
@@ -74,7 +71,6 @@ class RankTables:
     level_offsets: npt.NDArray[np.int64]
     levels: npt.NDArray[np.float32]
     of_node: npt.NDArray[np.int32]
-    categories: CategoryTables
 
     def part(self, nodes: slice) -> RankTables:
         """The same tables for a range of the forest's nodes: documents are ranked alike."""
@@ -125,7 +121,6 @@ def build_ranks(forest: Forest) -> RankTables:
         level_offsets=level_offsets,
         levels=levels,
         of_node=of_node,
-        categories=build_category_tables(columns),
     )
 
 

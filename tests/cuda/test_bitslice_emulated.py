@@ -339,11 +339,12 @@ def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, layout = "gpuqs.engines.gpu.bitslice_gpu", "gpuqs.layout.bitslice"
     for limit, most, forest, why in (
         (f"{engine}.MAX_LEAVES", 63, random_forest(rng, n_trees=1, max_leaves=64, shape="complete"), "64 leaves"),
-        (f"{layout}.MAX_COLUMNS", 3, random_forest(rng, n_features=4), "columns"),
+        (f"{engine}.MAX_COLUMNS", 3, random_forest(rng, n_features=4), "columns"),
         (f"{layout}.MAX_THRESHOLDS", 29, forest_of_stumps(np.arange(30.0), rng), "30 distinct thresholds"),
         (f"{engine}.MAX_GRID", 2, random_forest(rng, n_outputs=3), "3 outputs"),
-        (f"{layout}.MAX_BYTES", 10, random_forest(rng, categorical=1.0), "category sets take tables"),
+        ("gpuqs.layout.category_tables.TIMES_SETS", 0, random_forest(rng, categorical=1.0), "sets take tables"),
     ):
         with monkeypatch.context() as smaller:
             smaller.setattr(limit, most)
+            smaller.setattr("gpuqs.layout.category_tables.MAX_BYTES", 0)
             assert why in str(BitsliceGpu().supports(forest))

@@ -84,10 +84,16 @@ private:
 inline Columns read_columns(Reader& from) {
     Columns c;
     c.n = from.small();
+    c.n_numeric = from.small();
     c.feature = from.items<int32_t>();
     c.routing = from.items<uint8_t>();
     c.set_offsets = from.items<int64_t>();
     c.set_words = from.items<uint32_t>();
+    const auto tables = from.array<CategoryTable>();
+    c.n_tables = static_cast<int>(tables.n);
+    c.tables = tables.data;
+    c.row_of_code = from.items<int32_t>();
+    c.rows = from.items<uint64_t>();
     return c;
 }
 
@@ -203,10 +209,7 @@ private:
         word_ = from.small();
         together_ = from.small();
         ranks.single = from.number();
-        const int n_numeric = from.small();
         ranks.columns = read_columns(from);
-        ranks.n_columns = ranks.columns.n;
-        ranks.columns.n = n_numeric;
         ranks.n_bits = from.items<uint8_t>();
         ranks.marks_missing = from.items<uint8_t>();
         ranks.plane_offsets = from.items<int32_t>();
@@ -214,11 +217,6 @@ private:
         ranks.levels = from.items<float>();
         ranks.offsets = from.items<int64_t>();
         ranks.threshold = from.items<double>();
-        const auto tables = from.array<CategoryTable>();
-        ranks.n_tables = static_cast<int>(tables.n);
-        ranks.tables = tables.data;
-        ranks.table_columns = from.items<int32_t>();
-        ranks.table_rows = from.items<uint64_t>();
         const auto blocks = from.array<int32_t>();
         bitslice_.n_blocks = static_cast<int>(blocks.n) - 1;
         bitslice_.block_offsets = blocks.data;

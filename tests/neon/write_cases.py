@@ -90,8 +90,10 @@ class Writer:
         self.arrays(*(np.int64([number]) for number in numbers))
 
     def columns(self, columns: Any) -> None:
-        self.numbers(len(columns))
+        self.numbers(len(columns), columns.n_numeric)
         self.arrays(columns.feature, columns.routing, columns.set_offsets, columns.set_words)
+        tables = columns.tables
+        self.arrays(tables.tables, tables.row_of_code, tables.rows)
 
 
 class Recorder:
@@ -137,11 +139,10 @@ class Recorder:
     ) -> None:
         to, ranks, programs = self._to, layout.ranks, layout.programs
         to.text("bitslice")
-        to.numbers(word, together, single, ranks.columns.n_numeric)
+        to.numbers(word, together, single)
         to.columns(ranks.columns)
         to.arrays(ranks.n_bits, ranks.marks_missing, ranks.plane_offsets, ranks.level_offsets, ranks.levels)
         to.arrays(ranks.offsets, ranks.threshold)
-        to.arrays(ranks.categories.tables, ranks.categories.columns, ranks.categories.rows)
         to.arrays(layout.block_offsets, layout.block_segments, layout.segments, layout.low, layout.block_low)
         to.numbers(layout.n_predicates)
         to.arrays(layout.level_offsets, layout.levels, layout.tree_leaves)
@@ -188,7 +189,7 @@ def main(path: Path) -> None:
             "Bitslice": recorder.bitslice,
             "Values": recorder.values,
             # Layouts as for portable code: no jumps.
-            "machine": lambda: (cpu_fallback.INSTRUCTION_SETS[-1].name, False),
+            "machine": lambda: cpu_fallback.Machine(cpu_fallback.INSTRUCTION_SETS[-1].name, False),
             # Tables of bytes: those of instruction sets that have registers of sixteen.
             "table_part": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -107,3 +108,12 @@ def test_a_load_that_begins_while_another_ends_is_remembered(monkeypatch: pytest
     forks._renew()  # as in a child that is forked now
     assert gc.isenabled()
     beginning.__exit__(None, None, None)
+
+
+def test_nothing_compiled_is_made_by_its_first_caller() -> None:
+    """C++ locks what a function makes when it is first called: a child that is forked meanwhile waits for ever."""
+    folder = Path(__file__).parents[2] / "cpu_fallback"
+    sources = [path for path in folder.rglob("*") if path.suffix in (".cpp", ".hpp", ".inl")]
+    made = re.compile(r"^\s+static (?!constexpr|std::atomic)[^(;]*[={]", re.MULTILINE)
+    assert made.search("  static const Table made = make();") and not made.search("  static const T& f(int x) {")
+    assert len(sources) > 50 and [path.name for path in sources if made.search(path.read_text())] == []

@@ -11,7 +11,7 @@ import pytest
 from forests import forest_of_columns, forest_of_stumps, probing_documents, random_forest, threshold_documents
 
 from gpuqs.forest import NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD
-from gpuqs.layout.bitslice import build_bitslice
+from gpuqs.layout.bitslice import BY_BYTE, build_bitslice
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.ranks import build_ranks
 from gpuqs.model import Model
@@ -78,9 +78,9 @@ def test_words_are_made_by_nibble_or_by_byte(isa: str, dtype: type) -> None:
     few = (place % 8 == 0) | ((forest.feature == 0) & (place < 256))
     forest = replace(forest, routing=np.where(few == (forest.feature == 0), NAN_LEFT, 0).astype(np.uint8))
     segments = build_bitslice(forest, build_ranks(forest), 1 << 16, 1 << 30, compiled=False).segments
-    by_byte = segments[segments["by_byte"] == 1]
-    assert set(zip(by_byte["column"], by_byte["nan_left"], strict=True)) == {(0, 1), (1, 0)}
-    assert by_byte["count"].max() == 256 and segments["count"].sum() == forest.n_nodes
+    by_byte = segments[(segments["flags"] & BY_BYTE) != 0]
+    assert set(zip(by_byte["column"], by_byte["flags"] & NAN_LEFT, strict=True)) == {(0, 1), (1, 0)}
+    assert by_byte["last"].max() == 255 and segments["last"].sum(dtype=int) + len(segments) == forest.n_nodes
     model, X = Model(forest), threshold_documents(rng, forest, dtype)[:600]
     X[::50] = np.nan
     expected = model.predict(X, "leaf", engine="reference")

@@ -13,7 +13,7 @@ from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.engines.gpu.placed import MAX_GRID
 from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import MAX_PREDICATES, gray_values, why_not
-from gpuqs.layout.bitslice_gpu import MAX_LEAVES, build_rows
+from gpuqs.layout.bitslice_gpu import MAX_COLUMNS, MAX_LEAVES, build_rows
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import RankTables
 
@@ -41,7 +41,7 @@ class BitsliceGpu(GpuEngine):
         return 2 * LAUNCH + in_turn + n_documents * each * 1e-3
 
     def _why_not(self, forest: Forest) -> str | None:
-        if (reason := why_not(forest, MAX_LEAVES)) is not None:
+        if (reason := why_not(forest, MAX_LEAVES, MAX_COLUMNS)) is not None:
             return reason
         if forest.n_outputs > MAX_GRID:
             return f"it has {forest.n_outputs:,} outputs, more than the {MAX_GRID:,} of one launch"
