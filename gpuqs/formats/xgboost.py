@@ -69,6 +69,9 @@ _METHODS: Final = (
     *("get_booster", "save_raw"),
 )
 
+#: How the old binary form begins: up to XGBoost 1.0 with numbers, and behind them the objective and the booster.
+_OLD_BINARY: Final = re.compile(rb"binf|(?s:.{136})[\x01-\x40]\0{7}[\w:]+[\x04-\x08]\0{7}(?:gbtree|gblinear|dart)")
+
 #: Far above any real model, and small enough to sum up for each of a block of documents.
 _MAX_OUTPUTS: Final = 1 << 16
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
@@ -76,7 +79,7 @@ _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is an XGBoost model (its old binary form included)."""
-    if head.startswith(b"binf"):
+    if _OLD_BINARY.match(head):
         return True
     if re.match(rb"\s*\{\s*\"", head):
         return re.search(rb"\"learner\"\s*:\s*\{", head) is not None
@@ -102,10 +105,10 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         The model is sound but is no ensemble of trees.
     """
     with naming(source):
-        if bytes(data[:4]) == b"binf":
+        if _OLD_BINARY.match(data):
             raise UnsupportedModelError(
-                "XGBoost's old binary format is not read; load it with the XGBoost that wrote it "
-                'and save it again with save_model("model.json")'
+                "XGBoost's old binary format is not read; load it with XGBoost 2.0, or with the later one that wrote "
+                'it, and save it again with save_model("model.json")'
             )
         return _forest(_parse(data))
 

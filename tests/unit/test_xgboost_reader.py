@@ -432,10 +432,28 @@ def test_random_forest_model() -> None:
     np.testing.assert_array_equal(score(forest, ROWS)[0][:, 0], model.predict(ROWS, output_margin=True))
 
 
+def old_binary(objective: bytes, booster: bytes) -> bytes:
+    """The beginning of a file of XGBoost's up to 1.0."""
+    parameters = np.array([0.5], "<f4").tobytes() + np.array([6], "<u4").tobytes() + bytes(128)
+    return parameters + b"".join(len(name).to_bytes(8, "little") + name for name in (objective, booster)) + bytes(300)
+
+
+OLD_BINARY = (
+    b"binf\x00\x00\x00\x3f",
+    old_binary(b"reg:squarederror", b"gbtree"),
+    old_binary(b"multi:softprob", b"dart"),
+    old_binary(b"survival:cox", b"gblinear"),
+)
+
+
 def test_content_is_recognised() -> None:
     assert reader.recognises(b' \n{ "version":[1,0,0], "learner" : {')
-    assert reader.recognises(b"binf\x00\x00")
+    assert all(map(reader.recognises, OLD_BINARY))
     for other in (
+        old_binary(b"reg:squarederror", b"forest"),
+        old_binary(b"", b"gbtree"),
+        OLD_BINARY[1][1:],
+        OLD_BINARY[1][:150],
         b'{"model_info": {"params": "learner"}, "oblivious_trees": [',
         b'{"name":"tree","version":"v4","num_class":1,',
         b"tree\nversion=v4\n",
@@ -455,9 +473,11 @@ def test_linear_model_is_refused_by_name() -> None:
         reader.from_object(booster)
 
 
-def test_old_binary_form_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"old.model: XGBoost's old binary format.*save_model"):
-        reader.read(b"binf\x00\x00\x00\x3f", "old.model")
+@pytest.mark.parametrize("data", OLD_BINARY, ids=["binf", "0.90", "dart", "gblinear"])
+def test_old_binary_form_is_refused_by_name(data: bytes) -> None:
+    mend = r"load it with XGBoost 2\.0, or .*save_model"
+    with pytest.raises(UnsupportedModelError, match=rf"old.model: XGBoost's old binary format is not read; {mend}"):
+        reader.read(memoryview(data), "old.model")
 
 
 def test_unknown_objective_is_refused_by_name() -> None:
