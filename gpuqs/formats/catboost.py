@@ -179,6 +179,11 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
     tests, n_given, names = _features(features)
     ctrs = None
     if listed := get(features, "ctrs", list, []):
+        if not document.get("ctr_data") and _computed_no_ctrs(info):
+            raise UnsupportedModelError(
+                "the model lacks the statistics of its categories (CTRs), which CatBoost's own predict needs, too: it "
+                "was trained with final_ctr_computation_mode='Skip'; train it with 'Default'"
+            )
         tables = get(document, "ctr_data", dict)
         if not complete:
             refuse_lost_tables(listed, _object(info, "params"), several_targets=loss in _MULTI_TARGET)
@@ -210,6 +215,12 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
         objective=loss,
         ctrs=ctrs,
     )
+
+
+def _computed_no_ctrs(info: dict[str, Any]) -> bool:
+    """Whether training left out the tables of CTRs, as it was told to."""
+    given: dict[str, Any] = get(_object(info, "params"), "flat_params", dict, {})
+    return given.get("final_ctr_computation_mode") == "Skip"
 
 
 def _check_scaled(trees: Trees, scale: float) -> None:

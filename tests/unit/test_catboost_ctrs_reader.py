@@ -205,6 +205,19 @@ def test_what_is_not_evaluated_is_refused_by_name(name: str) -> None:
         read(model)
 
 
+@pytest.mark.parametrize("tables", [None, {}], ids=["JSON", "binary"])
+def test_models_trained_without_final_ctrs_are_refused_by_name(tables: Document | None) -> None:
+    """They are not damaged: CatBoost writes no tables where training was told to compute none."""
+    model = model_of()
+    model["model_info"]["params"]["flat_params"] = {"final_ctr_computation_mode": "Skip"}
+    assert read(model).ctrs is not None  # tables that are there count
+    model["ctr_data"] = tables
+    if tables is None:
+        del model["ctr_data"]
+    with pytest.raises(UnsupportedModelError, match=r"^model: the model lacks the statistics.*train it with 'Default'"):
+        read(model)
+
+
 @pytest.mark.parametrize("where", ["simple_ctrs", "combinations_ctrs", "per_feature_ctrs"])
 def test_tables_that_may_be_lost_are_refused(where: str) -> None:
     """CatBoost's JSON names tables by type: of two with other borders between labels it keeps one."""
