@@ -31,6 +31,7 @@ _MENDS = {
     ("xarray", "Dataset"): "pass X.to_dataframe(), or one of its arrays with a row for each document",
     ("xgboost", ""): _MADE_FROM,
     ("lightgbm", ""): _MADE_FROM,
+    ("catboost", "FeaturesData"): "pass a frame or an array with a column for each feature, numeric ones first",
     ("catboost", ""): _MADE_FROM,
     ("gpuqs", "EncodedDocuments"): "they are encoded already: pass them to predict of the model that encoded them",
     ("dask", ""): "pass X.compute(), or X.map_partitions(model.predict) for frames that do not fit in memory",
@@ -73,7 +74,7 @@ def refuse_strangers(X: Any) -> None:
     elif isinstance(X, (set, frozenset)):
         mend = "pass a list of documents: a set has no order"
     if mend is not None:
-        package = kind.__module__.partition(".")[0]
+        package = _package(kind)
         name = kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
         raise InputError(f"X is {'None' if X is None else f'a {name}'}, not documents; {mend}")
 
@@ -104,9 +105,14 @@ def _states(X: Any, name: str) -> bool:
 @lru_cache(maxsize=64)
 def _mend_of(mro: tuple[type, ...]) -> str | None:
     """What to pass instead of a library's type, or of what is derived from it."""
-    bases = [(base.__module__.partition(".")[0].partition("_")[0], base.__name__) for base in mro]
+    bases = [(_package(base).partition("_")[0], base.__name__) for base in mro]
     keys = [key for package, name in bases for key in ((package, name), (package, ""))]
     return next((_MENDS[key] for key in keys if key in _MENDS), None)
+
+
+def _package(kind: type) -> str:
+    """The package of a type, be it of a compiled module such as ``_catboost``."""
+    return kind.__module__.partition(".")[0].lstrip("_")
 
 
 def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:

@@ -426,6 +426,12 @@ def test_what_other_libraries_train_on(package: str, kind: str) -> None:
         Model(forest_of()).predict(X)
 
 
+def test_features_data_of_catboost() -> None:
+    X = pytest.importorskip("catboost").FeaturesData(num_feature_data=np.zeros((4, 3), np.float32))
+    with pytest.raises(InputError, match=r"X is a catboost.FeaturesData, not documents; pass a frame or an array"):
+        Model(forest_of()).predict(X)
+
+
 @pytest.mark.parametrize("module", ["dask.array.core", "dask.dataframe.core", "dask_expr._collection"])
 def test_what_is_not_computed_yet(module: str) -> None:
     attributes = {"__module__": module, "iloc": None, "columns": NAMES}
