@@ -532,7 +532,7 @@ def test_vector_leaves_and_others_in_one_model_are_refused_by_name() -> None:
     mixed, other = document(train({"multi_strategy": "multi_output_tree"}, THREE, 2)), document(train({}, THREE, 2))
     trees, others = (of["learner"]["gradient_booster"]["model"]["trees"] for of in (mixed, other))
     trees[1] = others[1]
-    with pytest.raises(UnsupportedModelError, match=r"tree 1: some trees have vector leaves, .*one multi_strategy"):
+    with pytest.raises(UnsupportedModelError, match=r"tree 1: some trees have vector .*with XGBoost, .*multi_strategy"):
         reader.read(json.dumps(mixed).encode(), "file")
 
 
