@@ -13,9 +13,15 @@ from gpuqs.forest import Forest
 from gpuqs.outputs import OUTPUTS, Output
 
 #: Other keywords of these libraries' ``predict`` that change no score where they are False.
-_NOT_OFFERED: Final = (
-    *("pred_early_stop", "predict_disable_shape_check", "data_has_header", "training", "strict_shape"),
+_NOT_OFFERED: Final = ("pred_early_stop", "data_has_header", "training", "strict_shape")
+#: Those that change no score whatever they are. (The number of columns is checked all the same, and the two of early
+#: stopping count with ``pred_early_stop=True`` alone.)
+_PASSED_OVER: Final = (
+    *("verbose", "verbosity", "predict_disable_shape_check", "pred_early_stop_freq", "pred_early_stop_margin"),
+    *("deterministic", "seed", "random_seed", "random_state"),
 )
+#: CatBoost's and LightGBM's names of the device, and what they call the CPU.
+_PLACES: Final = {"task_type": "CPU", "device_type": "cpu"}
 #: Those that ask for other numbers than scores.
 _EXPLAINING: Final = ("pred_contribs", "pred_interactions", "approx_contribs")
 #: What keywords of other libraries are called here.
@@ -44,12 +50,12 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
                     "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
                     "leave it out, and pass a table as an array, such as X.to_numpy()"
                 )
-        elif name == "task_type":
-            if value is not None and str(value) != "CPU":
+        elif name in _PLACES:
+            if value is not None and str(value) != _PLACES[name]:
                 raise UnsupportedModelError(
-                    f"task_type must be 'CPU', not {value!r}; to score on a GPU, use device='cuda'"
+                    f"{name} must be {_PLACES[name]!r}, not {value!r}; to score on a GPU, use device='cuda'"
                 )
-        elif name == "verbose" or name in _THREADS:
+        elif name in _PASSED_OVER or name in _THREADS:
             continue
         elif name in _EXPLAINING:
             refuse_explaining(name, value)

@@ -225,8 +225,8 @@ class Model:
             the second is 0, up to the last.
         **others
             LightGBM's, XGBoost's and CatBoost's further keywords, with values that change no score, such as
-            ``validate_features=True``, ``pred_early_stop=False`` or ``task_type="CPU"``; and their names of
-            ``n_threads``, such as ``num_threads``.
+            ``validate_features=True``, ``pred_early_stop=False``, ``verbosity=-1`` or ``task_type="CPU"``; and their
+            names of ``n_threads``, such as ``num_threads``.
 
         Returns
         -------

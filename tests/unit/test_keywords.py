@@ -105,7 +105,7 @@ def test_contradictions_and_bad_values(asked: dict[str, Any], said: str) -> None
 
 def test_what_is_not_offered() -> None:
     explaining = ("pred_contrib", "pred_contribs", "pred_interactions", "approx_contribs")
-    for name in (*explaining, "pred_early_stop", "predict_disable_shape_check", "training"):
+    for name in (*explaining, "pred_early_stop", "training"):
         mend = ".*ask the training library" if name in explaining else "; leave it out"
         with pytest.raises(UnsupportedModelError, match=f"{name}=True is not offered{mend}"):
             MODEL.predict(X, **{name: True})
@@ -114,14 +114,28 @@ def test_what_is_not_offered() -> None:
         np.testing.assert_array_equal(MODEL.predict(X, **{name: False}), MODEL.predict(X))
     for verbose in (None, False, True, 2):  # CatBoost's
         np.testing.assert_array_equal(MODEL.predict(X, task_type="CPU", verbose=verbose), MODEL.predict(X))
-    with pytest.raises(UnsupportedModelError, match=r"task_type must be 'CPU', not 'GPU'; .* use device='cuda'"):
-        MODEL.predict(X, task_type="GPU")
+    for name, here, there in (("task_type", "CPU", "GPU"), ("device_type", "cpu", "gpu")):
+        np.testing.assert_array_equal(MODEL.predict(X, **{name: here}), MODEL.predict(X))
+        with pytest.raises(UnsupportedModelError, match=f"{name} must be '{here}', not '{there}'; .*device='cuda'"):
+            MODEL.predict(X, **{name: there})
     for value in (True, False):
         np.testing.assert_array_equal(MODEL.predict(X, validate_features=value), MODEL.predict(X))
     by_name = Model(replace(MODEL.forest, schema=Schema(library="XGBoost")))
     np.testing.assert_array_equal(by_name.predict(X, validate_features=True), MODEL.predict(X))
     with pytest.raises(UnsupportedModelError, match=r"columns by position.*leave it out.*pass a table as an array"):
         by_name.predict(X, validate_features=False)
+
+
+def test_parameters_that_change_no_score() -> None:
+    """LightGBM's ``predict`` takes any parameter."""
+    others = {"verbosity": -1, "device_type": "cpu", "deterministic": True, "seed": 7, "random_state": None}
+    others |= {"pred_early_stop": False, "pred_early_stop_freq": 10, "pred_early_stop_margin": 1.5}
+    for check in (True, False):
+        np.testing.assert_array_equal(MODEL.predict(X, predict_disable_shape_check=check, **others), MODEL.predict(X))
+        with pytest.raises(InputError, match="features"):
+            MODEL.predict(X[:, :-1], predict_disable_shape_check=check)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_leaves'"):
+        MODEL.predict(X, num_leaves=31)
 
 
 def test_keywords_that_no_library_has() -> None:
