@@ -29,15 +29,20 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
     if forest.has_linear_leaves and precision == "fast":
         raise ValueError("leaves with linear models have no values to be rounded once; use precision='exact'")
     if output == "class" and not (forest.classes or tells_classes(forest)):
-        raise ValueError(
-            f"output='class' is for classifiers; this model's objective is {forest.objective or 'not known'!r}"
-        )
+        raise ValueError(f"output='class' is for classifiers; this model's scores are of {objective_of(forest)}")
     if output == "class" and forest.class_rule == "other":
         raise UnsupportedModelError(
             "the model has a probability threshold other than 0.5 for its classes, which gpuqs does not know; compare "
             "the probabilities with it (output='value', or predict_proba), or, before the model is taken over, call "
             "set_probability_threshold(0.5)"
         )
+
+
+def objective_of(forest: Forest) -> str:
+    """The objective that a model was trained for, in words; LightGBM's files name none that is a caller's own."""
+    if forest.objective:
+        return f"objective {forest.objective!r}"
+    return "a custom objective" if forest.source.startswith("LightGBM") else "an objective that is not known"
 
 
 def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tuple[tuple[int, ...], np.dtype]:

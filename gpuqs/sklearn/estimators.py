@@ -17,7 +17,7 @@ from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.links import multi_label, tells_classes, tells_probabilities
 from gpuqs.model import Model
-from gpuqs.outputs import Output, Precision, class_labels, labels_as_array
+from gpuqs.outputs import Output, Precision, class_labels, labels_as_array, objective_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -252,7 +252,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         forest = self._model.forest
         if not scores_tell_classes(forest):
             raise UnsupportedModelError(
-                f"{forest.source}: scores of objective {forest.objective or 'not known'!r} say nothing of classes; "
+                f"{forest.source}: scores of {objective_of(forest)} say nothing of classes; "
                 "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"
             )
         if self.classes is None or multi_label(forest):  # each of whose labels is 0 or 1

@@ -146,7 +146,7 @@ def test_classes() -> None:
         for base, number in ((0.0, at_zero), (1e-300, int(rule != "value")), (-1e-300, 0), (1.0, 1)):
             got = Model(replace(one_leaf, base_score=np.array([base]))).predict(X[:1], "class")
             assert got.tolist() == [number]
-    with pytest.raises(ValueError, match="for classifiers; this model's objective is 'lambdarank'"):
+    with pytest.raises(ValueError, match="for classifiers; this model's scores are of objective 'lambdarank'"):
         make(objective="lambdarank").predict(X, "class")
 
 

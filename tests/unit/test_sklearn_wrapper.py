@@ -289,7 +289,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(ModelFormatError, match=rf"the last step, 'last', is {last!r}, not an estimator"):
             wrap(Pipeline([("first", StandardScaler()), ("last", last)]).fit(X))
     own_objective = lgb.LGBMClassifier(**LIGHTGBM, objective=lambda y, score: (score - y, np.ones_like(y)))
-    with pytest.raises(UnsupportedModelError, match="say nothing of classes"):
+    with pytest.raises(UnsupportedModelError, match="scores of a custom objective say nothing of classes"):
         wrap(own_objective.fit(X, y))
 
 
