@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -197,3 +198,16 @@ def test_live_models_of_lightgbm_before_2_2(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(lightgbm.Booster, "model_to_string")
     with pytest.raises(UnsupportedModelError, match=r"LightGBM before 2\.2 gives no text of a live model"):
         gpuqs.from_model(booster)
+
+
+def test_categories_of_scikit_learn_before_1_4() -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    matrix, target = np.random.default_rng(3).integers(0, 4, (60, 3)), np.arange(60)
+    model = ensemble.HistGradientBoostingRegressor(categorical_features=[0], max_iter=2).fit(matrix, target)
+    del model._preprocessor
+    said = "categorical features are read from scikit-learn 1.4 on"
+    with pytest.raises(UnsupportedModelError, match=said):
+        gpuqs.from_model(model)
+    for page in ("README.md", "docs/sklearn.md"):
+        text = " ".join((Path(__file__).parents[2] / page).read_text(encoding="utf-8").split())
+        assert re.search(r"`HistGradientBoosting\*` with categorical features [a-z ]*from scikit-learn 1\.4 on", text)
