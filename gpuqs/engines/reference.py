@@ -93,7 +93,8 @@ def _descend(forest: Forest, tree: int, documents: np.ndarray) -> np.ndarray:
 class Reference(Engine):
     """The engine that all others are compared with: it walks every tree as `goes_left` defines the tests, in NumPy.
 
-    It is never chosen by ``engine="auto"``, has no parameters, and uses one thread whatever it is given.
+    ``engine="auto"`` takes it only where no other engine can run the forest. It has no parameters, and uses one thread
+    whatever it is given.
     """
 
     name: ClassVar[str] = "reference"

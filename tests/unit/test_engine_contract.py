@@ -98,11 +98,18 @@ def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 100, 2_000])
-def test_auto_never_takes_the_yardstick(n: int) -> None:
+def test_auto_takes_the_yardstick_of_no_usual_forest(n: int) -> None:
     """Of constant models, too, and of none at all."""
     rng = np.random.default_rng(2)
     for forest in (FOREST, random_forest(rng, n_trees=3, max_leaves=1), random_forest(rng, n_trees=0)):
         assert Model(forest).engine_for(n) != "reference"
+
+
+def test_auto_takes_the_yardstick_where_no_other_engine_can_run_the_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, engine in ENGINES.items():
+        if name != "reference":
+            monkeypatch.setattr(type(engine), "supports", lambda self, forest: "it is too large")
+    assert Model(FOREST).engine_for(10) == "reference"
 
 
 def test_costs_know_the_columns_that_are_tested() -> None:
