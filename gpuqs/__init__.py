@@ -36,10 +36,11 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
         A file's path, or its content as bytes.
     mmap : bool
         Only for files that `Model.save` wrote: leave the leaf values in the file and map it into memory. They are then
-        read when they are needed, and shared with other processes. Replace such a file (as `Model.save` does), and
-        do not change it in place while a model uses it. If it is overwritten, scores change, though exit leaves do not
-        and no memory outside the model is read; if it is cut short before the leaf values were read, the process ends
-        by SIGBUS. By default everything is read into memory, and the file may change freely.
+        read when they are needed, and shared with other processes. Replace such a file (as `Model.save` does where it
+        may make files in the folder), and do not change it in place while a model uses it. If it is overwritten, scores
+        change, though exit leaves do not and no memory outside the model is read; ``precision="fast"`` then gives
+        numbers even for leaf values that are none. If it is cut short before the leaf values were read, the process
+        ends by SIGBUS. By default everything is read into memory, and the file may change freely.
     categories : mapping or sequence, optional
         Which columns of frames and files hold categories, for models that do not say so themselves (LightGBM's do
         not). A mapping gives each column, by name or number, its categories in the order of their codes. A sequence

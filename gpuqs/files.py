@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+import mmap
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final
+from weakref import ref
 
 from gpuqs.streams import NamedOutput
 
@@ -28,6 +30,10 @@ _OWN: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d+)|/dev/std(in|out|err)"
 _NO_RENAME: Final = (errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES)
 #: No file can be made in a folder, though one that is there may be writable.
 _NO_NEIGHBOUR: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+#: The files that this process has mapped into memory, by device and number, as long as the mappings live.
+_MAPPED: Final[dict[ref[mmap.mmap], tuple[int, int]]] = {}
 
 
 def cache_folder() -> Path | None:
@@ -48,6 +54,24 @@ def names_own(path: str | os.PathLike[str]) -> bool:
     return _OWN.fullmatch(os.fspath(path)) is not None
 
 
+def mapped(file: BinaryIO) -> mmap.mmap:
+    """A file's content as memory to read; while it lives, `replacing` does not overwrite the file in place.
+
+    Raises
+    ------
+    OSError, ValueError
+        It is no file that can be mapped.
+    """
+    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPPED[ref(content, _MAPPED.pop)] = _identity(file.fileno())
+    return content
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write, which is at ``path`` once the block ends without an exception; till then the old one is.
@@ -56,8 +80,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     is kept, and what it points to is replaced; permissions and, where the process may, the owner are kept.
     Where no file can be made or renamed there (a folder without write permission, a file that is mounted by
     itself, another user's file in /tmp), the old file is overwritten at the end, when there is room for all of the
-    new one, and has its old content back after an error; signals' handlers wait until that is done. Character
-    devices and FIFOs are written to as they are; the file given is then not ``seekable()``.
+    new one, and has its old content back after an error; signals' handlers wait until that is done. A file that this
+    process has `mapped` is not overwritten; of other processes' mappings nobody knows. Character devices and FIFOs are
+    written to as they are; the file given is then not ``seekable()``.
 
     Raises
     ------
@@ -190,6 +215,9 @@ def _overwrite(file: BinaryIO, target: str) -> None:
         open(file.fileno(), "rb", closefd=False) as new,
         tempfile.TemporaryFile(buffering=0) as kept,
     ):
+        if _identity(old.fileno()) in list(_MAPPED.values()):
+            problem = "a model of this process has it mapped (mmap=True), and it cannot be replaced, only overwritten"
+            raise OSError(errno.ETXTBSY, f"{problem}; save under another name, or load the model without mmap=True")
         with suppress(OSError):  # without room for it the new content may still be written
             shutil.copyfileobj(old, kept, _BUFFER)
         before = os.fstat(old.fileno()).st_size

@@ -565,7 +565,8 @@ class Model:
         FileExistsError
             ``path`` holds something other than a model in this format, such as another library's model.
         OSError
-            The file cannot be written.
+            The file cannot be written; or it could only be overwritten in place (no file can be made in its folder),
+            and a model of this process has it mapped (``mmap=True``).
         """
         from gpuqs.formats import native
         from gpuqs.layout.ranks import to_keep

@@ -23,7 +23,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
-import mmap
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -38,7 +37,7 @@ import numpy as np
 
 from gpuqs.cpu_fallback.file_bytes import crc32
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
-from gpuqs.files import replacing
+from gpuqs.files import mapped, replacing
 from gpuqs.forest import Forest
 from gpuqs.forest_arrays import ARRAYS, as_by_default, lengths
 from gpuqs.formats import native_ctrs
@@ -140,8 +139,11 @@ def write(
 ) -> None:
     """Write a Forest to a file, whole or not at all: see `gpuqs.files.replacing`.
 
-    Whoever has the old file mapped keeps it as it was. ``plan``: JSON's values that `kept_plan` gives back.
-    ``kept``: arrays that `kept_arrays` gives back; their names have a dot.
+    Whoever has the old file mapped keeps it as it was where it is replaced. Where it can only be overwritten, it is
+    refused if this process has it mapped; other processes see it change, or end by SIGBUS where it becomes shorter.
+
+    ``plan``: JSON's values that `kept_plan` gives back. ``kept``: arrays that `kept_arrays` gives back; their names
+    have a dot.
 
     Raises
     ------
@@ -237,7 +239,9 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 def read_mapped(file: BufferedReader, source: str) -> Forest:
     """Read gpuqs's own format and leave the leaf values in the file, mapped into memory.
 
-    What is copied is validated as a copy: a file that changes meanwhile, or later, gives other scores at most.
+    What is copied is validated as a copy: a file that is overwritten meanwhile, or later, gives other scores at most
+    (with ``precision="fast"`` finite ones, even of leaf values that are not). One that is cut short ends the process by
+    SIGBUS where leaf values are read that it no longer has.
 
     Raises
     ------
@@ -245,7 +249,7 @@ def read_mapped(file: BufferedReader, source: str) -> Forest:
         As `read`; or what is open is no file that can be mapped (a pipe, an empty file).
     """
     try:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = mapped(file)
     except (OSError, ValueError):
         raise ModelFormatError("cannot be mapped into memory; load it without mmap=True", source=source) from None
     if not recognises(data[: len(MAGIC)]):

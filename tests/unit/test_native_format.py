@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import mmap
 import os
@@ -313,6 +314,29 @@ def test_a_mapped_file_may_be_cut_once_its_leaf_values_were_read(tmp_path: Path)
     expected = model.predict(X)
     rewritten(tmp_path / "m", "cut")
     np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_a_mapped_file_is_replaced_but_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m"
+    native.write(small(), path)
+    model, shorter = gpuqs.load(path, mmap=True), random_forest(np.random.default_rng(1), n_trees=1)
+    native.write(shorter, path)  # replaced: the model keeps the old file
+    assert_equal(model.forest, small())
+    model = gpuqs.load(path, mmap=True)
+    real = os.open
+
+    def refused(path: str, flags: int, *more: int, **options: int) -> int:
+        if flags & os.O_EXCL and str(path).endswith(".part"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real(path, flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", refused)  # as in a folder that is read-only
+    with pytest.raises(OSError, match=r"mapped \(mmap=True\).*save under another name.*/m'"):
+        gpuqs.from_model(small()).save(path)
+    assert_equal(model.forest, shorter)
+    del model
+    gpuqs.from_model(small()).save(path)
+    assert_equal(read_model(path), small())
 
 
 def test_what_cannot_be_mapped_is_said(tmp_path: Path) -> None:
