@@ -70,7 +70,7 @@ _METHODS: Final = (
 )
 
 #: How the old binary form begins: up to XGBoost 1.0 with numbers, and behind them the objective and the booster.
-_OLD_BINARY: Final = re.compile(rb"binf|(?s:.{136})[\x01-\x40]\0{7}[\w:]+[\x04-\x08]\0{7}(?:gbtree|gblinear|dart)")
+_OLD_BINARY: Final = re.compile(rb"binf|(?s:.{136})[\x01-\x40]\0{7}[\w:]{1,64}[\x04-\x08]\0{7}(?:gbtree|gblinear|dart)")
 
 #: Far above any real model, and small enough to sum up for each of a block of documents.
 _MAX_OUTPUTS: Final = 1 << 16
