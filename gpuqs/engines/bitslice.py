@@ -72,7 +72,7 @@ class Bitslice(CpuEngine):
     column: ClassVar[float] = 8.0
     place: ClassVar[dict[bool, float]] = {False: 2.5, True: 0.25}
     #: Nanoseconds per category set and 64 documents.
-    category_set: ClassVar[float] = 5.0
+    category_set: ClassVar[float] = 7.0
     cold_call: ClassVar[float] = 18.0
     cold_node: ClassVar[float] = 0.4
     cold_tree: ClassVar[float] = 6.0

@@ -19,6 +19,8 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 
 #: Nanoseconds per category set and document, where each becomes a value.
 CATEGORY_SET = 0.5
+#: Nanoseconds per category set, where an engine goes through documents by column.
+CATEGORY_COLUMN = 10.0
 #: So many documents read about all cache lines of a tree's leaf values: more of them read no new ones.
 LEAVES_READ = 8
 #: So many documents wait for their rows to come from memory: the rows of more are asked for meanwhile.
@@ -129,6 +131,6 @@ def cold_reads(
     return microseconds(forest, node=node, tree=of_tree, column=of_column)
 
 
-def category_cost(forest: Forest, n: int, each: float = CATEGORY_SET) -> float:
+def category_cost(forest: Forest, n: int, each: float = CATEGORY_SET, once: float = 0.0) -> float:
     """Microseconds that category sets take, at ``each`` nanoseconds per set and document, or ``n`` other things."""
-    return n * forest.n_category_sets * 1e-3 * each
+    return forest.n_category_sets * (n * each + once) * 1e-3

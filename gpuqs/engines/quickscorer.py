@@ -11,7 +11,7 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, microseconds
+from gpuqs.engines.cpu import CATEGORY_COLUMN, CpuEngine, category_cost, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
@@ -78,7 +78,7 @@ class QuickScorer(_OnQuickScorerLayout):
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         each = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
-        return CALL + n_documents * each + category_cost(forest, n_documents)
+        return CALL + n_documents * each + category_cost(forest, n_documents, once=CATEGORY_COLUMN)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
@@ -108,7 +108,7 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
         grouped, lone = in_groups(n_documents)
         of_group = microseconds(forest, node=self.node, tree=self.tree, column=self.column)
         of_lone = microseconds(forest, node=self.lone_node, tree=self.lone_tree, column=self.lone_column)
-        return CALL + grouped * of_group + lone * of_lone + category_cost(forest, n_documents)
+        return CALL + grouped * of_group + lone * of_lone + category_cost(forest, n_documents, once=CATEGORY_COLUMN)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
@@ -148,7 +148,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
         grouped, lone = in_groups(n_documents)
         of_levels = (grouped * self.level + lone * self.lone_level) * levels
         each = microseconds(forest, tree=self.tree, column=self.column)
-        return CALL + of_levels + n_documents * each + category_cost(forest, n_documents)
+        return CALL + of_levels + n_documents * each + category_cost(forest, n_documents, once=CATEGORY_COLUMN)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
@@ -182,7 +182,8 @@ class VQuickScorer(_OnQuickScorerLayout):
         of_node = self.node[forest.n_leaves <= 32] * (self.oblivious if is_oblivious(forest) else 1.0)
         each = microseconds(forest, node=of_node, tree=self.tree)
         columns = n_documents * microseconds(forest, column=self.column)
-        return CALL + rows * each * WIDTH.get(isa.name, 1.0) + columns + category_cost(forest, n_documents)
+        columns += category_cost(forest, n_documents, once=CATEGORY_COLUMN)
+        return CALL + rows * each * WIDTH.get(isa.name, 1.0) + columns
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine

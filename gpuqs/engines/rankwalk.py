@@ -11,7 +11,7 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine
 from gpuqs.engines.base import CALL
-from gpuqs.engines.cpu import CpuEngine, category_cost, fitting, kilonodes
+from gpuqs.engines.cpu import CATEGORY_COLUMN, CpuEngine, category_cost, fitting, kilonodes
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
@@ -96,7 +96,7 @@ class RankWalk(CpuEngine):
                 registers = together * REGISTERS_TOGETHER
             work = kilonodes(forest) * (together * self.node[wide] + registers * self.register_node[wide])
             work += n_documents * (trees * self.tree + columns * self.searched_value) + columns * self.searched_column
-        return CALL + work + category_cost(forest, n_documents)
+        return CALL + work + category_cost(forest, n_documents, once=CATEGORY_COLUMN)
 
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
