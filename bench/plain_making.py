@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from typing import Any
 from zlib import crc32  # noqa: F401
 
@@ -55,6 +56,23 @@ def check_trees(forest: Any) -> tuple[dict[str, int], npt.NDArray[np.int32]]:
 
 def _first(faults: dict[str, npt.NDArray[np.bool_]]) -> dict[str, int]:
     return {fault: int(np.argmax(at)) for fault, at in faults.items() if at.any()}
+
+
+def unite_sets(words: npt.NDArray[np.uint32], offsets: Ints) -> npt.NDArray[np.uint32]:
+    """The union of category sets, as many words as the longest has."""
+    held = np.zeros(int(np.diff(offsets).max(initial=0)), np.uint32)
+    for start, end in pairwise(offsets.tolist()):
+        held[: end - start] |= words[start:end]
+    return held
+
+
+def mark_rows(
+    words: npt.NDArray[np.uint32], offsets: Ints, row_of_code: npt.NDArray[np.int32], rows: npt.NDArray[np.uint64]
+) -> None:
+    """Set bit s of the row of each code that set s holds."""
+    for number, (start, end) in enumerate(pairwise(offsets.tolist())):
+        codes = np.flatnonzero(np.unpackbits(words[start:end].view(np.uint8), bitorder="little"))
+        rows[row_of_code[codes], number // 64] |= np.uint64(1 << number % 64)
 
 
 def distinct(

@@ -55,7 +55,7 @@ def names_own(path: str | os.PathLike[str]) -> bool:
 
 
 def mapped(file: BinaryIO) -> mmap.mmap:
-    """A file's content as memory to read; while it lives, `replacing` does not overwrite the file in place.
+    """A file's content as memory to read; while it lives, `replacing` does not begin to overwrite the file in place.
 
     Raises
     ------

@@ -30,6 +30,11 @@ cdef extern from "making/trees.hpp" namespace "gpuqs" nogil:
         const Trees&, int32_t* first, int32_t* middle, int32_t* end, int32_t* position, int n_threads) except +
     void c_pair_up "gpuqs::pair_up"(const Trees&, int64_t* place, int64_t* distance) except +
 
+cdef extern from "making/category_sets.hpp" namespace "gpuqs" nogil:
+    void c_unite_sets "gpuqs::unite_sets"(const uint32_t* words, const int64_t* offsets, int64_t n_sets, uint32_t* held)
+    void c_mark_rows "gpuqs::mark_rows"(
+        const uint32_t* words, const int64_t* offsets, int64_t n_sets, const int32_t* row_of_code, int64_t row_words, uint64_t* rows)
+
 cdef extern from "making/leaf_order.hpp" namespace "gpuqs" nogil:
     void c_put_in_order "gpuqs::put_in_order"(
         int64_t n_trees, const int64_t* leaf_offsets, const int32_t* position, const void* items, int64_t bytes, void* ordered,
@@ -206,6 +211,25 @@ def put_in_gray_code(const int64_t[::1] leaf_offsets, oblivious, const int64_t[:
     if len(given):
         with nogil:
             c_put_in_gray_code(n_trees, &leaf_offsets[0], &in_binary[0], &start[0], &given[0], len(given) // n, &to[0], n_threads)
+
+
+def unite_sets(const uint32_t[::1] words, const int64_t[::1] offsets):
+    """The union of category sets, which are ``words[offsets[s]:offsets[s + 1]]``: uint32 [words of the longest]."""
+    cdef int64_t n_sets = len(offsets) - 1
+    held = np.zeros(int(np.diff(offsets).max(initial=0)), np.uint32)
+    cdef uint32_t[::1] to = held
+    if len(to):
+        with nogil:
+            c_unite_sets(&words[0], &offsets[0], n_sets, &to[0])
+    return held
+
+
+def mark_rows(const uint32_t[::1] words, const int64_t[::1] offsets, const int32_t[::1] row_of_code, uint64_t[:, ::1] rows):
+    """Set bit s of the row of each code that set s holds; ``row_of_code`` has a row of ``rows`` for each code of the longest."""
+    cdef int64_t n_sets = len(offsets) - 1, row_words = rows.shape[1]
+    if len(row_of_code):
+        with nogil:
+            c_mark_rows(&words[0], &offsets[0], n_sets, &row_of_code[0], row_words, &rows[0, 0])
 
 
 def pair_up(forest):

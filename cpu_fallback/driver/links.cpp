@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "driver/float_mode.hpp"
 #include "driver/threads.hpp"
 
 namespace gpuqs {
@@ -16,6 +17,8 @@ constexpr int kBits = 11, kPowers = 1 << kBits;
 // Of 2^(i / kPowers). Made as the module is loaded: what a function makes when it is first called, a child that was forked
 // meanwhile would wait for, for ever.
 const std::array<uint64_t, kPowers> kMantissas = [] {
+    const DefaultFloatMode mode;
+    mode.hold();
     std::array<uint64_t, kPowers> of{};
     for (int i = 0; i < kPowers; i++) {
         const double power = std::pow(2.0, static_cast<double>(i) / kPowers);

@@ -91,9 +91,9 @@ void load(const Documents& documents, int64_t first, int n, const Columns& colum
     }
     for (int t = 0; t < columns.n_tables; t++) {
         const CategoryTable& table = columns.tables[t];
-        int row[kDocumentsOfRows];
-        for (int d = 0; d < n; d += kDocumentsOfRows) {
-            const int some = n - d < kDocumentsOfRows ? n - d : kDocumentsOfRows;
+        int row[64];
+        for (int d = 0; d < n; d += 64) {
+            const int some = n - d < 64 ? n - d : 64;
             rows_of<Out>(columns, table, documents, first + d, some, row);
             sides_of_rows(columns, table, row, some, stride, x + static_cast<int64_t>(table.first_column) * stride + d);
         }
@@ -168,7 +168,7 @@ template <class Out> bool load_rows(const Documents& documents, int64_t first, i
         for (int d = 0; d < n; d++) {
             int row;
             rows_of<Out>(columns, columns.tables[t], documents, first + d, 1, &row);
-            sides_of_row(columns, columns.tables[t], row, x + d * width + columns.tables[t].first_column);
+            sides_of_row(columns, columns.tables[t], row, 1, x + d * width + columns.tables[t].first_column);
         }
     int missing = 0;
     for (int64_t i = 0; i < n_values; i++) missing |= x[i] != x[i];

@@ -38,7 +38,8 @@ inline int64_t rows_offset(int n_bits, int level) {
 
 // The first n levels of x[0 ... n_documents); `top` is the highest plane. Keeps the answers for rows.
 template <bool ties, bool keeps>
-bool search_levels(const float* tables, int n, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* answers) {
+[[gnu::always_inline]] inline bool search_levels(const float* tables, int n, const float* x, int n_documents, uint8_t* top,
+                                                 int64_t plane_bytes, uint32_t* answers) {
     switch (n) {
         case 1: return Search::levels<1, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
         case 2: return Search::levels<2, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
@@ -56,18 +57,25 @@ bool search_levels(const float* tables, int n, const float* x, int n_documents, 
     return false;
 }
 
-// Ranks of x[0 ... n_documents) to planes[bit * plane_bytes + document / 8].
-template <bool ties> bool search(const float* tables, int n_bits, const float* x, int n_documents, uint8_t* planes,
-                                 int64_t plane_bytes) {
-    uint8_t* top = planes + (n_bits - 1) * plane_bytes;
+// Ranks of more bits than are searched in registers. Apart, lest compilers inline these instead of the usual ones.
+template <bool ties>
+[[gnu::noinline]] bool search_rows(const float* tables, int n_bits, const float* x, int n_documents, uint8_t* top,
+                                   int64_t plane_bytes) {
     alignas(64) uint32_t answers[kRankBlock];
-    if (n_bits <= Search::kLevels) return search_levels<ties, false>(tables, n_bits, x, n_documents, top, plane_bytes, answers);
     int level = levels_by_tables(n_bits);
     bool tie = search_levels<ties, true>(tables, level, x, n_documents, top, plane_bytes, answers);
     for (; level < n_bits; level += 3)
         tie |= Rows::ask<ties>(tables + rows_offset(n_bits, level), level, x, n_documents, answers, top - level * plane_bytes,
                                plane_bytes);
     return tie;
+}
+
+// Ranks of x[0 ... n_documents) to planes[bit * plane_bytes + document / 8].
+template <bool ties> bool search(const float* tables, int n_bits, const float* x, int n_documents, uint8_t* planes,
+                                 int64_t plane_bytes) {
+    uint8_t* top = planes + (n_bits - 1) * plane_bytes;
+    if (n_bits > Search::kLevels) return search_rows<ties>(tables, n_bits, x, n_documents, top, plane_bytes);
+    return search_levels<ties, false>(tables, n_bits, x, n_documents, top, plane_bytes, nullptr);
 }
 
 // A rank so far counts the thresholds whose float32 are below the value's. Those with the same float32 follow.
@@ -89,38 +97,31 @@ void settle_ties(const RankTables& ranks, int column, const BlockColumns<Reading
     }
 }
 
-// So many words of rows are transposed for all documents before others: the planes that they are stored to stay in the L1 cache.
-constexpr int kWordsOfRows = 4;
-
 // Ranks on all category sets of a feature, 64 documents at a time: rows of the table, transposed.
 void rank_categories(const RankTables& ranks, const CategoryTable& table, const Documents& documents, int64_t first, int n,
                      uint8_t* planes, int64_t plane_bytes) {
     const uint64_t* rows = ranks.columns.rows + table.rows;
-    int row[kDocumentsOfRows];
-    for (int begin = 0; begin < n; begin += kDocumentsOfRows) {
-        const int some = n - begin < kDocumentsOfRows ? n - begin : kDocumentsOfRows, whole = (some + 63) / 64 * 64;
+    for (int d = 0; d < n; d += 64) {
+        int row[64];
+        const int some = n - d < 64 ? n - d : 64;
         if (documents.is_double && !ranks.single)
-            rows_of<double>(ranks.columns, table, documents, first + begin, some, row);
+            rows_of<double>(ranks.columns, table, documents, first + d, some, row);
         else
-            rows_of<float>(ranks.columns, table, documents, first + begin, some, row);
-        for (int k = some; k < whole; k++) row[k] = table.no_code();
-        for (int64_t word = 0; word < table.row_words(); word += kWordsOfRows)
-            for (int d = 0; d < whole; d += 64) {
-                uint64_t missing = 0;
-                for (int k = 0; k < 64; k++) missing |= static_cast<uint64_t>(row[d + k] == table.missing()) << k;
-                for (int64_t w = word; w < word + kWordsOfRows && w < table.row_words(); w++) {
-                    uint64_t of_rows[64], words[64];
-                    for (int k = 0; k < 64; k++) of_rows[k] = rows[row[d + k] * table.row_words() + w];
-                    transpose_bits(of_rows, words);
-                    const int64_t left = table.n_columns - 64 * w;
-                    for (int k = 0; k < 64 && k < left; k++) {
-                        const int64_t column = table.first_column + 64 * w + k;
-                        uint8_t* to = planes + ranks.plane_offsets[column] * plane_bytes + (begin + d) / 8;
-                        __builtin_memcpy(to, words + k, sizeof missing);
-                        if (ranks.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
-                    }
-                }
+            rows_of<float>(ranks.columns, table, documents, first + d, some, row);
+        for (int k = some; k < 64; k++) row[k] = table.no_code();
+        uint64_t missing = 0, words[64];
+        for (int k = 0; k < 64; k++) missing |= static_cast<uint64_t>(row[k] == table.missing()) << k;
+        for (int64_t w = 0; w < table.row_words(); w++) {
+            for (int k = 0; k < 64; k++) words[k] = rows[row[k] * table.row_words() + w];
+            transpose_bits(words);
+            const int64_t left = table.n_columns - 64 * w;
+            for (int k = 0; k < 64 && k < left; k++) {
+                const int64_t column = table.first_column + 64 * w + k;
+                uint8_t* to = planes + ranks.plane_offsets[column] * plane_bytes + d / 8;
+                __builtin_memcpy(to, words + k, sizeof missing);
+                if (ranks.marks_missing[column]) __builtin_memcpy(to + plane_bytes, &missing, sizeof missing);
             }
+        }
     }
 }
 

@@ -197,9 +197,10 @@ def numbers_of_objects(
 
 def _is_float(value: Any) -> bool:
     try:
-        return value is None or isinstance(float(value), float)
+        float(0 if value is None else value)
     except (ArithmeticError, ValueError, TypeError):
         return False
+    return True
 
 
 def _by_value(X: np.ndarray, forest: Forest) -> Documents:

@@ -112,7 +112,8 @@ def _mend_of(mro: tuple[type, ...]) -> str | None:
 
 def _package(kind: type) -> str:
     """The package of a type, be it of a compiled module such as ``_catboost``."""
-    return kind.__module__.partition(".")[0].lstrip("_")
+    package: str = kind.__module__.partition(".")[0]
+    return package if package.startswith("__") else package.removeprefix("_")
 
 
 def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:

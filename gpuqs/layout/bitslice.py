@@ -113,7 +113,7 @@ def why_not(forest: Forest, most_leaves: int, most_columns: int) -> str | None:
     if len(columns) > most_columns:
         return f"the trees test {len(columns):,} columns; programs hold {most_columns:,}"
     if len(columns) > columns.n_numeric and not len(columns.tables.tables):
-        return f"its category sets take tables of {columns.tables.n_bytes >> 20} MiB"
+        return f"its category sets take tables of {columns.tables.n_bytes >> 20} MiB or more"
     if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
         return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
     return None

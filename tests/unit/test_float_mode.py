@@ -203,3 +203,25 @@ def test_numpy_that_raises(tmp_path: Path) -> None:
         far = Model(replace(softmax, leaf_value=softmax.leaf_value * times))
         with np.errstate(all="raise"):
             np.testing.assert_array_equal(far.predict(documents), far.predict(documents, trees=slice(None)))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="FE_UPWARD has another number here")
+@pytest.mark.parametrize("rounding", [0, 0x800, 0xC00], ids=["nearest", "up", "toward zero"])
+def test_what_is_made_on_import(rounding: int) -> None:
+    """The powers of CatBoost's exponential, whoever imports first."""
+    script = (
+        f"import sys; sys.path[:0] = [{str(HERE.parent)!r}]\n"
+        "import ctypes, numpy as np; C = ctypes.CDLL('libm.so.6')\n"
+        f"assert C.fesetround({rounding}) == 0\n"
+        "import gpuqs.cpu_fallback\n"
+        "C.fesetround(0)\n"
+        "from dataclasses import replace; from forests import random_forest; from gpuqs.model import Model\n"
+        "forest = replace(random_forest(np.random.default_rng(5), n_trees=20), source='CatBoost', link='exp')\n"
+        "X = np.random.default_rng(6).normal(size=(3000, forest.n_features))\n"
+        "print(Model(forest).predict(X).tobytes().hex())\n"
+    )
+    asked = [sys.executable, "-c", script]
+    done = subprocess.run(asked, check=True, timeout=120, capture_output=True, text=True)
+    forest = replace(random_forest(np.random.default_rng(5), n_trees=20), source="CatBoost", link="exp")
+    rows = np.random.default_rng(6).normal(size=(3000, forest.n_features))
+    assert Model(forest).predict(rows).tobytes().hex() == done.stdout.strip()

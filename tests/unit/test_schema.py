@@ -432,6 +432,12 @@ def test_features_data_of_catboost() -> None:
         Model(forest_of()).predict(X)
 
 
+def test_a_class_of_a_script_is_named_as_it_is() -> None:
+    rows = type("Rows", (set,), {"__module__": "__main__"})()
+    with pytest.raises(InputError, match=r"X is a __main__\.Rows, not documents"):
+        Model(random_forest(np.random.default_rng(0))).predict(rows)
+
+
 @pytest.mark.parametrize("module", ["dask.array.core", "dask.dataframe.core", "dask_expr._collection"])
 def test_what_is_not_computed_yet(module: str) -> None:
     attributes = {"__module__": module, "iloc": None, "columns": NAMES}

@@ -294,6 +294,13 @@ def test_bytes_that_are_no_model(case: str) -> None:
         assert problem in str(caught.value)
 
 
+def test_a_base_score_that_is_nested_deep() -> None:
+    model = small_model()
+    model["learner"]["learner_model_param"]["base_score"] = "[" * 100_000
+    with pytest.raises(ModelFormatError, match="field 'base_score': JSON is nested too deep"):
+        reader.read(json.dumps(model).encode(), "some/model")
+
+
 @pytest.mark.parametrize("form", ["json", "ubj"])
 def test_every_truncation_is_refused(form: str) -> None:
     xgb = pytest.importorskip("xgboost")
