@@ -72,6 +72,13 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def _refuse_mapped(descriptor: int) -> None:
+    """Refuse to write in place to what this process has mapped."""
+    if _identity(descriptor) in list(_MAPPED.values()):
+        problem = "a model of this process has it mapped (mmap=True), and it cannot be replaced, only overwritten"
+        raise OSError(errno.ETXTBSY, f"{problem}; save under another name, or load the model without mmap=True")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write, which is at ``path`` once the block ends without an exception; till then the old one is.
@@ -137,6 +144,7 @@ def _open_stream(path: str) -> NamedOutput | None:
     if own := _OWN.fullmatch(path):
         try:
             descriptor = int(own[1][:20]) if own[1] else ("in", "out", "err").index(own[2])
+            _refuse_mapped(descriptor)
             return NamedOutput.opened(path, os.dup, descriptor, stream=True)
         except OverflowError:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
@@ -215,9 +223,7 @@ def _overwrite(file: BinaryIO, target: str) -> None:
         open(file.fileno(), "rb", closefd=False) as new,
         tempfile.TemporaryFile(buffering=0) as kept,
     ):
-        if _identity(old.fileno()) in list(_MAPPED.values()):
-            problem = "a model of this process has it mapped (mmap=True), and it cannot be replaced, only overwritten"
-            raise OSError(errno.ETXTBSY, f"{problem}; save under another name, or load the model without mmap=True")
+        _refuse_mapped(old.fileno())
         with suppress(OSError):  # without room for it the new content may still be written
             shutil.copyfileobj(old, kept, _BUFFER)
         before = os.fstat(old.fileno()).st_size

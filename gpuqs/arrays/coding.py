@@ -26,7 +26,7 @@ _HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categor
 _MEND = (
     "make the same columns category columns as in training, or tell which they are: "
     "gpuqs.load(path, categories=[column, ...]), gpuqs.from_model(model, categories=...), or --category COLUMN on the "
-    "command line; or pass an array of codes"
+    "command line; or pass an array of codes (there, as .npy or svmlight)"
 )
 
 
@@ -285,7 +285,8 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
             such_as = f" such as {known[:2]}" if known else ""
             mend = (
                 "a category column as in training, or state that it holds categories, so that its numbers are coded by "
-                f"value: gpuqs.load(path, categories=[column]).save(...){or_codes}"
+                "value: gpuqs.load(path, categories=[column]).save(...), or --category COLUMN on the command "
+                f"line{or_codes}"
             )
             if rules.as_texts:
                 mend = "a column of whole numbers, or of texts, as in training"

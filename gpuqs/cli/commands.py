@@ -76,8 +76,8 @@ def _takes_categories(command: Callable[..., None]) -> Callable[..., None]:
         "categories",
         metavar="NAME",
         multiple=True,
-        help="A column that holds categories, if MODEL and DATA do not tell: a CSV file with numbers as categories, "
-        "for LightGBM's files; to be repeated for each.",
+        help="A column that holds categories by value, if MODEL and DATA do not tell: a CSV file with numbers as "
+        "categories; to be repeated for each.",
     )(command)
 
 

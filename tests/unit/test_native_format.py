@@ -339,6 +339,18 @@ def test_a_mapped_file_is_replaced_but_not_overwritten(tmp_path: Path, monkeypat
     assert_equal(read_model(path), small())
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_a_mapped_file_is_not_overwritten_by_a_descriptor(tmp_path: Path, name: str) -> None:
+    if not Path(name.format("")).is_dir():
+        pytest.skip("this system has no such names")
+    path, rng = tmp_path / "m", np.random.default_rng(0)
+    gpuqs.from_model(random_forest(rng, n_trees=30)).save(path)
+    before, model = path.read_bytes(), gpuqs.load(path, mmap=True)
+    with open(path, "r+b") as file, pytest.raises(OSError, match=r"mapped \(mmap=True\).*save under another name"):
+        gpuqs.from_model(random_forest(rng, n_trees=3)).save(name.format(file.fileno()))
+    assert path.read_bytes() == before and model.n_trees == 30
+
+
 def test_what_cannot_be_mapped_is_said(tmp_path: Path) -> None:
     path = tmp_path / "model"
     for data in (b"tree\nversion=v4\n", b"", b"{}"):
