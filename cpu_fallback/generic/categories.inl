@@ -27,7 +27,7 @@ void transpose_bits(uint64_t* words) {
 template <class Value> int row_of(const Columns& columns, const CategoryTable& table, Value x) {
     if (x != x) return table.missing();
     const bool above = table.routing & kNegativeFractionIsZero ? x > -1 : x >= 0;
-    if (!above || !(x < static_cast<Value>(table.n_codes)) || table.n_codes == 0) return table.no_code();  // -1 < x < 0
+    if (!above || !(x < static_cast<Value>(table.n_codes)) || table.n_codes == 0) return table.no_code();  // none, and -1 < x < 0
     const int64_t code = static_cast<int64_t>(x);
     if (table.routing & kWholeCodes && static_cast<Value>(code) != x) return table.no_code();
     return columns.row_of_code[table.codes + code];
