@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import subprocess
@@ -21,6 +22,12 @@ CORPUS = sorted((Path(__file__).parents[1] / "data" / "fuzz").iterdir())
 SOUND = {"catboost_null_hashes.json", "gpuqs_huge_leaf_ids.gpuqs"}
 #: Damaged inputs of each format; and those that are shown to its own library, too.
 N_DAMAGED, N_BESIDE = 250, 150
+
+
+@pytest.fixture(autouse=True)
+def _without_what_others_left() -> None:
+    """Files that other tests did not close are told of when they are collected: now, lest a reader here be blamed."""
+    gc.collect()
 
 
 def test_there_is_a_corpus() -> None:
