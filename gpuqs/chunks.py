@@ -13,7 +13,8 @@ CHUNK_WORK = 100_000_000
 DEEP = 256
 #: Category sets that are asked in that time.
 SETS = 4
-#: Documents of a thread's chunk, however deep the trees: fewer would bring large ones into the cache more often.
+#: Documents of a thread's chunk, however deep the trees, or many the sets: fewer would bring large ones into the cache
+#: more often.
 LEAST_DEEP = 4096
 #: Leaf numbers (documents x trees) that are held while their values are looked up.
 PER_TREE_WORK = 4_000_000

@@ -49,7 +49,7 @@ template <class Out> void sides_of_row(const Columns& columns, const CategoryTab
     for (int k = 0; k < table.n_columns; k += 32) {
         const uint32_t bits = static_cast<uint32_t>(words[k / 64] >> k % 64);
         Out* const to = x + k * apart;
-        if (k + 32 <= table.n_columns)
+        if (k + 32 <= table.n_columns)  // whole words, which compilers make values of in registers
             for (int i = 0; i < 32; i++) to[i * apart] = static_cast<Out>(static_cast<int32_t>(bits >> i & 1));
         else
             for (int i = 0; k + i < table.n_columns; i++) to[i * apart] = static_cast<Out>(static_cast<int32_t>(bits >> i & 1));
