@@ -58,14 +58,14 @@ cdef extern from "layout/quickscorer.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
-    cdef uint32_t kWalkLeaves
+    cdef uint32_t kWalkLeaves, kWideLeaves
 
     cdef cppclass Item[T]:
         pass
 
     cdef struct WalkLayout:
         Columns columns
-        cbool single, nodes_alone
+        cbool single, nodes_alone, wide
         int32_t column_bits, n_blocks
         const int32_t* block_offsets
         const int64_t* tree_offsets

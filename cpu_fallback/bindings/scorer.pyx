@@ -85,6 +85,7 @@ CONSTANTS = {
     "kWholeCodes": kWholeCodes,
     "kZeroThreshold": kZeroThreshold,
     "kWalkLeaves": kWalkLeaves,
+    "kWideLeaves": kWideLeaves,
     "kRankWalks": kRankWalks,
     "kRankLeaves": kRankLeaves,
     "kEntryMask": kEntryMask,
@@ -343,7 +344,7 @@ cdef class Walk(Scorer):
         c.columns = columns_of(layout.columns, self.keep)
         c.single = single
         c.column_bits = layout.column_bits
-        c.nodes_alone = layout.nodes_alone
+        c.nodes_alone, c.wide = layout.nodes_alone, layout.wide
         if c.nodes_alone and self.kernels.walk_nodes_float == NULL:
             raise ValueError(f"{isa} has no walks over nodes alone")
         c.n_blocks = len(layout.block_offsets) - 1

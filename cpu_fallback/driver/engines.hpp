@@ -106,6 +106,12 @@ public:
     size_t scratch_bytes(int) const override { return 0; }
     void load(const Documents& documents, int64_t first, int n, int, void* loaded, void*) const override {
         load_rows(documents, first, n, loaded);
+        if (layout_.wide && !head(loaded).is_double) {
+            const float* from = x<float>(loaded);
+            double* to = x<double>(loaded);
+            for (int64_t i = static_cast<int64_t>(n) * columns_.n - 1; i >= 0; i--) to[i] = from[i];
+            static_cast<Head*>(loaded)->is_double = true;
+        }
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
         if (head(loaded).is_double)

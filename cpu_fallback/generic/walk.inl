@@ -26,7 +26,7 @@ inline int32_t position(float threshold) {
 inline int32_t position(double threshold) {
     uint64_t bits;
     __builtin_memcpy(&bits, &threshold, sizeof bits);
-    return static_cast<int32_t>(bits & (kWalkLeaves - 1));
+    return static_cast<int32_t>(bits & (kWideLeaves - 1));
 }
 
 // So many steps in a row before one looks which walks have ended: a walk's end is hard to foresee. About half of a walk's length.
@@ -79,7 +79,7 @@ private:
         const Value value = walk.x[item.link & (nan_left_ - 1)];
         uint32_t right = value > item.threshold;
         if (has_missing) right |= (value != value) & !(item.link & nan_left_);
-        const uint32_t distance = item.link >> shift_;
+        const uint32_t distance = static_cast<uint32_t>(item.link >> shift_);
         walk.at += distance + right;
         return distance;
     }

@@ -1,27 +1,30 @@
 // The walk kernels read this: gpuqs/layout/walk.py as C structs.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "layout/columns.hpp"
 
 namespace gpuqs {
 
 // A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its threshold is a NaN that
-// holds its position among the tree's leaves, below kWalkLeaves.
+// holds its position among the tree's leaves, below kWalkLeaves (float) or kWideLeaves (double).
 // Of nodes alone (nodes_alone), a node, in preorder. Its left child follows it; its right one lies as far as the left has leaves.
 template <class Value>
 struct Item {
+    using Link = std::conditional_t<sizeof(Value) == 8, uint64_t, uint32_t>;
     Value threshold;
-    uint32_t link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
-                    // a node's: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
+    Link link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
+                // a node's: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
 };
 
-constexpr uint32_t kWalkLeaves = 1 << 22;
+constexpr uint32_t kWalkLeaves = 1 << 22, kWideLeaves = 1 << 25;
 
 struct WalkLayout {
     Columns columns;
     bool single;
     bool nodes_alone;
+    bool wide;  // links need more than 32 bits: there are no item32
     int32_t column_bits;
     int32_t n_blocks;
     const int32_t* block_offsets;

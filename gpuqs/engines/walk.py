@@ -15,7 +15,7 @@ from gpuqs.engines.cpu import CpuEngine, category_cost, cold_reads, fitting, mic
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.walk import WalkLayout, build_walk, fits_walk, most_rows
+from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, is_narrow, most_rows
 
 
 class Walk(CpuEngine):
@@ -55,14 +55,16 @@ class Walk(CpuEngine):
     )
 
     def supports(self, forest: Forest) -> str | None:
-        return None if fits_walk(forest) else "its trees and columns are too many for the links of a walk"
+        if forest.n_leaves > MAX_LEAVES:
+            return f"a tree has {forest.n_leaves} leaves; walks hold {MAX_LEAVES}"
+        return None
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         # Between the shallowest trees of so many leaves and chains to the deepest of them.
         doublings = math.log2(max(forest.n_leaves, 2))
         depth = (doublings * forest.n_trees + int(forest.tree_depth.sum())) / 2
         visits = (depth + forest.n_trees) * 1e-3
-        if gathers(machine):
+        if _over_nodes_alone(forest, machine):
             visit = self.gathered_visit + self.gathered_doubling * max(doublings - 8, 0)
             walked = n_documents + self.gathered_begun
         else:
@@ -72,7 +74,7 @@ class Walk(CpuEngine):
         return CALL + walked * visits * visit + columns + category_cost(forest, n_documents)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
-        if not gathers(machine):
+        if not _over_nodes_alone(forest, machine):
             return super().cold(forest, n_documents, machine)
         per_tree, per_column = (0.0, self.gathered_cold_exit), (self.gathered_cold_column, self.cold_value)
         return self.gathered_cold_call + cold_reads(forest, n_documents, self.gathered_cold_node, per_tree, per_column)
@@ -80,7 +82,7 @@ class Walk(CpuEngine):
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> WalkLayout:
-        nodes_alone = gathers(machine)
+        nodes_alone = _over_nodes_alone(forest, machine)
         tree_block = settings["tree_block"] or _trees_together(forest, nodes_alone)
         return build_walk(forest, tree_block, nodes_alone=nodes_alone)
 
@@ -106,6 +108,10 @@ def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
     """Enough documents for what it takes to bring the largest tree into the cache."""
     fewest, most = document_blocks
     return min(max(forest.n_leaves // 2, fewest), most)
+
+
+def _over_nodes_alone(forest: Forest, machine: Machine | None) -> bool:
+    return gathers(machine) and is_narrow(forest)
 
 
 def gathers(machine: Machine | None = None) -> bool:

@@ -12,15 +12,17 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import pair_up, preorder
 
-#: Most leaves of a tree: the payload of a float32 NaN.
-MAX_LEAVES = 1 << 22
+#: Most leaves of a tree whose items are narrow: the payload of a float32 NaN.
+MAX_NARROW_LEAVES = 1 << 22
+#: Most leaves of any tree, below the bits of int32 that count its items.
+MAX_LEAVES = 1 << 25
 #: Most items of a tree block, whose places in it kernels count in 32 bits, sixteen bytes each; a tree has fewer.
 MOST_TOGETHER = 1 << 26
 #: Most values of a block of documents, likewise.
 MOST_VALUES = (1 << 31) - 1
 #: The C++ `Item<float>` and `Item<double>`.
 ITEM32 = np.dtype([("threshold", "f4"), ("link", "u4")], align=True)
-ITEM64 = np.dtype([("threshold", "f8"), ("link", "u4")], align=True)
+ITEM64 = np.dtype([("threshold", "f8"), ("link", "u8")])
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class WalkLayout:
         Bits of a link that hold the column.
     nodes_alone : bool
         Whether the items are nodes alone.
+    wide : bool
+        Whether links need more than 32 bits: then there are no `item32`, and float32 documents become
+        float64, which changes no comparison.
     item32, item64 : ITEM32 and ITEM64 [N + L]
         Pairs of siblings in preorder of their parents. A link is ``distance to the left child <<
         (column_bits + 1) | nan left << column_bits | column``. A leaf has distance 0, sends missing
@@ -58,14 +63,15 @@ class WalkLayout:
     tree_offsets: npt.NDArray[np.int64]
     column_bits: int
     nodes_alone: bool
+    wide: bool
     item32: np.ndarray
     item64: np.ndarray
 
 
-def fits_walk(forest: Forest) -> bool:
+def is_narrow(forest: Forest) -> bool:
     """Whether links of 32 bits hold the forest's columns and the distances inside its trees, and NaNs its leaves."""
     link_bits = (2 * forest.n_leaves).bit_length() + _column_bits(find_columns(forest))
-    return link_bits <= 31 and forest.n_leaves <= MAX_LEAVES
+    return link_bits <= 31 and forest.n_leaves <= MAX_NARROW_LEAVES
 
 
 def _column_bits(columns: Columns) -> int:
@@ -73,22 +79,28 @@ def _column_bits(columns: Columns) -> int:
 
 
 def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLayout:
-    """Lay a forest that `fits_walk` out for a walk, in blocks of ``tree_block`` trees."""
+    """Lay a forest out for a walk, in blocks of ``tree_block`` trees of at most `MAX_LEAVES` leaves.
+
+    ``nodes_alone``: where the forest `is_narrow`.
+    """
     columns, ranges = find_columns(forest), number_leaves(forest)
-    column_bits = _column_bits(columns)
+    column_bits, wide = _column_bits(columns), not is_narrow(forest)
     nan_left = (forest.routing & NAN_LEFT) != 0
     of_node = nan_left.astype(np.int64) << column_bits | columns.of_node
     if nodes_alone:
         place, tree_offsets = preorder(forest), forest.node_offsets.astype(np.int64)
         right_is_leaf = (forest.right < 0).astype(np.int64) << (column_bits + 1)
-        link = np.empty(forest.n_nodes, np.uint32)
+        link = np.empty(forest.n_nodes, np.uint64)
         link[place] = ranges.n_left.astype(np.int64) << (column_bits + 2) | right_is_leaf | of_node
     else:
         place, distance, tree_offsets = pair_up(forest)
-        link = np.full(len(place), 1 << column_bits, np.uint32)
+        link = np.full(len(place), 1 << column_bits, np.uint64)
         link[place[: forest.n_nodes]] = distance << (column_bits + 1) | of_node
-    item32, item64 = np.zeros(len(link), ITEM32), np.zeros(len(link), ITEM64)
-    for item, threshold in ((item32, round_down(columns.threshold)), (item64, columns.threshold)):
+    item32, item64 = np.zeros(0 if wide else len(link), ITEM32), np.zeros(len(link), ITEM64)
+    kinds: list[tuple[np.ndarray, np.ndarray]] = [(item64, columns.threshold)]
+    if not wide:
+        kinds.append((item32, round_down(columns.threshold)))
+    for item, threshold in kinds:
         item["link"] = link
         item["threshold"][place[: forest.n_nodes]] = threshold
         if not nodes_alone:
@@ -100,6 +112,7 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLay
         tree_offsets=tree_offsets,
         column_bits=column_bits,
         nodes_alone=nodes_alone,
+        wide=wide,
         item32=item32,
         item64=item64,
     )

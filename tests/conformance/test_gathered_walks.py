@@ -1,6 +1,7 @@
-"""Both ways of `walk`, over nodes and leaves and over nodes alone: equal to `reference`, whichever it takes here.
+"""All ways of `walk`, over nodes and leaves and over nodes alone: equal to `reference`, whichever it takes here.
 
-It takes walks over nodes alone only where they are known to be faster; here they run wherever there is a kernel.
+It takes walks over nodes alone only where they are known to be faster; here they run wherever there is a kernel. It
+takes wide links only for trees of many leaves over many columns; here for all.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from gpuqs.layout import walk
 WALK, REFERENCE = ENGINES["walk"], ENGINES["reference"]
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["nodes alone", "nodes and leaves"])
+@pytest.fixture(autouse=True, params=["nodes alone", "nodes and leaves", "wide links"])
 def nodes_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: request.param)
+    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: request.param != "nodes and leaves")
+    if request.param == "wide links":
+        monkeypatch.setattr("gpuqs.layout.walk.MAX_NARROW_LEAVES", 0)
     try:
         WALK.prepare(random_forest(np.random.default_rng(0), n_trees=1), "exact")
     except ValueError as error:
-        assert request.param and "has no walks over nodes alone" in str(error)
+        assert request.param == "nodes alone" and "has no walks over nodes alone" in str(error)
         pytest.skip("no instruction set that is here has walks over nodes alone")
-    return bool(request.param)
+    return request.param == "nodes alone"
 
 
 def check(forest: Forest, X: np.ndarray, params: Params, n_threads: int = 1) -> None:
@@ -114,16 +117,17 @@ def test_blocks_that_would_be_too_large(most: int, monkeypatch: pytest.MonkeyPat
         check(forest, probing_documents(rng, forest, n), {})
 
 
-def test_links_of_all_bits() -> None:
-    """A tree that leans left, whose root's link has its highest bit set."""
-    forest = leaning_forest(1 << 19, 600)
+@pytest.mark.parametrize("n_left", [1 << 19, 1 << 20])
+def test_links_of_all_bits(n_left: int) -> None:
+    """A tree that leans left, whose root's link has the highest bit of 32 set; and one that needs one more."""
+    forest = leaning_forest(n_left, 600)
     X = np.random.default_rng(1).normal(size=(40, 600)) - 0.5
     X[::5, 0] = 9.0  # to the right of the root
     for rows in (X, X[:7]):
         check(forest, rows, {})
 
 
-@pytest.mark.parametrize("nodes_alone", [True], indirect=True)
+@pytest.mark.parametrize("nodes_alone", ["nodes alone"], indirect=True)
 def test_a_set_without_gathers_refuses_the_layout(nodes_alone: bool) -> None:
     with pytest.raises(ValueError, match="portable has no walks over nodes alone"):
         WALK.prepare(random_forest(np.random.default_rng(0)), "exact", machine=Machine("portable", False))

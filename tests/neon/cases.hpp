@@ -166,6 +166,7 @@ private:
     void read_walk(Reader& from) {
         document_block_ = from.small();
         walk_.single = from.number();
+        walk_.wide = from.number();
         walk_.column_bits = from.small();
         walk_.columns = read_columns(from);
         const auto blocks = from.array<int32_t>();

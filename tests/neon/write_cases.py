@@ -118,7 +118,7 @@ class Recorder:
     def walk(self, layout: Any, n_features: int, *, single: bool, document_block: int, isa: str) -> None:
         to = self._to
         to.text("walk")
-        to.numbers(document_block, single, layout.column_bits)
+        to.numbers(document_block, single, layout.wide, layout.column_bits)
         to.columns(layout.columns)
         to.arrays(layout.block_offsets, layout.tree_offsets, layout.item32, layout.item64)
 

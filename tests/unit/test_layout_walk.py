@@ -9,7 +9,7 @@ from forests import exit_leaf_by_walk, leaning_forest, probing_documents, random
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
 from gpuqs.layout import walk
 from gpuqs.layout.columns import round_down
-from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, fits_walk
+from gpuqs.layout.walk import MAX_LEAVES, MAX_NARROW_LEAVES, WalkLayout, build_walk, is_narrow
 
 
 def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:
@@ -23,7 +23,8 @@ def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> i
         if distance == 0:
             threshold = items["threshold"][at]
             assert np.isnan(threshold) and nan_left, "a walk stays at a leaf, whatever the value"
-            return int(threshold.view(f"u{threshold.itemsize}") & (MAX_LEAVES - 1))
+            most = MAX_NARROW_LEAVES if threshold.itemsize == 4 else MAX_LEAVES
+            return int(threshold.view(f"u{threshold.itemsize}") & (most - 1))
         value = x[column]
         goes_left = bool(nan_left) if np.isnan(value) else value <= items["threshold"][at]
         at += distance + (not goes_left)
@@ -80,10 +81,21 @@ def test_thresholds_for_float32_are_rounded_down(nodes_alone: bool) -> None:
 
 def test_links_have_room_for_the_largest_tree_that_fits() -> None:
     forest = leaning_forest(1 << 19, 600)
-    assert fits_walk(forest) and not fits_walk(leaning_forest(1 << 20, 600))
+    assert is_narrow(forest)
     layout = build_walk(forest, 1, nodes_alone=True)
     link = int(layout.item32["link"][0])
     assert link >> 31 == 1 and link >> (layout.column_bits + 2) == 1 << 19 and layout.column_bits == 10
+
+
+def test_larger_trees_have_wide_links_alone() -> None:
+    forest = leaning_forest(1 << 20, 600)
+    layout = build_walk(forest, 1, nodes_alone=False)
+    assert not is_narrow(forest) and layout.wide and len(layout.item32) == 0
+    x = np.full(600, np.inf)
+    assert walked(layout, layout.item64, 0, x) == 1 << 20
+    x[0] = -9.0
+    leaf = exit_leaf_by_walk(forest, 0, x)
+    assert walked(layout, layout.item64, 0, x) == layout.position[leaf] != 1 << 20
 
 
 def test_blocks_end_where_items_would_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

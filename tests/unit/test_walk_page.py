@@ -10,6 +10,7 @@ from bitslice_page import DOCUMENTS, FOREST
 from walk_page import DRAWINGS, DRAWN, ITEMS, walked
 
 from gpuqs import Model
+from gpuqs.layout.walk import MAX_LEAVES
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "walk.md").read_text(encoding="utf-8")
 
@@ -30,3 +31,4 @@ def test_the_walk_that_is_drawn_ends_where_the_engine_says() -> None:
 
 def test_the_page_tells_the_sizes_of_items() -> None:
     assert (ITEMS.item32.itemsize, ITEMS.item64.itemsize) == (8, 16)
+    assert f"Trees have up to {MAX_LEAVES:,} leaves then." in PAGE
