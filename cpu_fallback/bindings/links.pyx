@@ -12,7 +12,13 @@ from gpuqs.cpu_fallback.scorer import SHARE_OUT
 cdef extern from "driver/threads.hpp" namespace "gpuqs":
     void share_out_by(void* other)
 
+cdef extern from "driver/exponentials.hpp" namespace "gpuqs":
+    bint has_vector_exponentials()
+
 share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
+
+#: Whether exponentials are made in vectors here, equal to the C library's.
+VECTOR_EXPONENTIALS = bool(has_vector_exponentials())
 
 
 cdef class Link:

@@ -1,57 +1,16 @@
 #include "driver/links.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
-#include "driver/float_mode.hpp"
+#include "driver/exponentials.hpp"
 #include "driver/threads.hpp"
 
 namespace gpuqs {
 namespace {
-
-constexpr int kBits = 11, kPowers = 1 << kBits;
-
-// Of 2^(i / kPowers). Made as the module is loaded: what a function makes when it is first called, a child that was forked
-// meanwhile would wait for, for ever.
-const std::array<uint64_t, kPowers> kMantissas = [] {
-    const DefaultFloatMode mode;
-    mode.hold();
-    std::array<uint64_t, kPowers> of{};
-    for (int i = 0; i < kPowers; i++) {
-        const double power = std::pow(2.0, static_cast<double>(i) / kPowers);
-        std::memcpy(&of[i], &power, sizeof power);
-        of[i] &= (uint64_t{1} << 52) - 1;
-    }
-    return of;
-}();
-
-// CatBoost's exponential: a table of powers of two, and a polynomial of the third degree. It looks four up at once, and takes what
-// is too small for the smallest normal number there, where it takes others for 0.
-class TableExp {
-public:
-    static double of(double x) { return x <= kLeast ? 0 : at(x); }
-    static double of_four(double x) { return at(std::max(x, kLeast)); }
-
-private:
-    static constexpr double kLeast = -708.39641853226408, kMost = 709.78271289338397, kLn2 = 0x1.62e42fefa39efp-1;
-
-    static double at(double x) {
-        if (!(x < kMost)) return x > 0 ? std::numeric_limits<double>::infinity() : x;
-        constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
-        const double moved = x * (kPowers / kLn2) + round;
-        uint64_t bits;
-        std::memcpy(&bits, &moved, sizeof bits);
-        const double t = (moved - round) * (kLn2 / kPowers) - x;
-        const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
-        bits = ((bits + (uint64_t{1023} << kBits)) >> kBits) << 52 | kMantissas[bits & (kPowers - 1)];
-        double power;
-        std::memcpy(&power, &bits, sizeof power);
-        return sum * power;
-    }
-};
 
 constexpr int64_t kValuesOfPiece = 4096;  // a thread takes so many at a time: some ten microseconds
 
@@ -62,7 +21,10 @@ template <class Real> struct Raw {
     Real divisor;
     int n;
 
-    Real operator[](int k) const { return (last ? static_cast<Real>(sums[k] + last[k]) : sums[k]) / divisor; }
+    Real operator[](int k) const {
+        const Real sum = last ? static_cast<Real>(sums[k] + last[k]) : sums[k];
+        return divisor == 1 ? sum : sum / divisor;
+    }
     // The first of the largest scores; the first NaN, where there is one.
     int largest() const {
         int best = 0;
@@ -72,22 +34,60 @@ template <class Real> struct Raw {
     }
 };
 
-// A link that turns each score into a value: Each::of.
+// A link that turns each score into a value, whosever it is: Each::of.
 template <class Each> struct each {
+    static constexpr bool is_of_each = true, takes_powers = false;
     template <class Real> static void apply(const Raw<Real>& raw, Real scale, Real* out) {
         for (int k = 0; k < raw.n; k++) out[k] = Each::of(raw[k], scale);
     }
 };
 
+// Links that take exponentials say of what, and what becomes of those, where the scores lie: a piece's are made together.
+struct by_powers {
+    static constexpr bool is_of_each = false, takes_powers = true;
+    template <class Real> static void powers(int64_t n, Real* out) { exponentials(out, n, out); }
+};
+template <class Each> struct each_by_powers : by_powers {
+    static constexpr bool is_of_each = true;
+    template <class Real> static void exponents(int n, Real scale, Real* out) {
+        for (int k = 0; k < n; k++) out[k] = Each::exponent(out[k], scale);
+    }
+    template <class Real> static void finish(int n, Real* out) {
+        for (int k = 0; k < n; k++) out[k] = Each::of(out[k]);
+    }
+};
+// The quotients are of doubles, or of the values' own type. The total is a double, as most libraries have it.
+template <bool in_double> struct softmax_by_powers : by_powers {
+    template <class Real> static void exponents(int n, Real, Real* out) {
+        Real top = out[0], nan = 0;
+        for (int k = 0; k < n; k++) {
+            nan = out[k] != out[k] ? out[k] : nan;
+            top = out[k] > top ? out[k] : top;
+        }
+        if (nan != nan) top = nan;
+        for (int k = 0; k < n; k++) out[k] -= top;
+    }
+    template <class Real> static void finish(int n, Real* out) {
+        double total = 0;
+        for (int k = 0; k < n; k++) total += out[k];
+        const auto divisor = static_cast<std::conditional_t<in_double, double, Real>>(total);
+        for (int k = 0; k < n; k++) out[k] = static_cast<Real>(out[k] / divisor);
+    }
+};
+// A link of all scores of a document.
+struct at_once { static constexpr bool is_of_each = false, takes_powers = false; };
+
 struct identity : each<identity> {
     template <class Real> static Real of(Real x, Real) { return x; }
 };
-struct sigmoid : each<sigmoid> {
-    template <class Real> static Real of(Real x, Real scale) { return 1 / (1 + std::exp(-scale * x)); }
+struct sigmoid : each_by_powers<sigmoid> {
+    template <class Real> static Real exponent(Real x, Real scale) { return -scale * x; }
+    template <class Real> static Real of(Real power) { return 1 / (1 + power); }
 };
 // XGBoost's: exponentials stay finite.
-struct clamped_sigmoid : each<clamped_sigmoid> {
-    template <class Real> static Real of(Real x, Real scale) { return 1 / (1 + std::exp(std::min(-scale * x, Real(88.7f)))); }
+struct clamped_sigmoid : each_by_powers<clamped_sigmoid> {
+    template <class Real> static Real exponent(Real x, Real scale) { return std::min(-scale * x, Real(88.7f)); }
+    template <class Real> static Real of(Real power) { return 1 / (1 + power); }
 };
 // onnxruntime's are of float32, whatever the scores. This one is of the magnitude, and mirrored.
 struct mirrored_sigmoid : each<mirrored_sigmoid> {
@@ -103,15 +103,21 @@ struct softmax_beside_zero : each<softmax_beside_zero> {
         return mine / (other + mine);
     }
 };
-struct exp : each<exp> {
-    template <class Real> static Real of(Real x, Real) { return std::exp(x); }
+struct exp : each_by_powers<exp> {
+    template <class Real> static Real exponent(Real x, Real) { return x; }
+    template <class Real> static Real of(Real power) { return power; }
 };
 // Of XGBoost's accelerated failure time: exp in double, whatever the type of the scores.
 struct double_exp : each<double_exp> {
     template <class Real> static Real of(Real x, Real) { return static_cast<Real>(std::exp(static_cast<double>(x))); }
 };
-struct table_exp : each<table_exp> {
-    template <class Real> static Real of(Real x, Real) { return static_cast<Real>(TableExp::of(x)); }
+// CatBoost takes what is too small for the smallest normal number for that number where it looks four up at once, else for 0.
+template <class Real> Real above_least(Real x) { return x <= kLeastTableExponent ? -std::numeric_limits<Real>::infinity() : x; }
+
+struct table_exp : each_by_powers<table_exp> {
+    template <class Real> static Real exponent(Real x, Real) { return above_least(x); }
+    template <class Real> static void powers(int64_t n, Real* out) { table_exponentials(out, n, out); }
+    template <class Real> static Real of(Real power) { return power; }
 };
 struct exp2 : each<exp2> {
     template <class Real> static Real of(Real x, Real scale) { return std::exp2(scale * x); }
@@ -132,15 +138,17 @@ struct hinge : each<hinge> {
     template <class Real> static Real of(Real x, Real) { return x > 0 ? Real(1) : Real(0); }
 };
 
-struct mean_variance {  // CatBoost's
+struct mean_variance : at_once {  // CatBoost's
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         for (int k = 0; k < raw.n; k++) out[k] = raw[k];
-        if (raw.n > 1) out[1] = static_cast<Real>(TableExp::of(2 * out[1]));
+        if (raw.n <= 1) return;
+        out[1] = above_least(2 * out[1]);
+        table_exponentials(out + 1, 1, out + 1);
     }
 };
 
 // XGBoost's of several quantiles: sorted, so that they do not cross.
-struct ascending {
+struct ascending : at_once {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         for (int k = 0; k < raw.n; k++) {
             const Real x = raw[k];
@@ -152,7 +160,7 @@ struct ascending {
 };
 
 // XGBoost's of several expectiles: each score but the first says how far above the one before it an expectile lies.
-struct expectiles {
+struct expectiles : at_once {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         Real last = out[0] = raw[0];
         for (int k = 1; k < raw.n; k++) {
@@ -162,18 +170,9 @@ struct expectiles {
     }
 };
 
-// Of numbers of type Own, which Total adds up: most libraries have a double for that, whatever the type of the values.
-template <class Own, class Total, class Real> void softmax_in(const Raw<Real>& raw, Real* out) {
-    const Own top = static_cast<Own>(raw[raw.largest()]);
-    Total total = 0;
-    for (int k = 0; k < raw.n; k++) total += out[k] = std::exp(static_cast<Own>(raw[k]) - top);
-    for (int k = 0; k < raw.n; k++) out[k] = static_cast<Own>(out[k]) / static_cast<Own>(total);
-}
-struct softmax {
-    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { softmax_in<Real, double>(raw, out); }
-};
+struct softmax : softmax_by_powers<false> {};
 // Treelite's: exponentials are rounded to float32, as is their sum.
-struct rounded_softmax {
+struct rounded_softmax : at_once {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         const float top = static_cast<float>(raw[raw.largest()]);
         double total = 0;
@@ -181,31 +180,43 @@ struct rounded_softmax {
         for (int k = 0; k < raw.n; k++) out[k] /= static_cast<float>(total);
     }
 };
-struct table_softmax {  // CatBoost's
+struct table_softmax : softmax_by_powers<true> {  // CatBoost's
+    template <class Real> static void exponents(int n, Real scale, Real* out) {
+        softmax_by_powers<true>::exponents(n, scale, out);
+        const int by_fours = n / 4 * 4;
+        for (int k = 0; k < by_fours; k++) out[k] = std::max(out[k], static_cast<Real>(kLeastTableExponent));
+        for (int k = by_fours; k < n; k++) out[k] = above_least(out[k]);
+    }
+    template <class Real> static void powers(int64_t n, Real* out) { table_exponentials(out, n, out); }
+};
+struct narrow_softmax : at_once {  // onnxruntime's
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
-        const Real top = raw[raw.largest()];
-        double total = 0;
-        for (int k = 0; k < raw.n; k++) {
-            const bool one_of_four = k < raw.n / 4 * 4;
-            const double x = raw[k] - top;
-            total += out[k] = static_cast<Real>(one_of_four ? TableExp::of_four(x) : TableExp::of(x));
-        }
-        for (int k = 0; k < raw.n; k++) out[k] = static_cast<Real>(out[k] / total);
+        const float top = static_cast<float>(raw[raw.largest()]);
+        float total = 0;
+        for (int k = 0; k < raw.n; k++) total += out[k] = std::exp(static_cast<float>(raw[k]) - top);
+        for (int k = 0; k < raw.n; k++) out[k] = static_cast<float>(out[k]) / total;
     }
 };
-struct narrow_softmax {  // onnxruntime's
-    template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { softmax_in<float, float>(raw, out); }
-};
 
-struct argmax {
+struct argmax : at_once {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) { *out = static_cast<Real>(raw.largest()); }
 };
 
 template <class Kernel, class Real> void run(const Finish& of, const void* sums, int64_t first, int64_t end, int width, void* out) {
     const Real divisor = static_cast<Real>(of.divisor), scale = static_cast<Real>(of.scale);
-    for (int64_t d = first; d < end; d++) {
-        const Raw<Real> raw{static_cast<const Real*>(sums) + d * of.n_outputs, of.last, divisor, of.n_outputs};
-        Kernel::apply(raw, scale, static_cast<Real*>(out) + d * width);
+    // Where it makes no difference whose a score is, all are one document's.
+    const int n = Kernel::is_of_each && !of.last ? static_cast<int>((end - first) * of.n_outputs) : of.n_outputs;
+    const int64_t n_documents = n == of.n_outputs ? end - first : 1;
+    const Real* const from = static_cast<const Real*>(sums) + first * of.n_outputs;
+    Real* const to = static_cast<Real*>(out) + first * width;
+    const auto raw = [&](int64_t d) { return Raw<Real>{from + d * n, of.last, divisor, n}; };
+    if constexpr (Kernel::takes_powers) {
+        for (int64_t d = 0; d < n_documents; d++) identity::apply(raw(d), scale, to + d * n);
+        for (int64_t d = 0; d < n_documents; d++) Kernel::exponents(n, scale, to + d * n);
+        Kernel::powers(n_documents * n, to);
+        for (int64_t d = 0; d < n_documents; d++) Kernel::finish(n, to + d * n);
+    } else {
+        for (int64_t d = 0; d < n_documents; d++) Kernel::apply(raw(d), scale, to + d * (width == of.n_outputs ? n : width));
     }
 }
 

@@ -5,7 +5,8 @@
 //       foreach output: raw[output] <- (sums[document][output] + last[output]) / divisor
 //       out[document] <- link(raw)
 //
-// exp, exp2 and log1p are the C library's, a number at a time: the training libraries call these, so their bits are ours.
+// exp, exp2 and log1p are the C library's, bit for bit: the training libraries call these. Those of most links are made together
+// (exponentials.hpp), others a number at a time.
 #pragma once
 #include <cstdint>
 

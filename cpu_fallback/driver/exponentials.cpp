@@ -1,0 +1,144 @@
+#include "driver/exponentials.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "driver/float_mode.hpp"
+
+namespace gpuqs {
+namespace {
+
+constexpr int kTableBits = 11, kPowers = 1 << kTableBits;
+constexpr double kMostTableExponent = 709.78271289338397;
+constexpr int kTogether = 256, kFewest = 4;  // numbers that are made at once
+
+// Of 2^(i / kPowers). Made as the module is loaded: what a function makes when it is first called, a child that was forked
+// meanwhile would wait for, for ever.
+const std::array<uint64_t, kPowers> kMantissas = [] {
+    const DefaultFloatMode mode;
+    mode.hold();
+    std::array<uint64_t, kPowers> of{};
+    for (int i = 0; i < kPowers; i++) {
+        const double power = std::pow(2.0, static_cast<double>(i) / kPowers);
+        std::memcpy(&of[i], &power, sizeof power);
+        of[i] &= (uint64_t{1} << 52) - 1;
+    }
+    return of;
+}();
+
+// CatBoost's exponentials, of numbers that make normal ones: a table of powers of two, and a polynomial of the third degree.
+void by_table(const double* x, int64_t n, double* __restrict out) {
+    constexpr double ln2 = 0x1.62e42fefa39efp-1;
+    constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
+    for (int64_t i = 0; i < n; i++) {
+        const double moved = x[i] * (kPowers / ln2) + round;
+        uint64_t bits;
+        std::memcpy(&bits, &moved, sizeof bits);
+        const double t = (moved - round) * (ln2 / kPowers) - x[i];
+        const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
+        bits = ((bits + (uint64_t{1023} << kTableBits)) >> kTableBits) << 52 | kMantissas[bits & (kPowers - 1)];
+        double power;
+        std::memcpy(&power, &bits, sizeof power);
+        out[i] = sum * power;
+    }
+}
+
+double one_by_table(double x) {
+    if (!(x < kMostTableExponent)) return x > 0 ? std::numeric_limits<double>::infinity() : x;
+    if (x < kLeastTableExponent) return 0;
+    double power;
+    by_table(&x, 1, &power);
+    return power;
+}
+
+#ifdef GPUQS_X86
+const bool kHasVectors = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+const VectorExponentials& kVectors = vector_exponentials;
+#else
+constexpr bool kHasVectors = false;
+constexpr VectorExponentials kVectors = {};
+#endif
+
+// Numbers of all magnitudes below `most`, and of both signs.
+template <class Real, int n> std::array<Real, n> numbers_below(Real most) {
+    std::array<Real, n> of{};
+    uint64_t state = 1;
+    for (int i = 0; i < n; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const double from_zero_to_one = static_cast<double>(state >> 11) * 0x1p-53, scale = std::pow(0.25, i % 8);
+        of[i] = static_cast<Real>(most * scale * (2 * from_zero_to_one - 1));
+    }
+    return of;
+}
+
+// Whether vectors make the C library's exponentials of these numbers.
+template <class Real, size_t n> bool are_equal(void (*vectors)(const Real*, int64_t, Real*), const std::array<Real, n>& x) {
+    std::array<Real, n> made{}, wanted{};
+    vectors(x.data(), n, made.data());
+    std::transform(x.begin(), x.end(), wanted.begin(), [](Real each) { return std::exp(each); });
+    return !std::memcmp(made.data(), wanted.data(), sizeof made);
+}
+
+// Of another library's exp, some hundredth of the doubles would differ. Of floats, rounding hides nearly all: the two that tell
+// whether glibc was compiled with fused multiply-add, and some that are not the nearest to the true values.
+const bool kAsVectors = [] {
+    const DefaultFloatMode mode;
+    mode.hold();
+    constexpr std::array<float, 8> telling = {0x1.04845ep+5f,  -0x1.f8cbb2p+5f, 0x1.fefe02p-16f, 0x1.5b3c52p-14f,
+                                              0x1.cd3982p-14f, 0x1.dfb8fap-14f, 0x1.fbb822p-14f, 0x1.625856p-13f};
+    return kHasVectors && are_equal(kVectors.doubles, numbers_below<double, 1024>(kMostExponent)) &&
+           are_equal(kVectors.floats, numbers_below<float, 1024>(kMostFloatExponent)) && are_equal(kVectors.floats, telling);
+}();
+
+// Some numbers by all() at once where each fit()s, else by one().
+template <class Real, class Fit, class All, class One>
+void make(const Real* x, int64_t n, Real* out, bool together, Fit fit, All all, One one) {
+    Real some[kTogether];  // out may be x
+    for (int64_t first = 0; first < n; first += kTogether) {
+        const int m = static_cast<int>(std::min<int64_t>(kTogether, n - first));
+        bool all_fit = together && m >= kFewest;
+        for (int i = 0; i < m; i++) {
+            some[i] = x[first + i];
+            all_fit &= fit(some[i]);
+        }
+        if (all_fit)
+            all(some, m, out + first);
+        else
+            for (int i = 0; i < m; i++) out[first + i] = one(some[i]);
+    }
+}
+
+}  // namespace
+
+bool has_vector_exponentials() { return kAsVectors; }
+
+void exponentials(const double* x, int64_t n, double* out) {
+    make(
+        x, n, out, kAsVectors, [](double v) { return std::fabs(v) < kMostExponent; }, kVectors.doubles,
+        [](double v) { return std::exp(v); });
+}
+
+void exponentials(const float* x, int64_t n, float* out) {
+    make(
+        x, n, out, kAsVectors, [](float v) { return std::fabs(v) < kMostFloatExponent; }, kVectors.floats,
+        [](float v) { return std::exp(v); });
+}
+
+void table_exponentials(const double* x, int64_t n, double* out) {
+    make(x, n, out, true, [](double v) { return v >= kLeastTableExponent && v < kMostTableExponent; }, by_table, one_by_table);
+}
+
+void table_exponentials(const float* x, int64_t n, float* out) {
+    double some[kTogether];
+    for (int64_t first = 0; first < n; first += kTogether) {
+        const int64_t m = std::min<int64_t>(kTogether, n - first);
+        std::copy_n(x + first, m, some);
+        table_exponentials(some, m, some);
+        std::transform(some, some + m, out + first, [](double v) { return static_cast<float>(v); });
+    }
+}
+
+}  // namespace gpuqs
