@@ -75,7 +75,12 @@ struct exp : each<exp> {
         return exp_of(x);
     }
 };
-using double_exp = exp;  // which goes through doubles
+struct double_exp : each<double_exp> {
+    template <class Real>
+    static __device__ Real of(Real x, Real) {
+        return static_cast<Real>(exp_of(static_cast<double>(x)));
+    }
+};
 struct table_exp : each<table_exp> {
     template <class Real>
     static __device__ Real of(Real x, Real) {

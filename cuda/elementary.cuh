@@ -1,5 +1,6 @@
-// exp, exp2 and log1p in doubles, by additions, multiplications and divisions alone: the same bits on every device,
-// and no instruction that takes denormals for zeros (CUDA's own have some). Within 2 ulps of the true value.
+// exp, exp2 and log1p, by additions, multiplications and divisions in doubles alone: the same bits on every device, and no
+// instruction that takes denormals for zeros (CUDA's own have some). exp's bits are those of CPUs: glibc's, as in
+// cpu_fallback/driver/exponentials_fma.cpp. The others lie within 2 ulps of the true value.
 #pragma once
 #include "common.cuh"
 
@@ -35,11 +36,32 @@ __device__ __forceinline__ double scaled_exp(double high, double low, int n) {
     return mantissa * power_of_two(n / 2) * power_of_two(n - n / 2);  // one rounding where the result is denormal
 }
 
+struct Power {
+    u64 bits;
+    double tail;
+};
+__device__ const Power POWERS[128] = {
+#include "powers_of_two.cuh"
+};
+constexpr double ROUND = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
+
 __device__ __forceinline__ double exp_of(double x) {
-    if (!(x < 710)) return x > 0 ? infinity() : x;  // NaN stays
-    if (x < -746) return 0;
-    const int n = nearest(x * LOG2_E);
-    return scaled_exp(x - n * LN2_HIGH, n * LN2_LOW, n);
+    if (!(x < 1024)) return x > 0 ? infinity() : x;  // NaN stays
+    if (x <= -1024) return 0;
+    const double moved = __fma_rn(128 * LOG2_E, x, ROUND), k = moved - ROUND;
+    const double r = __fma_rn(k, -0x1.cf79abc9e3b39p-47, __fma_rn(k, -0x1.62e42fefa0000p-8, x)), square = r * r;
+    const Power power = POWERS[__double_as_longlong(moved) & 127];
+    const u64 bits = power.bits + (static_cast<u64>(__double_as_longlong(moved)) << 45);
+    double sum = __fma_rn(square, __fma_rn(r, 0x1.555555555543cp-3, 0x1.ffffffffffdbdp-2), power.tail + r);
+    sum = __fma_rn(square * square, __fma_rn(r, 0x1.1111167a4d017p-7, 0x1.55555cf172b91p-5), sum);
+    // Where the power alone would not be a normal number, it is made nearer to 1 first.
+    const u64 nearer = x >= 512 ? bits - (1009ull << 52) : x <= -512 ? bits + (1022ull << 52) : bits;
+    const double scale = __longlong_as_double(static_cast<i64>(nearer));
+    if (x > -512) return __fma_rn(scale, sum, scale) * (x >= 512 ? 0x1p1009 : 1);
+    const double more = scale * sum, y = scale + more;  // compilers do not fuse these
+    if (y >= 1) return 0x1p-1022 * y;
+    const double high = 1 + y, low = 1 - high + y + (scale - y + more);  // rounded once, as a denormal number
+    return 0x1p-1022 * (high + low - 1);
 }
 
 __device__ __forceinline__ double exp2_of(double x) {
@@ -47,6 +69,38 @@ __device__ __forceinline__ double exp2_of(double x) {
     if (x < -1076) return 0;
     const int n = nearest(x);
     return scaled_exp((x - n) * LN2, 0, n);
+}
+
+// 2^(j / 2048), j from 0 to 15, and how much they fall short of it, relative to them.
+struct SmallPower { double value, tail; };
+__device__ const SmallPower SMALL_POWERS[16] = {
+    {1, 0},
+    {0x1.00162f3904052p+0, -0x1.7b3c30384283fp-58},
+    {0x1.002c605e2e8cfp+0, -0x1.d777b512a4e81p-55},
+    {0x1.0042936faa3d8p+0, -0x1.044075d15ad27p-55},
+    {0x1.0058c86da1c0ap+0, -0x1.5d87ade1f60d5p-56},
+    {0x1.006eff583fc3dp+0, -0x1.4a3fe89c8be1cp-54},
+    {0x1.0085382faef83p+0, 0x1.d99d8240de269p-56},
+    {0x1.009b72f41a12bp+0, 0x1.8549ecff22703p-54},
+    {0x1.00b1afa5abcbfp+0, -0x1.4e82fc61851acp-55},
+    {0x1.00c7ee448ee02p+0, 0x1.426700387d05fp-56},
+    {0x1.00de2ed0ee0f5p+0, -0x1.3f559e42db74bp-57},
+    {0x1.00f4714af41d3p+0, -0x1.9033e377774dcp-54},
+    {0x1.010ab5b2cbd11p+0, 0x1.bffdaa7ac4bacp-54},
+    {0x1.0120fc089ff63p+0, 0x1.82865510d755cp-55},
+    {0x1.0137444c9b5b5p+0, -0x1.2a00952aeac1ap-56},
+    {0x1.014d8e7ee8d2fp+0, 0x1.2d536ba928bcfp-56},
+};
+
+// 2^(n / 2048), the nearest double, of an n in the lowest bits of ROUND + n.
+__device__ __forceinline__ double power_of_2048ths(i64 n) {
+    const Power power = POWERS[n >> 4 & 127];
+    const SmallPower small = SMALL_POWERS[n & 15];
+    const double large = __longlong_as_double(static_cast<i64>(power.bits + (static_cast<u64>(n >> 4 & 127) << 45)));
+    const double product = large * small.value, lost = __fma_rn(large, small.value, -product);
+    const double mantissa = product + (lost + product * (power.tail + small.tail));
+    const u64 exponent = static_cast<u64>((n >> 11) + 1023) << 52;
+    return __longlong_as_double(static_cast<i64>(exponent | (static_cast<u64>(__double_as_longlong(mantissa)) & ((1ull << 52) - 1))));
 }
 
 // CatBoost's exponential: 2^(n / 2048) times a polynomial of the third degree, which is further from the true value.
@@ -58,11 +112,10 @@ __device__ __forceinline__ double table_exp_of(double x, bool one_of_four) {
         if (!one_of_four) return 0;
         x = least;
     }
-    constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number
-    const double n = x * (2048 / LN2) + round - round;
-    const double t = n * (LN2 / 2048) - x;
+    const double moved = x * (2048 / LN2) + ROUND;
+    const double t = (moved - ROUND) * (LN2 / 2048) - x;
     const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
-    return sum * exp2_of(n / 2048);
+    return sum * power_of_2048ths(__double_as_longlong(moved));
 }
 
 // log(1 + x) for x >= 0, or NaN: 1 + x = 2^n m, log(m) by the series of the inverse hyperbolic tangent.
@@ -92,7 +145,17 @@ __device__ __forceinline__ double log1p_of(double x) {
     return n * LN2_HIGH + (2 * s + (s * z * series + (n * LN2_LOW + lost / sum)));
 }
 
+__device__ __forceinline__ float exp_of(float x) {
+    if (!(x < 128)) return x > 0 ? static_cast<float>(infinity()) : x;
+    if (x <= -128) return 0;
+    const double moved = __fma_rn(32 * LOG2_E, static_cast<double>(x), ROUND);
+    const double r = __fma_rn(32 * LOG2_E, static_cast<double>(x), ROUND - moved);
+    const i64 bits = __double_as_longlong(moved);
+    const double power = __longlong_as_double(static_cast<i64>(POWERS[4 * (bits & 31)].bits + (static_cast<u64>(bits) << 47)));
+    const double curve = __fma_rn(0x1.c6af84b912394p-5 / 32 / 32 / 32, r, 0x1.ebfce50fac4f3p-3 / 32 / 32);
+    return static_cast<float>(__fma_rn(curve, r * r, __fma_rn(0x1.62e42ff0c52d6p-1 / 32, r, 1.0)) * power);
+}
+
 // For float32, rounded once: the nearest float32, but for ties that a double cannot tell.
-__device__ __forceinline__ float exp_of(float x) { return static_cast<float>(exp_of(static_cast<double>(x))); }
 __device__ __forceinline__ float exp2_of(float x) { return static_cast<float>(exp2_of(static_cast<double>(x))); }
 __device__ __forceinline__ float log1p_of(float x) { return static_cast<float>(log1p_of(static_cast<double>(x))); }

@@ -7,11 +7,17 @@
 #include <cstring>
 
 #include "driver/exponentials.hpp"
-#include "driver/powers_of_two.inl"
 
 namespace gpuqs {
 namespace {
 
+struct Power {
+    uint64_t bits;
+    double tail;
+};
+constexpr Power kPowers[128] = {
+#include "../cuda/powers_of_two.cuh"
+};
 constexpr double kInverseLn2 = 0x1.71547652b82fep0;
 constexpr double kRound = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
 
@@ -34,8 +40,8 @@ void doubles(const double* x, int64_t n, double* __restrict out) {
         const double moved = fma(128 * kInverseLn2, x[i], kRound), k = moved - kRound;
         const double r = fma(k, -ln2_low, fma(k, -ln2_high, x[i])), r2 = r * r;
         const int place = static_cast<int>(bits_of(moved) & 127);
-        const double power = double_of(kPowerBits[place] + (bits_of(moved) << 45));
-        const double sum = fma(r2 * r2, fma(r, c5, c4), fma(r2, fma(r, c3, c2), kPowerTail[place] + r));
+        const double power = double_of(kPowers[place].bits + (bits_of(moved) << 45));
+        const double sum = fma(r2 * r2, fma(r, c5, c4), fma(r2, fma(r, c3, c2), kPowers[place].tail + r));
         out[i] = fma(power, sum, power);
     }
 }
@@ -44,7 +50,7 @@ void floats(const float* x, int64_t n, float* __restrict out) {
     constexpr double c1 = 0x1.62e42ff0c52d6p-1 / 32, c2 = 0x1.ebfce50fac4f3p-3 / 32 / 32, c3 = 0x1.c6af84b912394p-5 / 32 / 32 / 32;
     for (int64_t i = 0; i < n; i++) {
         const double moved = fma(32 * kInverseLn2, x[i], kRound), r = fma(32 * kInverseLn2, x[i], kRound - moved);
-        const double power = double_of(kPowerBits[4 * (bits_of(moved) & 31)] + (bits_of(moved) << 47));
+        const double power = double_of(kPowers[4 * (bits_of(moved) & 31)].bits + (bits_of(moved) << 47));
         out[i] = static_cast<float>(fma(fma(c3, r, c2), r * r, fma(c1, r, 1)) * power);
     }
 }

@@ -17,7 +17,7 @@ from gpuqs.cpu_fallback import Link
 from gpuqs.cpu_fallback.links import VECTOR_EXPONENTIALS
 from gpuqs.links import KERNELS
 
-SOURCE = Path(__file__).parents[2] / "cpu_fallback" / "driver"
+TABLE = Path(__file__).parents[2] / "cuda" / "powers_of_two.cuh"
 
 
 def exp(x: np.ndarray) -> np.ndarray:
@@ -104,14 +104,12 @@ def test_vectors_make_them_where_they_can() -> None:
 
 
 def test_powers_of_two_are_the_nearest() -> None:
-    text = SOURCE.joinpath("powers_of_two.inl").read_text()
-    bits = [int(each, 16) for each in re.findall(r"\b0x[0-9a-f]{16}\b", text)]
-    tails = [float.fromhex(each) for each in re.findall(r"-?0x[01](?:\.[0-9a-f]+)?p[-+]\d+", text)]
-    assert len(bits) == len(tails) == 128
+    rows = re.findall(r"\{(0x[0-9a-f]{16}), ([^}]*)\}", TABLE.read_text())
+    assert len(rows) == 128
     with localcontext() as context:
         context.prec = 60
-        for i in range(128):
+        for i, (bits, tail) in enumerate(rows):
             true = Decimal(2) ** (Decimal(i) / 128)
             nearest = float(true)
-            assert struct.unpack("<Q", struct.pack("<d", nearest))[0] - (i << 45) == bits[i]
-            assert float((true - Decimal(nearest)) / Decimal(nearest)) == tails[i]
+            assert struct.unpack("<Q", struct.pack("<d", nearest))[0] - (i << 45) == int(bits, 16)
+            assert float((true - Decimal(nearest)) / Decimal(nearest)) == float.fromhex(tail)

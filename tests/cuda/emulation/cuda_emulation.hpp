@@ -152,6 +152,7 @@ inline int __clz(int value) { return value ? __builtin_clz(static_cast<unsigned>
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __clzll(long long value) { return value ? __builtin_clzll(static_cast<unsigned long long>(value)) : 64; }
 inline float __int_as_float(int bits) { return emulation::from_bits<float>(static_cast<unsigned>(bits)); }
+inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline long long __double_as_longlong(double value) { return static_cast<long long>(emulation::to_bits(value)); }
 inline double __longlong_as_double(long long bits) { return emulation::from_bits<double>(static_cast<uint64_t>(bits)); }
 
