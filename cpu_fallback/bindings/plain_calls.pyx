@@ -248,7 +248,9 @@ cdef class PlainCalls:
             scores = out
         else:
             return None
-        sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False) if of_link else scores
+        sums = scores
+        if of_link and cnp.PyArray_ITEMSIZE(scores) != 8:  # else they may lie where scores will
+            sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
         counts = is_small and n_threads == 1

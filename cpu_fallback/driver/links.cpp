@@ -221,14 +221,17 @@ template <class Kernel, class Real> void run(const Finish& of, const void* sums,
 }
 
 template <class Real> void score(const Finish& of, const void* sums, int64_t first, int64_t end, void* out) {
-    const int64_t* const fixed = static_cast<const int64_t*>(sums);
-    Real* const to = static_cast<Real*>(out);
     const int n = of.n_outputs;
-    const double step = of.step;  // not to be read again after each store
-    for (int k = 0; k < n; k++) {
-        const double base = of.base[k];
-        for (int64_t i = first * n + k; i < end * n; i += n) to[i] = static_cast<Real>(static_cast<double>(fixed[i]) * step + base);
-    }
+    const double step = of.step, *const base = of.base;
+    const char* from = static_cast<const char*>(sums) + first * n * sizeof(int64_t);
+    char* to = static_cast<char*>(out) + first * n * sizeof(Real);  // may be where they come from
+    for (int64_t d = first; d < end; d++)
+        for (int k = 0; k < n; k++, from += sizeof(int64_t), to += sizeof(Real)) {
+            int64_t fixed;
+            std::memcpy(&fixed, from, sizeof fixed);
+            const Real score = static_cast<Real>(static_cast<double>(fixed) * step + base[k]);
+            std::memcpy(to, &score, sizeof score);
+        }
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ struct Finish {
 
 // Whether a link gives each document one value, whatever its outputs.
 bool gives_one(const Link*);
-// sums, out: [n][n_outputs]; out is [n][1] where the link gives one, else it may be where floats or doubles lie. Fixed-point
-// sums have no link that gives one.
+// sums, out: [n][n_outputs]; out is [n][1] where the link gives one, else it may be where the sums lie if both take as many
+// bytes. Fixed-point sums have no link that gives one.
 void finish(const Finish&, const void* sums, int64_t n, void* out, int n_threads);
 
 }  // namespace gpuqs

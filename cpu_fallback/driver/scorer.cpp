@@ -158,6 +158,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const int stride = blocks.stride, size = static_cast<int>(blocks.size);
     engine.make_ready(stride, n_threads);
     const int n_outputs = values.n_outputs;
+    const bool by_document = values.width > 1 && !values.tables;  // sums lie document by document, else output by output
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     const int64_t value_bytes = values.kind == ValueKind::float64 ? sizeof(double) : sizeof(float);
@@ -171,14 +172,27 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
         const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
         // move(sum, value of out) for each document and output.
         const auto exchange = [&](auto move) {
-            for (int d = 0; d < n; d += size)
-                for (int k = 0; k < n_outputs; k++)
-                    for (int i = 0; i < std::min(size, n - d); i++)
-                        move(sums[d / size * of_block + static_cast<int64_t>(k) * stride + places[i]],
-                             out[(first + d + i) * n_outputs + k]);
+            for (int d = 0; d < n; d += size) {
+                Sum* const of_sums = sums + d / size * of_block;
+                Sum* const of_out = out + (first + d) * n_outputs;
+                const int rows = std::min(size, n - d);
+                const auto move_one = [&](int64_t i, int64_t k) {
+                    move(of_sums[by_document ? places[i] * int64_t{n_outputs} + k : k * stride + places[i]], of_out[i * n_outputs + k]);
+                };
+                if (by_document)
+                    for (int i = 0; i < rows; i++)
+                        for (int k = 0; k < n_outputs; k++) move_one(i, k);
+                else
+                    for (int k = 0; k < n_outputs; k++)
+                        for (int i = 0; i < rows; i++) move_one(i, k);
+            }
         };
-        for (int row = 0; row < blocks.together * n_outputs; row++)
-            std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
+        if (by_document)
+            for (int row = 0; row < blocks.together * stride; row++)
+                std::copy_n(start, n_outputs, sums + static_cast<int64_t>(row) * n_outputs);
+        else
+            for (int row = 0; row < blocks.together * n_outputs; row++)
+                std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
         if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
         const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
             kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,

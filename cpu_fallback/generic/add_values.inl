@@ -3,9 +3,10 @@
 //   for each output: for each run of the trees that add to it:          (of one output, all trees are a run)
 //       for each few trees, whose values the L1 cache holds:
 //           for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
-//   leaves with vectors: so for each column by tables, else for some columns at a time
+//   leaves with vectors: so for each column by tables, else some columns at a time, to sums that lie document by document
 #pragma once
 #include <cstdint>
+#include <utility>
 
 #include "layout/leaves.hpp"
 #include "tables.inl"
@@ -14,6 +15,8 @@ namespace gpuqs {
 namespace {
 
 constexpr int kFewestInRuns = 4;       // documents: for fewer, finding runs takes longer than they save
+constexpr int kColumns = 16;  // of vectors that are added together
+constexpr int kFewestTrees = 16, kVectorBytes = 24 << 10;
 constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
 // Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
@@ -58,18 +61,91 @@ void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, 
     for (; d < n; d++) add_side_by_side<1>(value, offsets, n_trees, step, leaf + d, stride, sums + d);
 }
 
-// So many columns of the leaves' vectors, [leaves][n_columns], of some trees: for each document: for each tree: sums += vector of leaf
+// The largest power of two that is neither more than n nor than most.
+constexpr int power_within(int n, int most) {
+    int power = 1;
+    while (2 * power <= n && 2 * power <= most) power *= 2;
+    return power;
+}
+
+// Sums of so many neighbouring outputs, in as few registers as hold them.
+template <int width, class Sum> struct Sums {
+    static constexpr int kHead = power_within(width, __BIGGEST_ALIGNMENT__ / sizeof(Sum));
+    static constexpr int kRegisters = 1 + Sums<width - kHead, Sum>::kRegisters;
+    typedef Sum Head __attribute__((vector_size(kHead * sizeof(Sum))));  // GCC drops the attribute from a `using`
+    Head head;
+    Sums<width - kHead, Sum> rest;
+
+    void load(const Sum* sums) {
+        __builtin_memcpy(&head, sums, sizeof head);
+        rest.load(sums + kHead);
+    }
+    void store(Sum* sums) const {
+        __builtin_memcpy(sums, &head, sizeof head);
+        rest.store(sums + kHead);
+    }
+    template <class Value> void add(const Value* value) {
+        typedef Value Values __attribute__((vector_size(kHead * sizeof(Value))));
+        Values values;
+        __builtin_memcpy(&values, value, sizeof values);
+        head += __builtin_convertvector(values, Head);
+        rest.add(value + kHead);
+    }
+};
+template <class Sum> struct Sums<1, Sum> {  // compilers keep vectors of one in memory
+    static constexpr int kRegisters = 1;
+    Sum sum;
+    void load(const Sum* sums) { sum = *sums; }
+    void store(Sum* sums) const { *sums = sum; }
+    template <class Value> void add(const Value* value) { sum += *value; }
+};
+template <class Sum> struct Sums<0, Sum> {
+    static constexpr int kRegisters = 0;
+    void load(const Sum*) {}
+    void store(Sum*) const {}
+    template <class Value> void add(const Value*) {}
+};
+
+// So many columns of the leaves' vectors, [leaves][n_columns], of some trees, for some documents:
+// for each tree: sums[document] += vector of leaf
+template <int together, int width, class Value, class Sum, class Leaf>
+void add_vectors_of(const Value* value, int n_columns, const int64_t* offsets, int n_trees, const Leaf* leaf, int stride, Sum* sums) {
+    Sums<width, Sum> s[together];
+#pragma GCC unroll 4
+    for (int d = 0; d < together; d++) s[d].load(sums + static_cast<int64_t>(d) * n_columns);
+    for (int t = 0; t < n_trees; t++, leaf += stride) {
+        const Value* of_tree = value + offsets[t] * n_columns;
+#pragma GCC unroll 4
+        for (int d = 0; d < together; d++) s[d].add(of_tree + static_cast<int64_t>(leaf[d]) * n_columns);
+    }
+#pragma GCC unroll 4
+    for (int d = 0; d < together; d++) s[d].store(sums + static_cast<int64_t>(d) * n_columns);
+}
 template <int width, class Value, class Sum, class Leaf>
 void add_vectors(const Value* value, int n_columns, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,
                  Sum* sums) {
-    for (int d = 0; d < n; d++, leaf++, sums++) {
-        Sum s[width];
-        for (int k = 0; k < width; k++) s[k] = sums[static_cast<int64_t>(k) * stride];
-        for (int t = 0; t < n_trees; t++) {
-            const Value* vector = value + (offsets[t] + leaf[static_cast<int64_t>(t) * stride]) * n_columns;
-            for (int k = 0; k < width; k++) s[k] += vector[k];
-        }
-        for (int k = 0; k < width; k++) sums[static_cast<int64_t>(k) * stride] = s[k];
+    constexpr int registers = Sums<width, Sum>::kRegisters, together = registers <= 3 ? 4 : registers <= 6 ? 2 : 1;
+    for (int t = 0, end; t < n_trees; t = end) {
+        const int64_t last = offsets[t] + kVectorBytes / static_cast<int64_t>(width * sizeof *value);
+        for (end = t + 1; end < n_trees && (end < t + kFewestTrees || offsets[end + 1] <= last);) end++;
+        const Leaf* const of_trees = leaf + static_cast<int64_t>(t) * stride;
+        Sum* to = sums;
+        int d = 0;
+        for (; d + together <= n; d += together, to += static_cast<int64_t>(together) * n_columns)
+            add_vectors_of<together, width>(value, n_columns, offsets + t, end - t, of_trees + d, stride, to);
+        for (; d < n; d++, to += n_columns) add_vectors_of<1, width>(value, n_columns, offsets + t, end - t, of_trees + d, stride, to);
+    }
+}
+
+template <class Value, class Sum, class Leaf, int... widths>
+void add_all_columns(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums,
+                     std::integer_sequence<int, widths...>) {
+    using Add = decltype(&add_vectors<1, Value, Sum, Leaf>);
+    constexpr Add add[] = {add_vectors<widths + 1, Value, Sum, Leaf>...};
+    const Value* value = static_cast<const Value*>(values.value);
+    for (int k = 0, width; k < values.width; k += width) {
+        width = values.width - k < kColumns ? values.width - k : kColumns;
+        add[width - 1](value + k, values.width, values.offsets + first, n_trees, leaf, n, stride, sums + k);
     }
 }
 
@@ -93,15 +169,7 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
         });
         return;
     }
-    using Add = decltype(&add_vectors<1, Value, Sum, Leaf>);
-    constexpr Add add[] = {add_vectors<1, Value, Sum, Leaf>, add_vectors<2, Value, Sum, Leaf>, add_vectors<3, Value, Sum, Leaf>,
-                           add_vectors<4, Value, Sum, Leaf>, add_vectors<5, Value, Sum, Leaf>, add_vectors<6, Value, Sum, Leaf>,
-                           add_vectors<7, Value, Sum, Leaf>, add_vectors<8, Value, Sum, Leaf>};
-    for (int k = 0, width; k < values.width; k += width) {
-        width = values.width - k < 8 ? values.width - k : 8;
-        add[width - 1](value + k, values.width, values.offsets + first, n_trees, leaf, n, stride,
-                       sums + static_cast<int64_t>(k) * stride);
-    }
+    add_all_columns<Value>(values, first, n_trees, leaf, n, stride, sums, std::make_integer_sequence<int, kColumns>());
 }
 
 // Column k of the leaves' values of a run of trees by tables; leaf is its first tree's, sums are in the order that sum_places tells.

@@ -45,7 +45,8 @@ struct Kernels {
     bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* x);
     bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* x);
 
-    // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees).
+    // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees). Of vectors that lie in
+    // no tables, sums[document][output].
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums);
     // Bytes of the parts into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
     int (*table_part)(int n_leaves, int value_bytes);

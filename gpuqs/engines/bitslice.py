@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from gpuqs.layout.ranks import RankTables, count_tests
 CODED_TOGETHER = (16, 32, 64, 128)
 #: Nodes of a superblock by default.
 MAX_NODES = 65_000
+#: Most columns of vectors that are looked up in tables, by the values' type, without registers of 64 bytes and with
+#: them: of more, adding whole vectors takes less (an AMD EPYC, Zen 4: 1 to 16 columns).
+MOST_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 2, "i4": 3}, True: {"f8": 3, "f4": 8, "i4": 1 << 30}}
 #: Most leaves of trees whose values lie in tables.
 TABLE_LEAVES = 64
 
@@ -130,7 +133,7 @@ class Bitslice(CpuEngine):
     ) -> tuple[LeafValues, cpu_fallback.Values]:
         values = gray_values(values, np.diff(forest.leaf_offsets), layout.oblivious)
         n_leaves = _table_leaves(forest)
-        part_bytes = cpu_fallback.table_part(isa, n_leaves, values.value.itemsize)
+        part_bytes = _part_bytes(forest, isa, values.value.dtype)
         return values, cpu_fallback.Values(values, value_tables(values, part_bytes), n_leaves)
 
 
@@ -140,5 +143,12 @@ def _table_leaves(forest: Forest) -> int:
 
 def _has_tables(forest: Forest, isa: str) -> bool:
     """Whether exact leaf values are looked up in registers."""
-    value_bytes = np.dtype(forest.sum_dtype).itemsize
-    return forest.n_leaves <= TABLE_LEAVES and cpu_fallback.table_part(isa, _table_leaves(forest), value_bytes) > 0
+    return forest.n_leaves <= TABLE_LEAVES and _part_bytes(forest, isa, np.dtype(forest.sum_dtype)) > 0
+
+
+def _part_bytes(forest: Forest, isa: str, of_values: np.dtype) -> int:
+    """Bytes of the parts into which tables cut leaf values; 0: there are none."""
+    registers_of_64 = cpu_fallback.instruction_set(isa).widest_word == 512
+    if forest.leaf_value.shape[1] > MOST_TABLE_COLUMNS[registers_of_64][of_values.str[1:]]:
+        return 0
+    return cpu_fallback.table_part(isa, _table_leaves(forest), of_values.itemsize)
