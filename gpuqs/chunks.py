@@ -13,6 +13,8 @@ CHUNK_WORK = 100_000_000
 DEEP = 256
 #: Category sets that are asked in that time.
 SETS = 4
+#: Trees that are scored in the time of one whose leaves have linear models.
+LINEAR = 32
 #: Documents of a thread's chunk, however deep the trees, or many the sets: fewer would bring large ones into the cache
 #: more often.
 LEAST_DEEP = 4096
@@ -36,6 +38,8 @@ def rows_at_once(forest: Forest, narrow: bool = False, n_threads: int = 1) -> in
     work = forest.n_category_sets // SETS
     if forest.n_nodes > DEEP * forest.n_trees:
         work += min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
+    if forest.has_linear_leaves:
+        work += LINEAR * forest.n_trees
     if work:
         by_work = min(by_work, n_threads * max(CHUNK_WORK // work, LEAST_DEEP))
     by_bytes = CHUNK_BYTES // (8 * _width(forest, narrow))

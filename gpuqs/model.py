@@ -317,7 +317,7 @@ class Model:
         answer = where.answer_beside(X, shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
         forest, linear = self.forest, self.forest.has_linear_leaves
-        if output == "per_tree" or linear:
+        if output == "per_tree":
             forest = self._programs.part(trees, documents.narrow)
         more = LEAF * self.forest.n_trees if linear or output in ("leaf", "per_tree") else 0.0
         look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
@@ -327,7 +327,7 @@ class Model:
         if where is not runs_on:
             rows = rows_for_gpu(documents, self.forest)
         elif runs_on is HOST and not encoded:
-            rows = rows_for_cpu(documents, self.forest, "per_tree" if linear else output, n_threads)
+            rows = rows_for_cpu(documents, self.forest, output, n_threads)
         if out is not None and where is HOST and not encoded:
             documents = apart(documents, X, self.forest, out, rows)
         elif not fresh:

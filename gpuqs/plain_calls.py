@@ -61,10 +61,10 @@ def plain_calls(
 ) -> cpu_fallback.PlainCalls | None:
     """What answers a forest's plain calls on the host.
 
-    None: nothing does, for values have not the shape of sums, or leaves have linear models. Nothing in it knows the
-    model, which could not be freed then. ``narrow``: documents hold the columns `Forest.tested` alone.
+    None: nothing does, for values have not the shape of sums, or linear leaves no fast precision. Nothing in it knows
+    the model, which could not be freed then. ``narrow``: documents hold the columns `Forest.tested` alone.
     """
-    if forest.link == "argmax" or forest.has_linear_leaves:
+    if forest.link == "argmax" or (forest.has_linear_leaves and precision == "fast"):
         return None
     of_documents = forest.narrowed if narrow else forest
     of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)

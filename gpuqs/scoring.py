@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuqs.cpu_fallback.linear import add_linear
+from gpuqs import cpu_fallback
+from gpuqs.cpu_fallback.linear import linear_outputs
 from gpuqs.devices import Device
 from gpuqs.engines import Engine, Program
 from gpuqs.forest import Forest
+from gpuqs.layout.leaves import leaf_values
 from gpuqs.outputs import positions_of_leaves
 
 
@@ -19,7 +21,7 @@ class Scoring(NamedTuple):
     Parameters
     ----------
     forest : Forest
-        The model's; of output "per_tree", and of linear leaves, that of the trees that are scored, for such documents.
+        The model's; of output "per_tree", that of the trees that are scored, for such documents.
     engine : Engine
     program : Program
     device : Device
@@ -44,7 +46,7 @@ class Scoring(NamedTuple):
         if output == "leaf":
             engine.leaves(program, documents, out, self.n_threads)
         elif output == "per_tree" and self.forest.has_linear_leaves:
-            add_linear(self.forest, documents, self._positions(documents), out=out, n_threads=self.n_threads)
+            self._linear_outputs(documents, out)
         elif output == "per_tree":
             engine.per_tree(program, self.forest, documents, out, self.n_threads)
         elif output == "class":
@@ -63,19 +65,16 @@ class Scoring(NamedTuple):
         engine, program, values = self.engine, self.program, self.program.values
         same = values.sum_dtype == scores.dtype
         sums = scores if same else self.device.empty(scores.shape, values.sum_dtype)
-        linear = self.forest.has_linear_leaves
         if margin is not None:
             sums[...] = margin if values.starts_at_base else 0
-        elif linear:
-            sums[...] = values.start
-        if linear:
-            add_linear(self.forest, documents, self._positions(documents), sums, n_threads=self.n_threads)
-        else:
-            engine.score(program, documents, sums, self.n_threads, started=margin is not None)
+        engine.score(program, documents, sums, self.n_threads, started=margin is not None)
         engine.finish(program, sums, scores, None if values.starts_at_base else margin)
 
-    def _positions(self, documents: Any) -> np.ndarray:
-        """Positions of the exit leaves in their trees, int32 [D, T]."""
-        leaves = np.empty((len(documents), self.forest.n_trees), np.int32)
+    def _linear_outputs(self, documents: Any, out: Any) -> None:
+        """Trees' outputs, of the exit leaves' linear models."""
+        forest, leaves = self.forest, np.empty((len(documents), self.forest.n_trees), np.int32)
         self.engine.leaves(self.program, documents, leaves, self.n_threads)
-        return positions_of_leaves(self.forest, leaves)
+        firsts = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
+        as_they_are = (np.arange(len(firsts)) - firsts).astype(np.int32)
+        values = cpu_fallback.Values(leaf_values(forest, as_they_are, "exact"))
+        linear_outputs(values, documents, positions_of_leaves(forest, leaves), out, self.n_threads)

@@ -201,8 +201,10 @@ cdef class PlainCalls:
             return max(so_far - 1, 1)
         return so_far + 20 if so_far < 80 else -1000
 
-    cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None):
-        """Raw scores or values, by so many threads (0: as many as such a call gets), in ``out`` if it is given, or None."""
+    cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None, bint given=False):
+        """Raw scores or values, by so many threads (0: as many as such a call gets), in ``out`` if it is given, or None.
+
+        ``given``: x is the caller's own, not made of other documents."""
         cdef cnp.ndarray sums, scores
         cdef Documents docs
         cdef Scorer scorer
@@ -234,6 +236,7 @@ cdef class PlainCalls:
         docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
         docs.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
         docs.planes = NULL
+        docs.tiny_is_zero = given
         shape[0], shape[1] = n, values.c.n_outputs
         n_dims = 1 if values.c.n_outputs == 1 else 2
         link = self.raw_link if raw else self.value_link
@@ -342,7 +345,8 @@ def plain_first(method):
                 if (plain is not None and (<PlainCalls?>plain).of_arrays
                         and (not asked & N_ITERATIONS or (<PlainCalls>plain).are_all(keywords["num_iteration"]))):
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
-                    answer = (<PlainCalls>plain).scores(X, asked & RAW, n_threads, keywords["out"] if asked & OUT else None)
+                    out = keywords["out"] if asked & OUT else None
+                    answer = (<PlainCalls>plain).scores(X, asked & RAW, n_threads, out, True)
                     if answer is not None:
                         return answer
         return method(self, X, output, **keywords)

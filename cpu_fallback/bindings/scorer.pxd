@@ -8,7 +8,7 @@ cdef extern from "layout/documents.hpp" namespace "gpuqs" nogil:
     cdef struct Documents:
         const void* data
         int64_t n, row_stride, column_stride
-        cbool is_double
+        cbool is_double, tiny_is_zero
         const uint8_t* planes
 
 
@@ -196,6 +196,14 @@ cdef extern from "layout/leaves.hpp" namespace "gpuqs" nogil:
         float32
         fixed
 
+    cdef struct LinearBounds:
+        int64_t first, end
+
+    cdef struct LinearTerms:
+        const LinearBounds* bounds
+        const int32_t* feature
+        const double* coefficient
+
     cdef struct CLeafValues "gpuqs::LeafValues":
         ValueKind kind
         const void* value
@@ -210,6 +218,7 @@ cdef extern from "layout/leaves.hpp" namespace "gpuqs" nogil:
         const void* start
         const void* tables
         int32_t table_leaves
+        LinearTerms linear
 
 
 cdef extern from "driver/scorer.hpp" namespace "gpuqs" nogil:

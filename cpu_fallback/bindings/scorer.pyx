@@ -232,6 +232,11 @@ cdef class Values:
         if tables is not None:
             self.c.tables = data_of(tables, f"u{values.value.itemsize // tables.shape[2]}", self.keep)
             self.c.table_leaves = table_leaves
+        self.c.linear.bounds = NULL
+        if len(values.linear_bounds):
+            self.c.linear.bounds = <const LinearBounds*>data_of(values.linear_bounds, np.int64, self.keep)
+            self.c.linear.feature = <const int32_t*>data_of(values.linear_feature, np.int32, self.keep)
+            self.c.linear.coefficient = <const double*>data_of(values.linear_coefficient, np.float64, self.keep)
 
 
 cdef class Scorer:
@@ -254,6 +259,7 @@ cdef class Scorer:
         c.row_stride, c.column_stride = view.strides[0], view.strides[1]
         c.is_double = kind == b"d"
         c.planes = NULL
+        c.tiny_is_zero = False
         return c
 
     cdef int fill(self, const Documents& documents, Values values, void* sums, int n_threads) except -1 nogil:

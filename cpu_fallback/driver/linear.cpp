@@ -8,52 +8,74 @@
 namespace gpuqs {
 namespace {
 
-constexpr int64_t kDocumentsOfPiece = 64;
+constexpr int kDocumentsTogether = 64;  // whose rows stay in the L1 cache while trees pass
 
-template <class Value> double output_of(const LinearLeaves& trees, int64_t leaf, const char* row, int64_t step) {
-    const int64_t first = trees.offsets[leaf], end = trees.offsets[leaf + 1];
-    if (first == end) return trees.value[leaf];
-    double sum = trees.coefficient[first];
-    for (int64_t at = first + 1; at < end; at++) {
-        const double x = *reinterpret_cast<const Value*>(row + trees.feature[at] * step);
-        if (std::isnan(x)) return trees.value[leaf];
-        sum += trees.coefficient[at] * x;
+// What a document adds there: a leaf's constant and terms, or its value, if it has no terms or the document lacks one of the values.
+template <class Value> double output_of(const LeafValues& values, const Documents& documents, int64_t leaf, const char* row) {
+    const LinearTerms& terms = values.linear;
+    const double value = static_cast<const double*>(values.value)[leaf];
+    const int64_t end = terms.bounds[leaf].end;
+    int64_t at = terms.bounds[leaf].first;
+    if (at == end) return value;
+    double sum = terms.coefficient[at];
+    while (++at < end) {
+        double x = *reinterpret_cast<const Value*>(row + terms.feature[at] * documents.column_stride);
+        if (std::isnan(x)) return value;
+        if (documents.tiny_is_zero && std::fabs(x) <= kZeroThreshold) x = 0;
+        sum += terms.coefficient[at] * x;
     }
     return sum;
 }
 
-template <class Value>
-void add_documents(const LinearLeaves& trees, const Rows& rows, const int32_t* leaves, int64_t first, int64_t end, int64_t n_outputs,
-                   double* sums, double* out) {
-    // Tree by tree, whose leaves stay in the caches for some documents.
-    for (int64_t t = 0; t < trees.n_trees; t++) {
-        const int64_t begin = trees.leaf_offsets[t];
-        for (int64_t d = first; d < end; d++) {
-            const char* const row = rows.at + d * rows.row_step;
-            const double x = output_of<Value>(trees, begin + leaves[d * trees.n_trees + t], row, rows.column_step);
-            if (sums)
-                sums[d * n_outputs + trees.tree_output[t]] += x;
-            else
-                out[d * trees.n_trees + t] = x;
+template <class Value, class Leaf>
+void add_as(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, const Leaf* leaf,
+            int stride, const uint16_t* order, const int32_t* places, double* sums) {
+    const char* const rows = static_cast<const char*>(documents.data) + first * documents.row_stride;
+    for (int d = 0; d < n; d += kDocumentsTogether) {
+        const int end = std::min(n, d + kDocumentsTogether);
+        for (int t = 0; t < n_trees; t++) {
+            const Leaf* const of_tree = leaf + static_cast<int64_t>(t) * stride;
+            const int64_t first_leaf = values.offsets[tree + t];
+            double* const to = sums + static_cast<int64_t>(values.tree_output[tree + t]) * stride;
+            for (int i = d; i < end; i++)
+                to[places[i]] +=
+                    output_of<Value>(values, documents, first_leaf + of_tree[order ? order[i] : i], rows + i * documents.row_stride);
         }
     }
 }
 
+template <class Value>
+void write_as(const LeafValues& values, const Documents& documents, int64_t first, int64_t end, const int32_t* leaves, double* out) {
+    const char* const rows = static_cast<const char*>(documents.data);
+    for (int64_t t = 0; t < values.n_trees; t++)
+        for (int64_t d = first; d < end; d++)
+            out[d * values.n_trees + t] = output_of<Value>(values, documents, values.offsets[t] + leaves[d * values.n_trees + t],
+                                                           rows + d * documents.row_stride);
+}
+
 }  // namespace
 
-void add_linear(const LinearLeaves& trees, const Rows& rows, const int32_t* leaves, int64_t n, int64_t n_outputs, double* sums,
-                double* out, int n_threads) {
-    const auto add = rows.is_double ? add_documents<double> : add_documents<float>;
-    const int64_t pieces = (n + kDocumentsOfPiece - 1) / kDocumentsOfPiece;
-    const auto add_piece = [&](int64_t p) {
-        const int64_t first = p * kDocumentsOfPiece;
-        add(trees, rows, leaves, first, std::min(n, first + kDocumentsOfPiece), n_outputs, sums, out);
-    };
-    if (n_threads == 1 || pieces < 2) {
-        for (int64_t p = 0; p < pieces; p++) add_piece(p);
-    } else {
-        share_out(pieces, n_threads, [&](int, int64_t p) { add_piece(p); });
-    }
+template <class Leaf>
+void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, const Leaf* leaf,
+                int stride, const uint16_t* order, const int32_t* places, double* sums) {
+    (documents.is_double ? add_as<double, Leaf> : add_as<float, Leaf>)(values, documents, first, n, tree, n_trees, leaf, stride, order,
+                                                                       places, sums);
 }
+
+void linear_outputs(const LeafValues& values, const Documents& documents, const int32_t* leaves, double* out, int n_threads) {
+    const auto write = documents.is_double ? write_as<double> : write_as<float>;
+    share_out((documents.n + kDocumentsTogether - 1) / kDocumentsTogether, n_threads, [&](int, int64_t p) {
+        const int64_t first = p * kDocumentsTogether;
+        write(values, documents, first, std::min(documents.n, first + kDocumentsTogether), leaves, out);
+    });
+}
+
+#define ADD_LINEAR(Leaf)                                                                                                     \
+    template void add_linear(const LeafValues&, const Documents&, int64_t, int, int, int, const Leaf*, int, const uint16_t*, \
+                             const int32_t*, double*);
+ADD_LINEAR(uint8_t)
+ADD_LINEAR(uint16_t)
+ADD_LINEAR(uint32_t)
+#undef ADD_LINEAR
 
 }  // namespace gpuqs

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "driver/engines.hpp"
+#include "driver/linear.hpp"
 #include "driver/scratch.hpp"
 #include "driver/threads.hpp"
 #include "generic/kernels.hpp"
@@ -151,6 +153,16 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
     return leaf;
 }
 
+void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, int leaf_bytes,
+                const void* leaf, int stride, const uint16_t* order, const int32_t* places, double* sums) {
+    const auto add = [&](auto* leaves) { add_linear(values, documents, first, n, tree, n_trees, leaves, stride, order, places, sums); };
+    switch (leaf_bytes) {
+        case 1: return add(static_cast<const uint8_t*>(leaf));
+        case 2: return add(static_cast<const uint16_t*>(leaf));
+        default: return add(static_cast<const uint32_t*>(leaf));
+    }
+}
+
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads, bool started) {
@@ -195,6 +207,10 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
                 std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
         if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
         const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+            if constexpr (std::is_same_v<Sum, double>)
+                if (values.linear.bounds)
+                    return add_linear(values, documents, first + block * blocks.size, rows, tree, n_trees, engine.leaf_bytes(), leaf,
+                                      stride, order, places, sums + block * of_block);
             kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
                                sums + block * of_block);
         };

@@ -11,6 +11,7 @@ struct Documents {
     int64_t column_stride;  // in bytes
     bool is_double;
     const uint8_t* planes;  // null; or documents coded as ranks, [document block][plane][stride / 8], and data is null
+    bool tiny_is_zero;      // to linear leaves: LightGBM takes numbers next to zero for zeros
 };
 
 }  // namespace gpuqs

@@ -11,6 +11,14 @@ constexpr int kTrees = 16;
 
 enum class ValueKind : int { float64, float32, fixed };
 
+// Leaves whose values are linear models: each one's terms, the first its constant, by engine order; none: its value is all.
+struct LinearBounds { int64_t first, end; };
+struct LinearTerms {
+    const LinearBounds* bounds;  // [leaf]; null: no leaf has a model
+    const int32_t* feature;
+    const double* coefficient;
+};
+
 struct LeafValues {
     ValueKind kind;
     const void* value;           // [leaves][width]: double, float or int32
@@ -25,6 +33,7 @@ struct LeafValues {
     const void* start;           // [n_outputs]: double, float or int64
     const void* tables;          // [tree][width][part of a value][64 leaves], or null: trees have more leaves
     int32_t table_leaves;        // 32 or 64: most leaves of a tree
+    LinearTerms linear;
 };
 
 // What is read next of each exit leaf.

@@ -149,6 +149,7 @@ def _has_tables(forest: Forest, isa: str) -> bool:
 def _part_bytes(forest: Forest, isa: str, of_values: np.dtype) -> int:
     """Bytes of the parts into which tables cut leaf values; 0: there are none."""
     registers_of_64 = cpu_fallback.instruction_set(isa).widest_word == 512
-    if forest.leaf_value.shape[1] > MOST_TABLE_COLUMNS[registers_of_64][of_values.str[1:]]:
+    most_columns = MOST_TABLE_COLUMNS[registers_of_64][of_values.str[1:]]
+    if forest.has_linear_leaves or forest.leaf_value.shape[1] > most_columns:
         return 0
     return cpu_fallback.table_part(isa, _table_leaves(forest), of_values.itemsize)

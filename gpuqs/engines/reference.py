@@ -27,7 +27,7 @@ from gpuqs.forest import (
     ZERO_THRESHOLD,
     Forest,
 )
-from gpuqs.layout.leaves import LeafRanges, leaf_values, number_leaves
+from gpuqs.layout.leaves import LeafRanges, LeafValues, leaf_values, number_leaves
 from gpuqs.layout.ranks import RankTables
 
 
@@ -90,6 +90,22 @@ def _descend(forest: Forest, tree: int, documents: np.ndarray) -> np.ndarray:
     return leaf
 
 
+def _linear_outputs(values: LeafValues, leaf: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Each document's constant and terms, added up in turn; the leaf's value where one of them is missing."""
+    first, end = values.linear_bounds[leaf].T
+    has_terms, missing = first < end, np.zeros(len(leaf), bool)
+    sums = np.zeros(len(leaf))
+    sums[has_terms] = values.linear_coefficient[first[has_terms]]
+    for term in range(1, int((end - first).max(initial=0))):
+        rows = np.flatnonzero(first + term < end)
+        at = first[rows] + term
+        x = documents[rows, values.linear_feature[at]].astype(np.float64)
+        missing[rows] |= np.isnan(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums[rows] += values.linear_coefficient[at] * x
+    return np.where(has_terms & ~missing, sums, values.value[leaf, 0])
+
+
 class Reference(Engine):
     """The engine that all others are compared with: it walks every tree as `goes_left` defines the tests, in NumPy.
 
@@ -126,7 +142,10 @@ class Reference(Engine):
         if not started:
             sums[:] = values.start
         for tree, leaf in enumerate(self._exit_leaves(program, documents)):
-            value = values.value[values.offsets[tree] + leaf].astype(sums.dtype)
+            leaf = values.offsets[tree] + leaf
+            value = values.value[leaf].astype(sums.dtype)
+            if len(values.linear_bounds):
+                value[:, 0] = _linear_outputs(values, leaf, documents)
             if vector:
                 sums += value
             else:

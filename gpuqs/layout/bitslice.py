@@ -240,9 +240,11 @@ def gray_values(
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     value = cache_lines.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
     leaf_id = cache_lines.zeros(offsets[-1], np.int32)
-    for given, ordered in ((values.value, value), (values.leaf_id, leaf_id)):
+    linear_bounds = np.zeros((offsets[-1] if len(values.linear_bounds) else 0, 2), np.int64)
+    moved = ((values.value, value), (values.leaf_id, leaf_id), (values.linear_bounds, linear_bounds))
+    for given, ordered in moved:
         put_in_gray_code(values.offsets, oblivious, offsets, given, ordered)
-    return replace(values, value=value, leaf_id=leaf_id, offsets=offsets)
+    return replace(values, value=value, leaf_id=leaf_id, offsets=offsets, linear_bounds=linear_bounds)
 
 
 def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:

@@ -74,6 +74,10 @@ class LeafValues:
         Type of the finished scores.
     starts_at_base : bool
         Whether `start` is the base score, else `add_last` is.
+    linear_bounds : int64 [L, 2]
+        First and end of each leaf's terms below, where leaves have linear models; else [0, 2].
+    linear_feature, linear_coefficient : int32, float64 [...]
+        As the forest has them.
     """
 
     value: np.ndarray
@@ -86,6 +90,9 @@ class LeafValues:
     step: float
     score_dtype: str
     starts_at_base: bool
+    linear_bounds: npt.NDArray[np.int64]
+    linear_feature: npt.NDArray[np.int32]
+    linear_coefficient: npt.NDArray[np.float64]
 
     @lazy
     def _adds_last(self) -> bool:
@@ -128,6 +135,11 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
     value, leaf_id = cache_lines.zeros(forest.leaf_value.shape, dtype), cache_lines.zeros(len(position), np.int32)
     for given, ordered in ((forest.weighted_leaves(), value), (forest.leaf_id, leaf_id)):
         making.put_in_order(forest.leaf_offsets, position, np.ascontiguousarray(given), ordered)
+    linear_bounds = np.zeros((0, 2), np.int64)
+    if forest.has_linear_leaves:
+        linear_bounds = np.zeros((len(position), 2), np.int64)
+        bounds = np.stack([forest.linear_offsets[:-1], forest.linear_offsets[1:]], axis=1)
+        making.put_in_order(forest.leaf_offsets, position, bounds, linear_bounds)
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":
@@ -147,6 +159,9 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
         step=step,
         score_dtype=forest.sum_dtype,
         starts_at_base=precision == "exact" and forest.base_first,
+        linear_bounds=linear_bounds,
+        linear_feature=forest.linear_feature,
+        linear_coefficient=forest.linear_coefficient,
     )
 
 

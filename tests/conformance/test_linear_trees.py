@@ -6,6 +6,7 @@ import pickle
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +14,14 @@ import numpy as np
 import pytest
 from agreement import COMPILED, assert_same_bits
 from click.testing import CliRunner
+from forests import probing_documents, random_forest
 
 import gpuqs
 from gpuqs.cli.commands import cli
+from gpuqs.engines import ENGINES
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
-from gpuqs.forest import Forest
+from gpuqs.forest import ZERO_THRESHOLD, Forest
+from gpuqs.model import Model
 from gpuqs.sklearn import wrap
 from gpuqs.verify import verify
 
@@ -154,6 +158,28 @@ def test_ways_in(tmp_path: Path) -> None:
     scored = CliRunner().invoke(cli, command)
     assert scored.exit_code == 0, scored.output
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+
+
+@pytest.mark.parametrize("max_leaves", [1, 12, 70, 300])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_every_engine_adds_what_reference_does(isa: str, n_outputs: int, max_leaves: int) -> None:
+    rng = np.random.default_rng(max_leaves)
+    forest = random_forest(rng, n_trees=42, max_leaves=max_leaves, n_outputs=n_outputs, n_features=6, linear=0.6)
+    model = Model(forest)
+    engines = [name for name, reason in model.engines().items() if reason is None and ENGINES[name].device == "cpu"]
+    assert len(engines) > 2
+    for n, dtype in product((1, 7, 70, 600), (np.float64, np.float32)):
+        X = probing_documents(rng, forest, n, dtype)
+        X[np.abs(X) <= ZERO_THRESHOLD] = 0  # made-up thresholds may lie among such numbers, LightGBM's do not
+        X[:, 0] = rng.normal(size=n)
+        margin = rng.normal(size=(n, n_outputs))
+        for options in ({}, {"trees": slice(3, 30)}, {"base_margin": margin}):
+            with np.errstate(all="ignore"):
+                want = model.predict(X, "raw", engine="reference", **options)
+            for engine in (*engines, "auto"):
+                got = model.predict(X, "raw", engine=engine, n_threads=1 + n % 2, **options)
+                same = (got.view("u8") == want.view("u8")) | (np.isnan(got) & np.isnan(want))
+                assert same.all(), (engine, n, options.keys())
 
 
 def test_sparse_documents_hold_what_models_take() -> None:
