@@ -3,9 +3,9 @@
 //   at[walk] = root
 //   repeat: some times for each walk:
 //               at += distance to the left child of at, + 1 if x[column of at] > threshold of at    (at a leaf: + 0)
-//           for each walk at a leaf: leaf[tree] = position of at; the next document walks in its place
+//           for each walk at a leaf: leaf[tree][document] = position of at; the next one walks in its place
 //
-// Many documents: sixteen documents through one tree. Few: one document through sixteen trees.
+// All documents through a tree of a block, then through the next one.
 #pragma once
 #include <cstdint>
 
@@ -16,6 +16,8 @@ namespace gpuqs {
 namespace {
 
 constexpr int kWalks = 16;
+constexpr int kFewestTouching = 2;  // documents: one walks over few of a tree's lines
+constexpr int64_t kItemsTouched = 256;  // of a tree: a document walks over a tenth of their lines, which takes as long as reading all
 
 // The position of a leaf stands in the payload of its threshold, a NaN: no value exceeds it.
 inline int32_t position(float threshold) {
@@ -90,57 +92,39 @@ private:
     Walk walks_[kWalks];
 };
 
-// At least kWalks documents, rows of x, through a tree of so many items.
+// x is [documents][columns].
 template <bool has_missing, class Value>
-void walk_tree(const WalkLayout& layout, int64_t root, int64_t n_items, const Value* x, int n, int32_t* leaf) {
+void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
     Walks<has_missing, Value> walks(layout);
-    const int steps = steps_in_a_row(n_items);
-    int32_t document[kWalks];
-    int next = 0;
+    const int first = layout.block_offsets[block], n_trees = layout.block_offsets[block + 1] - first;
+    const int64_t* const root = layout.tree_offsets + first;
+    const int steps = steps_in_a_row((root[n_trees] - root[0]) / n_trees);
+    int64_t out[kWalks], left = static_cast<int64_t>(n_trees) * n;  // walks that are still to begin
+    int tree = 0, document = 0;
     const auto begin = [&](int k) {
-        walks.begin(k, root, x + static_cast<int64_t>(next) * layout.columns.n);
-        document[k] = next++;
+        if (document == n) document = 0, tree++;
+        if (document == 0 && n >= kFewestTouching) touch_tree<Value>(layout, first + tree, n, kItemsTouched);
+        walks.begin(k, root[tree], x + static_cast<int64_t>(document) * layout.columns.n);
+        out[k] = static_cast<int64_t>(tree) * stride + document;
+        left--, document++;
     };
-    for (int k = 0; k < kWalks; k++) begin(k);
-    while (next < n)
-        for (uint32_t ended = walks.go(steps); ended && next < n; ended &= ended - 1) {
+    for (int k = 0; k < kWalks; k++) {
+        if (left == 0) document--, left++;  // there are fewer than walk side by side: the last one again
+        begin(k);
+    }
+    while (left > 0)
+        for (uint32_t ended = walks.go(steps); ended && left > 0; ended &= ended - 1) {
             const int k = __builtin_ctz(ended);
-            leaf[document[k]] = walks.leaf(k);
+            leaf[out[k]] = walks.leaf(k);
             begin(k);
         }
     walks.to_the_end();
-    for (int k = 0; k < kWalks; k++) leaf[document[k]] = walks.leaf(k);
+    for (int k = 0; k < kWalks; k++) leaf[out[k]] = walks.leaf(k);
 }
 
-template <bool has_missing, class Value>
-void walk_documents(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++, leaf += stride) {
-        const int64_t first = layout.tree_offsets[t], end = layout.tree_offsets[t + 1];
-        touch_tree<Value>(layout, t, n);
-        walk_tree<has_missing>(layout, first, end - first, x, n, leaf);
-    }
-}
-
-template <bool has_missing, class Value>
-void walk_trees(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    Walks<has_missing, Value> walks(layout);
-    const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
-    for (int t = first; t < end; t += kWalks)
-        for (int d = 0; d < n; d++) {
-            for (int k = 0; k < kWalks; k++)
-                walks.begin(k, layout.tree_offsets[t + k < end ? t + k : t], x + static_cast<int64_t>(d) * layout.columns.n);
-            walks.to_the_end();
-            for (int k = 0; k < kWalks && t + k < end; k++) leaf[static_cast<int64_t>(t + k - first) * stride + d] = walks.leaf(k);
-        }
-}
-
-// x is [documents][columns].
 template <class Value>
 void walk(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf) {
-    if (n < kWalks)
-        (has_missing ? walk_trees<true, Value> : walk_trees<false, Value>)(layout, block, x, n, stride, leaf);
-    else
-        (has_missing ? walk_documents<true, Value> : walk_documents<false, Value>)(layout, block, x, n, stride, leaf);
+    (has_missing ? walk_block<true, Value> : walk_block<false, Value>)(layout, block, x, n, stride, leaf);
 }
 
 }  // namespace

@@ -11,15 +11,15 @@ template <class Value> const Item<Value>* items_of(const WalkLayout& layout);
 template <> const Item<float>* items_of<float>(const WalkLayout& layout) { return layout.item32; }
 template <> const Item<double>* items_of<double>(const WalkLayout& layout) { return layout.item64; }
 
-constexpr int64_t kItemsTouched = 64;  // most items of a tree for each document: a walk reads about as many
 // Of forests beyond so many bytes, which no cache keeps until the next call: each step waits for memory, which streams better.
 constexpr int64_t kItemsTouchedFar = 384, kFarBytes = 32 << 20;
 
-// Brings a tree that so many documents will walk into the cache in the order of memory, many times faster than in the order of walks.
-template <class Value> void touch_tree(const WalkLayout& layout, int tree, int n) {
+// Brings a tree that so many documents will walk into the cache in the order of memory, many times faster than in the order of walks,
+// where it has no more than `most` items for each of them.
+template <class Value> void touch_tree(const WalkLayout& layout, int tree, int n, int64_t most) {
     const Item<Value>* items = items_of<Value>(layout);
     const int64_t n_items = layout.tree_offsets[layout.block_offsets[layout.n_blocks]];
-    const int64_t touched = n_items * static_cast<int64_t>(sizeof *items) > kFarBytes ? kItemsTouchedFar : kItemsTouched;
+    const int64_t touched = n_items * static_cast<int64_t>(sizeof *items) > kFarBytes ? kItemsTouchedFar : most;
     const Item<Value>*item = items + layout.tree_offsets[tree], *end = items + layout.tree_offsets[tree + 1];
     if (end - item > touched * n) return;
     typename Item<Value>::Link seen = 0;

@@ -81,8 +81,9 @@ class Bitslice(CpuEngine):
     cold_tree: ClassVar[float] = 6.0
     cold_column: ClassVar[float] = 20.0
     cold_value: ClassVar[float] = 0.0
-    #: Per leaf of trees too large for tables.
+    #: Per leaf of trees too large for tables, and per line of them, which a document reads one of in each tree.
     cold_leaf: ClassVar[float] = 1.0
+    cold_line: ClassVar[float] = 6.4
 
     def supports(self, forest: Forest) -> str | None:
         return why_not(forest, MAX_LEAVES, MAX_COLUMNS)
@@ -108,7 +109,10 @@ class Bitslice(CpuEngine):
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0
-        return super().cold(forest, n_documents, machine) + leaves * 1e-3 * self.cold_leaf
+        of_leaves = min(leaves * self.cold_leaf, n_documents * forest.n_trees * self.cold_line)
+        if is_oblivious(forest):  # a test a level
+            of_leaves -= (forest.n_nodes - int(n_levels(forest).sum())) * self.cold_node
+        return super().cold(forest, n_documents, machine) + of_leaves * 1e-3
 
     def tree_shares(self, forest: Forest, n_documents: int) -> int:
         return max(forest.n_nodes // MAX_NODES, 1) if n_documents <= min(self.tree_costs) else 1

@@ -21,7 +21,8 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 CATEGORY_SET = 0.5
 #: Nanoseconds per category set, where an engine goes through documents by column.
 CATEGORY_COLUMN = 10.0
-#: So many documents read about all cache lines of a tree's leaf values: more of them read no new ones.
+#: So many documents read about all cache lines of a tree's leaf values, eight a line: more of them read no new ones. Of
+#: trees of more than 64 leaves, as many as these have lines.
 LEAVES_READ = 8
 #: So many documents wait for their rows to come from memory: the rows of more are asked for meanwhile.
 VALUES_READ = 128
@@ -126,7 +127,7 @@ def cold_reads(
     forest: Forest, n_documents: int, node: float, tree: tuple[float, float], column: tuple[float, float]
 ) -> float:
     """What reading nodes takes, and trees and columns: of each a part once, another for each of the first documents."""
-    of_tree = tree[0] + tree[1] * min(n_documents, LEAVES_READ)
+    of_tree = tree[0] + tree[1] * min(n_documents, max(LEAVES_READ, forest.n_leaves // LEAVES_READ))
     of_column = column[0] + column[1] * min(n_documents, VALUES_READ)
     return microseconds(forest, node=node, tree=of_tree, column=of_column)
 

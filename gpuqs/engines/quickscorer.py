@@ -170,8 +170,9 @@ class VQuickScorer(_OnQuickScorerLayout):
     node: ClassVar[dict[bool, float]] = {True: 0.058, False: 0.088}
     tree: ClassVar[float] = 0.3
     oblivious: ClassVar[float] = 2.2
-    #: Per document and column.
+    #: Per document and column, and per place of a document and column.
     column: ClassVar[float] = 0.4
+    place_column: ClassVar[float] = 0.56
     cold_column: ClassVar[float] = 5.0
     cold_exit: ClassVar[float] = 0.0
     cold_value: ClassVar[float] = 1.5
@@ -182,6 +183,7 @@ class VQuickScorer(_OnQuickScorerLayout):
         of_node = self.node[forest.n_leaves <= 32] * (self.oblivious if is_oblivious(forest) else 1.0)
         each = microseconds(forest, node=of_node, tree=self.tree)
         columns = n_documents * microseconds(forest, column=self.column)
+        columns += rows * microseconds(forest, column=self.place_column)
         columns += category_cost(forest, n_documents, once=CATEGORY_COLUMN)
         return CALL + rows * each * WIDTH.get(isa.name, 1.0) + columns
 

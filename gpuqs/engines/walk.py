@@ -28,15 +28,15 @@ class Walk(CpuEngine):
     visit: ClassVar[float] = 0.75
     #: Per document and column.
     column: ClassVar[float] = 0.6
-    #: Documents that walk a tree side by side, however few of them there are; fewer in all walk trees side by side, and
-    #: to begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
-    lanes: ClassVar[int] = 16
+    #: To begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
     begun: ClassVar[float] = 0.7
     cold_call: ClassVar[float] = 18.0
     cold_node: ClassVar[float] = 0.8
     cold_tree: ClassVar[float] = 5.0
-    cold_column: ClassVar[float] = 10.0
-    cold_value: ClassVar[float] = 0.3
+    cold_column: ClassVar[float] = 0.5
+    cold_value: ClassVar[float] = 2.0
+    #: Nodes that come from memory for each one that a walk visits: those of its line, and of lines asked for with it.
+    nodes_of_visit: ClassVar[int] = 16
     #: The same where registers gather: per node visited of trees of up to 256 leaves, and for each doubling of these.
     #: An Intel server's (Sapphire Rapids or later), scaled as other engines' are there: forests of 31 to 31,765 leaves.
     gathered_visit: ClassVar[float] = 0.42
@@ -60,22 +60,20 @@ class Walk(CpuEngine):
         return None
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
-        # Between the shallowest trees of so many leaves and chains to the deepest of them.
         doublings = math.log2(max(forest.n_leaves, 2))
-        depth = (doublings * forest.n_trees + int(forest.tree_depth.sum())) / 2
-        visits = (depth + forest.n_trees) * 1e-3
+        visits = _visits(forest) * 1e-3
         if _over_nodes_alone(forest, machine):
             visit = self.gathered_visit + self.gathered_doubling * max(doublings - 8, 0)
             walked = n_documents + self.gathered_begun
         else:
-            visit, begun = self.visit, n_documents + self.begun
-            walked = begun if n_documents < self.lanes else -(-n_documents // self.lanes) * self.lanes
+            visit, walked = self.visit, n_documents + self.begun
         columns = n_documents * microseconds(forest, column=self.column)
         return CALL + walked * visits * visit + columns + category_cost(forest, n_documents)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         if not _over_nodes_alone(forest, machine):
-            return super().cold(forest, n_documents, machine)
+            untouched = max(forest.n_nodes - self.nodes_of_visit * n_documents * _visits(forest), 0.0)
+            return super().cold(forest, n_documents, machine) - untouched * self.cold_node * 1e-3
         per_tree, per_column = (0.0, self.gathered_cold_exit), (self.gathered_cold_column, self.cold_value)
         return self.gathered_cold_call + cold_reads(forest, n_documents, self.gathered_cold_node, per_tree, per_column)
 
@@ -97,10 +95,16 @@ class Walk(CpuEngine):
         return cpu_fallback.Walk(layout, document_block=min(document_block, most_rows(layout)), **common)
 
 
+def _visits(forest: Forest) -> float:
+    """Nodes and leaves that a walk visits: between the shallowest trees of so many leaves and chains to the deepest."""
+    doublings = math.log2(max(forest.n_leaves, 2))
+    return (doublings * forest.n_trees + int(forest.tree_depth.sum())) / 2 + forest.n_trees
+
+
 def _trees_together(forest: Forest, nodes_alone: bool) -> int:
-    """Trees of a block. Few documents walk all of them side by side; many have a leaf number in each."""
+    """Trees of a block: walks wait for each other at its end alone; documents have a leaf number in each."""
     if not nodes_alone:
-        return 16
+        return 64 if forest.n_leaves <= 4096 else 16
     return 512 if forest.n_leaves <= 1024 else 128
 
 

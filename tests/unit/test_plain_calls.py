@@ -540,7 +540,7 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
         right=np.append(np.arange(1, depth, dtype=np.int32), np.int32(~depth)),
         routing=np.zeros(depth, np.uint8), leaf_value=np.arange(depth + 1.0)[:, None],
     )  # fmt: skip
-    model, X = Model(chain), np.full((256, 1), -1.0)
+    model, X = Model(chain), np.full((64, 1), -1.0)
 
     def keeps_the_lock() -> bool:
         for _ in range(20):  # a busy machine makes a call long now and then

@@ -115,7 +115,7 @@ def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.
     assert 2 <= some[0] <= 8 < 12 < some[-1] and (not compiled or some == taken("vqs", small))
     assert all(not taken("qs", model) for model in (small, large))
     few = taken("bwqs", small)
-    assert few[0] == 1 and few[-1] <= 10 and (not compiled or few == [1])
+    assert few[0] == 1 and few[-1] <= 12 and (not compiled or few == list(range(1, min(few[-1], 4) + 1)))
     for levels in (6, 8):
         oblivious = Model(oblivious_like(50, levels, rows))
         assert set(range(1, 13)) <= set(taken("qs_oblivious", oblivious))

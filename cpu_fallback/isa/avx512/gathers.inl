@@ -16,6 +16,7 @@ constexpr int kSixteen = 16;
 constexpr int kRegisters = 4;    // of walks side by side: two waited longer, eight had to be kept in memory
 constexpr int kStepsInARow = 4;  // before others go on in the place of ended walks
 constexpr int kListed = 1024;    // most walks of a list
+constexpr int kNodesTouched = 64;  // a walk reads about as many nodes of a tree
 
 inline __m512i zero_to_fifteen() { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
 
@@ -153,7 +154,7 @@ private:
     void go_to_next() {
         tree_ = next_;
         if (tree_ == end_) return;
-        touch_tree<Value>(layout_, tree_, n_);
+        touch_tree<Value>(layout_, tree_, n_, kNodesTouched);
         next_ = with_nodes(tree_ + 1);
     }
     // The first tree from that one on that has nodes; those before it are one leaf.
