@@ -52,9 +52,8 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features; absent where the model was trained without names."""
-        names = self._model.feature_names
-        counted = all(name == str(i) for i, name in enumerate(names))  # as pandas does columns without names
-        if counted or not self._model.forest.schema.has_names:
+        names = self._model.feature_names if self._model.forest.schema.has_names else ()
+        if all(name == str(i) for i, name in enumerate(names)):  # as pandas counts columns without names
             raise AttributeError("the model was trained without feature names")
         return np.asarray(names, dtype=object)
 
@@ -73,6 +72,8 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Any:
         """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to code."""
+        if self._passes(X):
+            return X
         if isinstance(X, EncodedDocuments):
             refuse_strangers(X)
         names = _column_names(X)
@@ -85,6 +86,11 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         if names is None or list(map(stored, names)) != list(self._model.feature_names):
             validate_data(self, X, reset=False, skip_check_array=True)
         return X
+
+    def _passes(self, X: Any) -> bool:
+        """Whether ``X`` is an array with which `validate_data` would find nothing to do, or to warn of."""
+        is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float32, np.float64)
+        return is_array and X.shape[1] == self.n_features_in_ and len(X) > 0 and not hasattr(self, "feature_names_in_")
 
     def __sklearn_is_fitted__(self) -> bool:
         return isinstance(self.model, Model)
