@@ -1,5 +1,5 @@
-// exp, exp2 and log1p, by additions, multiplications and divisions in doubles alone: the same bits on every device, and no
-// instruction that takes denormals for zeros (CUDA's own have some). exp's bits are those of CPUs: glibc's, as in
+// exp, exp2 and log1p, by additions, multiplications, fused ones where it says so, and divisions in doubles alone: the same bits on
+// every device, and no instruction that takes denormals for zeros (CUDA's own have some). exp's bits are those of CPUs: glibc's, as in
 // cpu_fallback/driver/exponentials_fma.cpp. The others lie within 2 ulps of the true value.
 #pragma once
 #include "common.cuh"

@@ -316,10 +316,10 @@ class Model:
         out = own if out is None else out
         answer = where.answer_beside(X, shape, dtype) if out is None else check_out(out, where, shape, dtype)
         margin = None if base_margin is None else self._margin(base_margin, documents.n)
-        forest, linear = self.forest, self.forest.has_linear_leaves
+        forest = self.forest
         if output == "per_tree":
             forest = self._programs.part(trees, documents.narrow)
-        more = LEAF * self.forest.n_trees if linear or output in ("leaf", "per_tree") else 0.0
+        more = LEAF * self.forest.n_trees if output in ("leaf", "per_tree") else 0.0
         look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
         n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
         fill: Callable[..., None] = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, table, tree
 
-from gpuqs.layout.walk import MAX_NARROW_LEAVES, WalkLayout, build_walk
+from gpuqs.layout.walk import MAX_SHORT_LEAVES, WalkLayout, build_walk
 
 ITEMS = build_walk(FOREST, 1, nodes_alone=False)
 NODES = build_walk(FOREST, 1, nodes_alone=True)
@@ -24,7 +24,7 @@ def items() -> str:
     rows: list[tuple[object, ...]] = []
     for number, (threshold, link) in enumerate(ITEMS.item32):
         distance = int(link) >> (ITEMS.column_bits + 1)
-        leaf = threshold.view("u4") & (MAX_NARROW_LEAVES - 1)
+        leaf = threshold.view("u4") & (MAX_SHORT_LEAVES - 1)
         rows.append((number, test_of(ITEMS, number) if distance else f"leaf {leaf}", distance))
     return table("item|what|distance", rows)
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "driver/threads.hpp"
+#include "layout/columns.hpp"
 
 namespace gpuqs {
 namespace {

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 
-#include "layout/columns.hpp"
 #include "layout/documents.hpp"
 #include "layout/leaves.hpp"
 

@@ -16,6 +16,15 @@ namespace {
 
 constexpr int kFewestInRuns = 4;       // documents: for fewer, finding runs takes longer than they save
 constexpr int kColumns = 16;  // of vectors that are added together
+// Of a register for them.
+#if defined(__AVX512F__)
+constexpr int kSumBytes = 64;
+#elif defined(__AVX__)
+constexpr int kSumBytes = 32;
+#else
+constexpr int kSumBytes = 16;
+#endif
+// Trees that pass all documents before others come: so many at least, and more while their vectors stay in the L1 cache.
 constexpr int kFewestTrees = 16, kVectorBytes = 24 << 10;
 constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
@@ -70,7 +79,7 @@ constexpr int power_within(int n, int most) {
 
 // Sums of so many neighbouring outputs, in as few registers as hold them.
 template <int width, class Sum> struct Sums {
-    static constexpr int kHead = power_within(width, __BIGGEST_ALIGNMENT__ / sizeof(Sum));
+    static constexpr int kHead = power_within(width, kSumBytes / sizeof(Sum));
     static constexpr int kRegisters = 1 + Sums<width - kHead, Sum>::kRegisters;
     typedef Sum Head __attribute__((vector_size(kHead * sizeof(Sum))));  // GCC drops the attribute from a `using`
     Head head;
@@ -149,7 +158,7 @@ void add_all_columns(const LeafValues& values, int first, int n_trees, const Lea
     }
 }
 
-// add_values, no tables: each tree adds to its output, or its leaves' vectors to all, as many columns as fill a register
+// add_values, no tables: each tree adds to its output, or its leaves' vectors to all
 template <class Value, class Sum, class Leaf>
 void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     const Value* value = static_cast<const Value*>(values.value);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kWalks = 16;
 constexpr int kFewestTouching = 2;  // documents: one walks over few of a tree's lines
-constexpr int64_t kItemsTouched = 256;  // of a tree: a document walks over a tenth of their lines, which takes as long as reading all
+constexpr int64_t kItemsTouched = 128;  // of a tree: a document walks over some of their lines, which takes as long as reading all
 
 // The position of a leaf stands in the payload of its threshold, a NaN: no value exceeds it.
 inline int32_t position(float threshold) {

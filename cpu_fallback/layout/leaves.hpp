@@ -31,7 +31,7 @@ struct LeafValues {
     int32_t n_outputs;
     int32_t n_trees;
     const void* start;           // [n_outputs]: double, float or int64
-    const void* tables;          // [tree][width][part of a value][64 leaves], or null: trees have more leaves
+    const void* tables;          // [tree][width][part of a value][64 leaves], or null: trees have more leaves, or vectors are long
     int32_t table_leaves;        // 32 or 64: most leaves of a tree
     LinearTerms linear;
 };

@@ -33,7 +33,7 @@ CODED_TOGETHER = (16, 32, 64, 128)
 MAX_NODES = 65_000
 #: Most columns of vectors that are looked up in tables, by the values' type, without registers of 64 bytes and with
 #: them: of more, adding whole vectors takes less (an AMD EPYC, Zen 4: 1 to 16 columns).
-MOST_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 2, "i4": 3}, True: {"f8": 3, "f4": 8, "i4": 1 << 30}}
+MOST_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 3, "i4": 1 << 30}, True: {"f8": 3, "f4": 11, "i4": 1 << 30}}
 #: Most leaves of trees whose values lie in tables.
 TABLE_LEAVES = 64
 

@@ -172,7 +172,7 @@ class VQuickScorer(_OnQuickScorerLayout):
     oblivious: ClassVar[float] = 2.2
     #: Per document and column, and per place of a document and column.
     column: ClassVar[float] = 0.4
-    place_column: ClassVar[float] = 0.56
+    place_column: ClassVar[float] = 0.4
     cold_column: ClassVar[float] = 5.0
     cold_exit: ClassVar[float] = 0.0
     cold_value: ClassVar[float] = 1.5

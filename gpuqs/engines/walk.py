@@ -15,7 +15,7 @@ from gpuqs.engines.cpu import CpuEngine, category_cost, cold_reads, fitting, mic
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, is_narrow, most_rows
+from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, most_rows
 
 
 class Walk(CpuEngine):
@@ -115,7 +115,7 @@ def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
 
 
 def _over_nodes_alone(forest: Forest, machine: Machine | None) -> bool:
-    return gathers(machine) and is_narrow(forest)
+    return gathers(machine) and has_short_links(forest)
 
 
 def gathers(machine: Machine | None = None) -> bool:

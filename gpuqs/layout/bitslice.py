@@ -233,14 +233,15 @@ def gray_values(
 ) -> LeafValues:
     """Leaf values where leaf e stands at ``e ^ (e >> 1)`` (at e in oblivious trees), padded to a power of two.
 
-    Trees of up to 256 leaves are padded to at least 64, so that whole registers can be loaded.
+    So do the bounds of linear leaves' terms. Trees of up to 256 leaves are padded to at least 64, so that whole
+    registers can be loaded.
     """
     size = np.left_shift(1, np.ceil(np.log2(np.maximum(n_leaves, 1))).astype(np.int64))
     size = np.maximum(size, 64)
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     value = cache_lines.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
     leaf_id = cache_lines.zeros(offsets[-1], np.int32)
-    linear_bounds = np.zeros((offsets[-1] if len(values.linear_bounds) else 0, 2), np.int64)
+    linear_bounds = cache_lines.zeros((offsets[-1] if len(values.linear_bounds) else 0, 2), np.int64)
     moved = ((values.value, value), (values.leaf_id, leaf_id), (values.linear_bounds, linear_bounds))
     for given, ordered in moved:
         put_in_gray_code(values.offsets, oblivious, offsets, given, ordered)
@@ -250,7 +251,7 @@ def gray_values(
 def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:
     """Values in Gray order, cut into parts of so many bytes: unsigned [T, width of leaves, parts of a value, 64].
 
-    None where the instruction set has no tables (``part_bytes`` is 0), or trees have more than 64 leaves.
+    None where there are to be none (``part_bytes`` is 0), or trees have more than 64 leaves.
     """
     n_trees, width = len(values.tree_output), values.value.shape[1]
     if not part_bytes or n_trees == 0 or len(values.value) != 64 * n_trees:

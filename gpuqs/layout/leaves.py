@@ -137,7 +137,7 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
         making.put_in_order(forest.leaf_offsets, position, np.ascontiguousarray(given), ordered)
     linear_bounds = np.zeros((0, 2), np.int64)
     if forest.has_linear_leaves:
-        linear_bounds = np.zeros((len(position), 2), np.int64)
+        linear_bounds = cache_lines.zeros((len(position), 2), np.int64)
         bounds = np.stack([forest.linear_offsets[:-1], forest.linear_offsets[1:]], axis=1)
         making.put_in_order(forest.leaf_offsets, position, bounds, linear_bounds)
     zero = np.zeros(forest.n_outputs)

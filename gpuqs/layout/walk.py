@@ -13,7 +13,7 @@ from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import pair_up, preorder
 
 #: Most leaves of a tree whose items are narrow: the payload of a float32 NaN.
-MAX_NARROW_LEAVES = 1 << 22
+MAX_SHORT_LEAVES = 1 << 22
 #: Most leaves of any tree, below the bits of int32 that count its items.
 MAX_LEAVES = 1 << 25
 #: Most items of a tree block, whose places in it kernels count in 32 bits, sixteen bytes each; a tree has fewer.
@@ -68,10 +68,10 @@ class WalkLayout:
     item64: np.ndarray
 
 
-def is_narrow(forest: Forest) -> bool:
+def has_short_links(forest: Forest) -> bool:
     """Whether links of 32 bits hold the forest's columns and the distances inside its trees, and NaNs its leaves."""
     link_bits = (2 * forest.n_leaves).bit_length() + _column_bits(find_columns(forest))
-    return link_bits <= 31 and forest.n_leaves <= MAX_NARROW_LEAVES
+    return link_bits <= 31 and forest.n_leaves <= MAX_SHORT_LEAVES
 
 
 def _column_bits(columns: Columns) -> int:
@@ -81,10 +81,12 @@ def _column_bits(columns: Columns) -> int:
 def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLayout:
     """Lay a forest out for a walk, in blocks of ``tree_block`` trees of at most `MAX_LEAVES` leaves.
 
-    ``nodes_alone``: where the forest `is_narrow`.
+    ``nodes_alone``: where the forest `has_short_links`.
     """
+    if nodes_alone and not has_short_links(forest):
+        raise ValueError("walks over nodes alone have links of 32 bits, and this forest needs longer ones")
     columns, ranges = find_columns(forest), number_leaves(forest)
-    column_bits, wide = _column_bits(columns), not is_narrow(forest)
+    column_bits, wide = _column_bits(columns), not has_short_links(forest)
     nan_left = (forest.routing & NAN_LEFT) != 0
     of_node = nan_left.astype(np.int64) << column_bits | columns.of_node
     if nodes_alone:

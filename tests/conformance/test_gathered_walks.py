@@ -23,7 +23,7 @@ WALK, REFERENCE = ENGINES["walk"], ENGINES["reference"]
 def nodes_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: request.param != "nodes and leaves")
     if request.param == "wide links":
-        monkeypatch.setattr("gpuqs.layout.walk.MAX_NARROW_LEAVES", 0)
+        monkeypatch.setattr("gpuqs.layout.walk.MAX_SHORT_LEAVES", 0)
     try:
         WALK.prepare(random_forest(np.random.default_rng(0), n_trees=1), "exact")
     except ValueError as error:

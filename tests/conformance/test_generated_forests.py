@@ -172,7 +172,7 @@ def test_trees_add_to_their_outputs_in_any_order(isa: str, order: str, max_leave
         assert_every_engine_agrees(model, probing_documents(rng, forest, n))
 
 
-@pytest.mark.parametrize("n_outputs", [*range(2, 18), 33])
+@pytest.mark.parametrize("n_outputs", [*range(2, 18), 33, 34])
 def test_leaves_of_every_width(isa: str, n_outputs: int) -> None:
     rng = np.random.default_rng(n_outputs)
     wide = {"n_outputs": n_outputs, "vector_leaves": True, "sum_dtype": ["float64", "float32"][n_outputs % 2]}
@@ -202,6 +202,22 @@ def test_documents_pass_superblocks_together(isa: str, n: int, monkeypatch: pyte
             np.testing.assert_array_equal(got, leaves, err_msg=f"{n_threads} threads")
             got = model.predict(documents, "raw", engine="bitslice", n_threads=n_threads)
             np.testing.assert_array_equal(bits(got), bits(raw), err_msg=f"{n_threads} threads")
+
+
+@pytest.mark.parametrize("fields", [{"n_outputs": 9, "vector_leaves": True}, {"n_outputs": 2, "linear": 0.5}], ids=str)
+def test_blocks_of_documents_pass_superblocks_of_all_leaves(
+    isa: str, fields: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums that lie document by document, and values of documents beyond the first block."""
+    make_superblocks_small(monkeypatch)
+    rng = np.random.default_rng(6)
+    forest = random_forest(rng, n_trees=200, max_leaves=17, n_thresholds=400, **fields)
+    model, X = Model(forest), rng.normal(size=(5000, forest.n_features)).astype(np.float32)
+    raw = model.predict(X, "raw", engine="walk")
+    np.testing.assert_array_equal(bits(model.predict(X[-40:], "raw", engine="reference")), bits(raw[-40:]))
+    for n_threads in (1, 3):
+        got = model.predict(X, "raw", engine="bitslice", n_threads=n_threads)
+        np.testing.assert_array_equal(bits(got), bits(raw), err_msg=f"{n_threads} threads")
 
 
 def test_more_tested_features_than_16_bits_count() -> None:

@@ -29,8 +29,8 @@ Case read_case(Reader& from) {
     c.name = from.text();
     const Reader::Any by_row = from.any(), by_column = from.any();
     const int64_t n = from.number(), width = from.number(), bytes = by_row.item_bytes;
-    c.documents[0] = {by_row.data, n, width * bytes, bytes, bytes == 8, nullptr};
-    c.documents[1] = {by_column.data, n, bytes, n * bytes, bytes == 8, nullptr};
+    c.documents[0] = {by_row.data, n, width * bytes, bytes, bytes == 8, nullptr, false};
+    c.documents[1] = {by_column.data, n, bytes, n * bytes, bytes == 8, nullptr, false};
     c.leaves = from.array<int32_t>();
     return c;
 }

@@ -47,6 +47,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "oblivious": {"max_leaves": 64, "shape": "oblivious", "categorical": 0.2, "sum_dtype": "float32"},
     "65 leaves, 3 outputs": {"max_leaves": 65, "n_outputs": 3, "n_thresholds": 400, "sum_dtype": "float32"},
     "128 leaves, 3 outputs a leaf": {"max_leaves": 128, "n_outputs": 3, "vector_leaves": True},
+    "vectors of 5": {"n_trees": 40, "max_leaves": 30, "n_outputs": 5, "vector_leaves": True},
+    "vectors of 33": {"n_trees": 30, "max_leaves": 20, "n_outputs": 33, "vector_leaves": True, "sum_dtype": "float32"},
     "256 leaves": {"max_leaves": 256, "n_thresholds": 900, "shape": "complete", "n_features": 3},
     "300 leaves": {"max_leaves": 300, "n_thresholds": 2500, "n_features": 2, "n_trees": 9, "shape": "complete"},
     "chains of 300 leaves": {"max_leaves": 300, "n_trees": 5, "shape": "chain", "sum_dtype": "float32"},

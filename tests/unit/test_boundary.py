@@ -62,7 +62,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kNegativeFractionIsZero": forest.NEGATIVE_FRACTION_IS_ZERO,
         "kWholeCodes": forest.WHOLE_CODES,
         "kZeroThreshold": forest.ZERO_THRESHOLD,
-        "kWalkLeaves": walk.MAX_NARROW_LEAVES,
+        "kWalkLeaves": walk.MAX_SHORT_LEAVES,
         "kWideLeaves": walk.MAX_LEAVES,
         "kRankWalks": rankwalk.WALKS,
         "kRankLeaves": rankwalk.MAX_LEAVES,

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from forests import exit_leaf_by_walk, leaning_forest, probing_documents, random_forest
 
+from gpuqs.engines import ENGINES
 from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
 from gpuqs.layout import walk
 from gpuqs.layout.columns import round_down
-from gpuqs.layout.walk import MAX_LEAVES, MAX_NARROW_LEAVES, WalkLayout, build_walk, is_narrow
+from gpuqs.layout.walk import MAX_LEAVES, MAX_SHORT_LEAVES, WalkLayout, build_walk, has_short_links
 
 
 def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:
@@ -23,7 +24,7 @@ def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> i
         if distance == 0:
             threshold = items["threshold"][at]
             assert np.isnan(threshold) and nan_left, "a walk stays at a leaf, whatever the value"
-            most = MAX_NARROW_LEAVES if threshold.itemsize == 4 else MAX_LEAVES
+            most = MAX_SHORT_LEAVES if threshold.itemsize == 4 else MAX_LEAVES
             return int(threshold.view(f"u{threshold.itemsize}") & (most - 1))
         value = x[column]
         goes_left = bool(nan_left) if np.isnan(value) else value <= items["threshold"][at]
@@ -81,16 +82,26 @@ def test_thresholds_for_float32_are_rounded_down(nodes_alone: bool) -> None:
 
 def test_links_have_room_for_the_largest_tree_that_fits() -> None:
     forest = leaning_forest(1 << 19, 600)
-    assert is_narrow(forest)
+    assert has_short_links(forest)
     layout = build_walk(forest, 1, nodes_alone=True)
     link = int(layout.item32["link"][0])
     assert link >> 31 == 1 and link >> (layout.column_bits + 2) == 1 << 19 and layout.column_bits == 10
 
 
+def test_trees_beyond_all_links_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    forest = leaning_forest(64, 3)
+    monkeypatch.setattr("gpuqs.engines.walk.MAX_LEAVES", 64)
+    assert ENGINES["walk"].supports(forest) == "a tree has 65 leaves; walks hold 64"
+    monkeypatch.setattr("gpuqs.engines.walk.MAX_LEAVES", 65)
+    assert ENGINES["walk"].supports(forest) is None
+
+
 def test_larger_trees_have_wide_links_alone() -> None:
     forest = leaning_forest(1 << 20, 600)
+    with pytest.raises(ValueError, match="links of 32 bits"):
+        build_walk(forest, 1, nodes_alone=True)
     layout = build_walk(forest, 1, nodes_alone=False)
-    assert not is_narrow(forest) and layout.wide and len(layout.item32) == 0
+    assert not has_short_links(forest) and layout.wide and len(layout.item32) == 0
     x = np.full(600, np.inf)
     assert walked(layout, layout.item64, 0, x) == 1 << 20
     x[0] = -9.0
