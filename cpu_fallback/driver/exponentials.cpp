@@ -106,7 +106,7 @@ const bool kFloatsAsVectors = [] {
 // Some numbers by all() at once where they fit(), else by one().
 template <class Real, class Fit, class All, class One>
 void make(const Real* x, int64_t n, Real* out, bool together, Fit fit, All all, One one) {
-    Real some[kTogether], fitting[kTogether];  // out may be x
+    Real some[kTogether];  // out may be x
     for (int64_t first = 0; first < n; first += kTogether) {
         const int m = static_cast<int>(std::min<int64_t>(kTogether, n - first));
         if (!together || m < kFewest) {
@@ -116,11 +116,16 @@ void make(const Real* x, int64_t n, Real* out, bool together, Fit fit, All all, 
         bool all_fit = true;
         for (int i = 0; i < m; i++) {
             some[i] = x[first + i];
-            fitting[i] = fit(some[i]) ? some[i] : 0;
             all_fit &= fit(some[i]);
         }
+        if (all_fit) {
+            all(some, m, out + first);
+            continue;
+        }
+        Real fitting[kTogether];
+        std::transform(some, some + m, fitting, [&](Real each) { return fit(each) ? each : Real(0); });
         all(fitting, m, out + first);
-        for (int i = 0; i < m && !all_fit; i++)
+        for (int i = 0; i < m; i++)
             if (!fit(some[i])) out[first + i] = one(some[i]);
     }
 }
