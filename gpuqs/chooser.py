@@ -16,7 +16,7 @@ from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
-from gpuqs.threads import LEAST_SHARE, LINEAR, threads_of_call, threads_worth
+from gpuqs.threads import LEAST_SHARE, TERMS, threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
@@ -155,7 +155,7 @@ class Chooser:
         if ENGINES[way.engine].device != HOST.kind:
             return 1
         if self._forest.has_linear_leaves:
-            more += LINEAR * self._forest.n_trees
+            more += TERMS * self._forest.n_trees
         key = (way.engine, n_documents, machine, more, cpu_fallback.costs_age())
         worth = self._worth.get(key)
         if worth is None:

@@ -21,7 +21,7 @@ LEAST_SHARE: Final = 64
 #: Microseconds to write a document's leaf number in a tree, to add up its terms in a linear leaf, to code a value of a
 #: document, and to look up what CTRs of one projection are for it.
 LEAF: Final = 1e-3
-LINEAR: Final = 8e-3
+TERMS: Final = 8e-3
 CODING: Final = 0.5e-3
 LOOK_UP: Final = 2.5e-3
 _MOST_WORTH: Final = 1 << 10

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "driver/threads.hpp"
 #include "layout/columns.hpp"
@@ -56,11 +57,18 @@ void write_as(const LeafValues& values, const Documents& documents, int64_t firs
 
 }  // namespace
 
-template <class Leaf>
-void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, const Leaf* leaf,
-                int stride, const uint16_t* order, const int32_t* places, double* sums) {
-    (documents.is_double ? add_as<double, Leaf> : add_as<float, Leaf>)(values, documents, first, n, tree, n_trees, leaf, stride, order,
-                                                                       places, sums);
+void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, int leaf_bytes,
+                const void* leaf, int stride, const uint16_t* order, const int32_t* places, double* sums) {
+    const auto add = [&](auto* leaves) {
+        using Leaf = std::decay_t<decltype(*leaves)>;
+        (documents.is_double ? add_as<double, Leaf> : add_as<float, Leaf>)(values, documents, first, n, tree, n_trees, leaves, stride,
+                                                                           order, places, sums);
+    };
+    switch (leaf_bytes) {
+        case 1: return add(static_cast<const uint8_t*>(leaf));
+        case 2: return add(static_cast<const uint16_t*>(leaf));
+        default: return add(static_cast<const uint32_t*>(leaf));
+    }
 }
 
 void linear_outputs(const LeafValues& values, const Documents& documents, const int32_t* leaves, double* out, int n_threads) {
@@ -70,13 +78,5 @@ void linear_outputs(const LeafValues& values, const Documents& documents, const 
         write(values, documents, first, std::min(documents.n, first + kDocumentsTogether), leaves, out);
     });
 }
-
-#define ADD_LINEAR(Leaf)                                                                                                     \
-    template void add_linear(const LeafValues&, const Documents&, int64_t, int, int, int, const Leaf*, int, const uint16_t*, \
-                             const int32_t*, double*);
-ADD_LINEAR(uint8_t)
-ADD_LINEAR(uint16_t)
-ADD_LINEAR(uint32_t)
-#undef ADD_LINEAR
 
 }  // namespace gpuqs

@@ -153,16 +153,6 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
     return leaf;
 }
 
-void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, int leaf_bytes,
-                const void* leaf, int stride, const uint16_t* order, const int32_t* places, double* sums) {
-    const auto add = [&](auto* leaves) { add_linear(values, documents, first, n, tree, n_trees, leaves, stride, order, places, sums); };
-    switch (leaf_bytes) {
-        case 1: return add(static_cast<const uint8_t*>(leaf));
-        case 2: return add(static_cast<const uint16_t*>(leaf));
-        default: return add(static_cast<const uint32_t*>(leaf));
-    }
-}
-
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
               int n_threads, bool started) {

@@ -14,9 +14,10 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kFewestInRuns = 4;       // documents: for fewer, finding runs takes longer than they save
-constexpr int kColumns = 16;  // of vectors that are added together
-// Of a register for them.
+constexpr int kFewestInRuns = 4;     // documents: for fewer, finding runs takes longer than they save
+constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
+constexpr int kColumns = 16;         // most columns of vectors that are added together
+// Bytes of a register for these.
 #if defined(__AVX512F__)
 constexpr int kSumBytes = 64;
 #elif defined(__AVX__)
@@ -26,7 +27,6 @@ constexpr int kSumBytes = 16;
 #endif
 // Trees that pass all documents before others come: so many at least, and more while their vectors stay in the L1 cache.
 constexpr int kFewestTrees = 16, kVectorBytes = 24 << 10;
-constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
 
 // Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
 // all of trees [first, end), those of an output in tree order.

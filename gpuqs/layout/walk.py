@@ -12,7 +12,7 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import pair_up, preorder
 
-#: Most leaves of a tree whose items are narrow: the payload of a float32 NaN.
+#: Most leaves of a tree whose links are short: the payload of a float32 NaN.
 MAX_SHORT_LEAVES = 1 << 22
 #: Most leaves of any tree, below the bits of int32 that count its items.
 MAX_LEAVES = 1 << 25
