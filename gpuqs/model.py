@@ -22,11 +22,11 @@ from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
-from gpuqs.forks import Lock, lazy
+from gpuqs.forks import Lock
 from gpuqs.keywords import check_others, output_and_trees, threads_asked, truth, whole
 from gpuqs.outputs import Output, Precision, answer_form, check_options
 from gpuqs.placement import apart, check_out, documents_of, place, refuse_overlap
-from gpuqs.plain_calls import plain_calls, plain_first
+from gpuqs.plain_calls import PlainWays, plain_first
 from gpuqs.programs import Programs
 from gpuqs.repeated_calls import RepeatedCalls, all_are
 from gpuqs.scoring import Scoring
@@ -62,11 +62,14 @@ class Model:
     def _bind(self, programs: Programs, device: Device, plan: Plan | None) -> None:
         self.forest, self.device = programs.forest, device
         self._programs = programs
-        self._chooser = Chooser(programs.forest, programs.reasons, plan)
-        self._plain_narrow: tuple[Chooser, cpu_fallback.PlainCalls | None] | None = None
+        self._choose_by(plan)
         self._elsewhere: dict[Any, Model] = {}
-        self._repeated = RepeatedCalls()
         self._lock = Lock()
+
+    def _choose_by(self, plan: Plan | None) -> None:
+        """Score by a plan from now on; nothing of what was chosen by the one before is taken up again."""
+        self._chooser, self._repeated = Chooser(self.forest, self._programs.reasons, plan), RepeatedCalls()
+        self._plain = PlainWays(self._chooser, self._programs) if self.device is HOST else None
 
     def __repr__(self) -> str:
         where = "" if self.device is HOST else f", on {self.device!r}"
@@ -355,9 +358,9 @@ class Model:
 
     def _answer_plain(self, documents: Documents, output: Output, n_threads: int | None) -> Any:
         """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
-        if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest):
+        if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest) or self._plain is None:
             return None
-        plain = self._plain_of_tested() if documents.narrow else self._plain
+        plain = self._plain.narrow if documents.narrow else self._plain.exact
         if plain is None:
             return None
         rows = documents.rows(0, documents.n, threads_to_look_up(self.forest, documents.n, n_threads))
@@ -409,9 +412,10 @@ class Model:
             way = self._chooser.way(n_documents, runs_on, cpu_fallback.machine())
         with runs_on.active():
             self._answer(rows, "value", None, None, way, precision, trees, None, runs_on)
-        plain = self._plain_fast if precision == "fast" else self._plain
-        if engine == "auto" and trees is None and runs_on is HOST and plain is not None:
-            plain.prepare(min(n_documents, sys.maxsize))
+        if engine == "auto" and trees is None and runs_on is HOST and self._plain is not None:
+            plain = self._plain.fast if precision == "fast" else self._plain.exact
+            if plain is not None:
+                plain.prepare(min(n_documents, sys.maxsize))
         return self
 
     @cpu_fallback.in_default_float_mode
@@ -470,9 +474,7 @@ class Model:
         with self.device.active():
             plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
-            self._chooser, self._repeated = Chooser(self.forest, self._programs.reasons, plan), RepeatedCalls()
-            self.__dict__["_plain"] = self._make_plain(self._chooser)  # plain calls keep programs of their own
-            self.__dict__["_plain_fast"] = self._make_plain(self._chooser, "fast")
+            self._choose_by(plan)
         return plan
 
     @cpu_fallback.in_default_float_mode
@@ -594,28 +596,6 @@ class Model:
 
             return Documents(len(X), all_of_them), HOST
         return documents_of(X, self.forest, device)
-
-    @lazy
-    def _plain(self) -> cpu_fallback.PlainCalls | None:
-        return self._make_plain(self._chooser)
-
-    @lazy
-    def _plain_fast(self) -> cpu_fallback.PlainCalls | None:
-        return self._make_plain(self._chooser, "fast")
-
-    def _plain_of_tested(self) -> cpu_fallback.PlainCalls | None:
-        """`_plain` for documents of the columns `Forest.tested` alone, by the plan of now."""
-        chooser, made = self._chooser, self._plain_narrow
-        if made is None or made[0] is not chooser:
-            made = self._plain_narrow = chooser, self._make_plain(chooser, narrow=True)
-        return made[1]
-
-    def _make_plain(
-        self, chooser: Chooser, precision: Precision = "exact", narrow: bool = False
-    ) -> cpu_fallback.PlainCalls | None:
-        if self.device is not HOST:
-            return None
-        return plain_calls(self.forest, chooser, self._programs, precision=precision, narrow=narrow)
 
     def _margin(self, base_margin: Any, n: int) -> np.ndarray:
         """``base_margin`` as [n, n_outputs], in the type of the sums."""

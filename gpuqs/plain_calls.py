@@ -9,9 +9,10 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - ``n_threads`` is None or a positive int.
 - ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
   with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.of_numpy`).
-- ``num_iteration`` is None or an int that takes all trees; ``start_iteration`` is 0.
+- ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints; some
+  tree is left to be scored.
 - ``device`` is None or "cpu", and the model is on the host.
-- ``trees``, ``base_margin`` and ``iteration_range`` are None; ``pred_leaf`` and ``pred_contrib`` are False.
+- ``trees`` and ``base_margin`` are None; ``pred_leaf`` and ``pred_contrib`` are False.
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
 - An engine of the CPU's kernels scores it.
 
@@ -31,9 +32,12 @@ from gpuqs.devices import HOST
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.forest import Forest
+from gpuqs.forks import lazy
+from gpuqs.kept import Kept
+from gpuqs.keywords import output_and_trees
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision
-from gpuqs.programs import Programs
+from gpuqs.programs import PARTS_KEPT, Programs
 from gpuqs.threads import threads_of_call
 
 #: Most documents of a small batch: a list holds the program for each number of them.
@@ -47,7 +51,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def plain_first(method: Method) -> Method:
-    """`Model.predict` that answers plain calls by ``self._plain``, where there is one; ``method`` answers all others.
+    """`Model.predict` that answers plain calls by ``self._plain``, its `PlainWays`; ``method`` answers all others.
 
     It is C's, for Python takes longer to find fifteen arguments' values than a small forest's score takes.
     """
@@ -55,16 +59,80 @@ def plain_first(method: Method) -> Method:
     return tries_plain
 
 
+class PlainWays:
+    """What answers a model's plain calls on the host, by one plan; each is made when it is first asked for.
+
+    Nothing in it knows the model, which could not be freed then.
+
+    Parameters
+    ----------
+    chooser : Chooser
+    programs : Programs
+    """
+
+    def __init__(self, chooser: Chooser, programs: Programs) -> None:
+        self._chooser, self._programs = chooser, programs
+        self._of_iterations = Kept(PARTS_KEPT)
+
+    @lazy
+    def exact(self) -> cpu_fallback.PlainCalls | None:
+        """Calls with all trees."""
+        return plain_calls(self._chooser, self._programs)
+
+    @lazy
+    def fast(self) -> cpu_fallback.PlainCalls | None:
+        """The same with fixed-point sums."""
+        return plain_calls(self._chooser, self._programs, precision="fast")
+
+    @lazy
+    def narrow(self) -> cpu_fallback.PlainCalls | None:
+        """`exact` for documents of the columns `Forest.tested` alone."""
+        return plain_calls(self._chooser, self._programs, narrow=True)
+
+    def of_iterations(
+        self, precision: Precision, start: int, number: int | None, iteration_range: tuple[int, int] | None
+    ) -> cpu_fallback.PlainCalls | None:
+        """Calls with the iterations that these keywords of `Model.predict` ask for, which have these very types.
+
+        Raises
+        ------
+        ValueError
+            They contradict each other, or name iterations that are not there.
+        """
+        key = precision, start, number, iteration_range
+        found: tuple[cpu_fallback.PlainCalls | None] | None = self._of_iterations.find(key)
+        if found is None:
+            _, trees = output_and_trees(
+                self._programs.forest,
+                "value",
+                None,
+                start_iteration=start,
+                num_iteration=number,
+                iteration_range=iteration_range,
+            )
+            found = (plain_calls(self._chooser, self._programs, precision=precision, trees=trees),)
+            self._of_iterations.keep(key, found)
+        return found[0]
+
+
 @cpu_fallback.in_default_float_mode
 def plain_calls(
-    forest: Forest, chooser: Chooser, programs: Programs, *, precision: Precision = "exact", narrow: bool = False
+    chooser: Chooser,
+    programs: Programs,
+    *,
+    precision: Precision = "exact",
+    narrow: bool = False,
+    trees: slice | None = None,
 ) -> cpu_fallback.PlainCalls | None:
-    """What answers a forest's plain calls on the host.
+    """What answers plain calls with one precision, for documents of one width, and a range of trees.
 
-    None: nothing does, for values have not the shape of sums, or linear leaves no fast precision. Nothing in it knows
-    the model, which could not be freed then. ``narrow``: documents hold the columns `Forest.tested` alone.
+    None: nothing does, for values have not the shape of sums, linear leaves no fast precision, or no tree is left.
+    ``narrow``: documents hold the columns `Forest.tested` alone.
     """
+    forest = programs.part(trees)
     if forest.link == "argmax" or (forest.has_linear_leaves and precision == "fast"):
+        return None
+    if trees is not None and forest.n_trees == 0:
         return None
     of_documents = forest.narrowed if narrow else forest
     of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)
@@ -72,7 +140,7 @@ def plain_calls(
     def program_of(n_documents: int) -> tuple[Program, int]:
         here = cpu_fallback.machine()
         way = chooser.way(n_documents, HOST, here)
-        program = programs.get(way.engine, precision, None, narrow, on=here, params=way.params)
+        program = programs.get(way.engine, precision, trees, narrow, on=here, params=way.params)
         return program, chooser.threads(way, n_documents, here)
 
     return cpu_fallback.PlainCalls(

@@ -13,6 +13,7 @@ from gpuqs.engines import ENGINES, LEFT_OUT, Program
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
+from gpuqs.kept import Kept
 from gpuqs.layout.ranks import RankTables, build_ranks
 
 #: Programs of tree ranges that are kept on each device, for staged prediction: so many, or more, to so many, as long as
@@ -38,6 +39,7 @@ class Programs:
         self.reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
         self._made: dict[tuple[Any, ...], Program] = {}
         self._ranks: dict[bool, RankTables] = {}
+        self._part = Kept(1)
         self._lock = Lock()
 
     def get(
@@ -87,9 +89,15 @@ class Programs:
             return program
 
     def part(self, trees: slice | None, narrow: bool = False) -> Forest:
-        """The forest of a range of trees."""
+        """The forest of a range of trees; that of the last range is kept."""
         forest = self.forest.narrowed if narrow else self.forest
-        return forest if trees is None else forest.select(trees)
+        if trees is None:
+            return forest
+        key = trees.start, trees.stop, trees.step, forest is self.forest
+        part: Forest | None = self._part.find(key)
+        if part is None:
+            self._part.keep(key, part := forest.select(trees))
+        return part
 
     def _give_back(self, device: Device) -> None:
         parts = [key for key in list(self._made) if key[-1] is not None and key[-2] == device.key]

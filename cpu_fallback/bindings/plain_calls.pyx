@@ -45,7 +45,8 @@ cdef enum:  # What an argument of `Model.predict` asks for. NOT_PLAIN alone has 
     FAST = 4  # precision "fast"
     N_THREADS = 8  # a number of threads
     OUT = 16  # the answer in memory of NumPy's
-    N_ITERATIONS = 32  # a number of iterations: plain if it is that of all trees
+    N_ITERATIONS = 32  # a number of iterations, which may be that of all trees
+    PART = 64  # a range of iterations
 
 
 cdef Py_ssize_t age_of_costs = 0
@@ -303,7 +304,9 @@ cdef int asked_by(name, value) except -1:
             return N_THREADS * (value > 0)
         if name == "num_iteration":
             return N_ITERATIONS
-        return name == "start_iteration" and value == 0
+        return (NOTHING if value == 0 else PART) * (name == "start_iteration")
+    if type(value) is tuple:
+        return PART * (name == "iteration_range" and len(value) == 2 and type(value[0]) is int and type(value[1]) is int)
     if type(value) is cnp.ndarray:
         return OUT * (name == "out")
     if type(value) is str:
@@ -330,6 +333,19 @@ cdef int asked_by_all(output, dict keywords) except -2:
     return all_asked
 
 
+cdef plain_of(ways, int asked, dict keywords):
+    """The one of a model's `PlainWays` that answers what is asked for, or None."""
+    if ways is None:
+        return None
+    plain = ways.fast if asked & FAST else ways.exact
+    if plain is None or not asked & (PART | N_ITERATIONS):
+        return plain
+    if not asked & PART and (<PlainCalls?>plain).are_all(keywords["num_iteration"]):
+        return plain
+    return ways.of_iterations("fast" if asked & FAST else "exact", keywords.get("start_iteration", 0),
+                              keywords.get("num_iteration"), keywords.get("iteration_range"))
+
+
 def plain_first(method):
     """`Model.predict` that answers plain calls itself, and has ``method`` answer all others.
 
@@ -341,9 +357,8 @@ def plain_first(method):
         if type(X) is cnp.ndarray:
             asked = asked_by_all(output, keywords)
             if asked >= 0:
-                plain = self._plain_fast if asked & FAST else self._plain
-                if (plain is not None and (<PlainCalls?>plain).of_arrays
-                        and (not asked & N_ITERATIONS or (<PlainCalls>plain).are_all(keywords["num_iteration"]))):
+                plain = plain_of(self._plain, asked, keywords)
+                if plain is not None and (<PlainCalls?>plain).of_arrays:
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                     out = keywords["out"] if asked & OUT else None
                     answer = (<PlainCalls>plain).scores(X, asked & RAW, n_threads, out, True)

@@ -27,6 +27,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.programs import PARTS_KEPT
 from gpuqs.threads import WORK_EACH, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Way
 
@@ -219,14 +220,15 @@ def test_names_of_keywords_are_any_texts() -> None:
 def test_documents_that_are_made_first_are_plain_whatever_the_threads() -> None:
     forest, asked = made(), []
     model = Model(forest)
-    plain = model._plain
+    assert model._plain is not None
+    plain = model._plain.exact
 
     class Noted:
         def raw(self, rows: np.ndarray, n_threads: int = 0) -> Any:
             asked.append(n_threads)
             return plain.raw(rows, n_threads)
 
-    model._plain = Noted()
+    model._plain.exact = Noted()
     rows = np.random.default_rng(8).normal(size=(3, 8)).tolist()
     want = Model(forest).predict(rows, "raw")
     for n_threads in (None, 1, 2, np.int64(1)):
@@ -241,8 +243,7 @@ def test_calls_that_are_not_plain() -> None:
     model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
     model.predict(X)
     assert model.predict(X, "leaf").shape == model.predict(X, pred_leaf=True).shape == (3, 20)
-    assert np.array_equal(model.predict(X, num_iteration=5), model.predict(X, trees=slice(0, 5)))
-    assert not np.array_equal(model.predict(X, start_iteration=5), model.predict(X))
+    assert not np.array_equal(model.predict(X, trees=slice(5, None)), model.predict(X))
     with pytest.raises(gpuqs.errors.UnsupportedModelError):
         model.predict(X, pred_contrib=True)
 
@@ -253,14 +254,56 @@ def test_numbers_of_iterations(left_out: int, general: list[int]) -> None:
     model, X = Model(forest), np.random.default_rng(8).normal(size=(3, 8))
     expected, n = model.predict(X), forest.n_iterations
     assert np.array_equal(model.predict(X, num_iteration=n), expected) and general == []
-    assert not np.array_equal(model.predict(X, num_iteration=n - 1), expected) and general == [3]
+    assert not np.array_equal(model.predict(X, num_iteration=n - 1), expected)
     for number in (-1, 0, n + 1, 10**30):
         if left_out:
             with pytest.raises(ValueError, match="best iteration"):
                 model.predict(X, num_iteration=number)
         else:
             assert np.array_equal(model.predict(X, num_iteration=number), expected)
-    assert general == [3]
+    assert general == []
+
+
+@pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
+def test_ranges_of_iterations(fields: dict[str, Any], general: list[int]) -> None:
+    """The bits of ``trees=``, which leads to the general path, for parts that are asked for by turns and again."""
+    model = Model(made(**fields))
+    starts, n = model.forest.iteration_starts.tolist(), model.n_iterations
+    documents = probing_documents(np.random.default_rng(6), model.forest, 70)
+    ranges = [(0, 1), (0, n - 1), (1, n), (n // 2, n // 2 + 3), *((0, k) for k in range(2, 20))]
+    assert len(ranges) > PARTS_KEPT
+    general.clear()
+    with np.errstate(over="ignore"):
+        for first, last in ranges + ranges[::-1]:
+            last = min(last, n)
+            as_lightgbm = {"start_iteration": first, "num_iteration": last - first}
+            for more in ({}, {"output": "raw"}, {"precision": "fast"}):
+                expected = model.predict(documents, trees=slice(starts[first], starts[last]), **more)
+                before = len(general)
+                for words in (as_lightgbm, {"iteration_range": (first, last)}):
+                    given = model.predict(documents, **words, **more)
+                    assert given.dtype == expected.dtype and given.tobytes() == expected.tobytes()
+                assert len(general) == before or model.forest.link == "argmax"
+
+
+def test_ranges_that_are_none(general: list[int]) -> None:
+    model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
+    n = model.n_iterations
+    for words, wrong in (
+        ({"iteration_range": (0, True)}, "whole number"),
+        ({"iteration_range": (0, n + 1)}, "is not within"),
+        ({"iteration_range": (0, 1, 2)}, "two whole numbers"),
+        ({"iteration_range": (0, 1), "num_iteration": 1}, "three ways"),
+        ({"start_iteration": True}, "whole number"),
+        ({"iteration_range": (0, 1), "trees": slice(1)}, "three ways"),
+    ):
+        for kept in ({"iteration_range": (0, 1)}, {"start_iteration": 1}, {"num_iteration": 1}):  # equal to True
+            model.predict(X, **kept)
+        with pytest.raises(ValueError, match=wrong):
+            model.predict(X, **words)
+    assert np.array_equal(model.predict(X, start_iteration=n), np.full(3, model.forest.base_score[0]))
+    assert np.array_equal(model.predict(X, start_iteration=-3, num_iteration=4), model.predict(X, num_iteration=4))
+    assert np.array_equal(model.predict(X, iteration_range=(2, 0)), model.predict(X, start_iteration=2))
 
 
 @pytest.mark.parametrize("most_small", [plain_calls.MOST_SMALL, 1 << 20])

@@ -517,7 +517,8 @@ def test_a_plan_serves_few_rows_of_matrices_too() -> None:
     model = Model(random_forest(np.random.default_rng(5), n_features=12, n_trees=8, max_leaves=4))
     X = sp.random(40, 12, 0.5, "csr", random_state=0)
     expected = model.predict(X)
-    before = model._plain_of_tested()
+    assert model._plain is not None
+    before = model._plain.narrow
     model.tune(X.toarray(), 0.0)
     np.testing.assert_array_equal(model.predict(X), expected)
-    assert model._plain_of_tested() is not before
+    assert model._plain.narrow is not before

@@ -270,12 +270,14 @@ def test_plain_calls_take_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
     want = model.predict(x)  # plain calls have kept a program
     assert model._plain is not None
-    before = model._plain, model._plain_fast
+    before = model._plain.exact, model._plain.fast, model._plain.of_iterations("exact", 0, 2, None)
     plan = model.tune(X, 0.1, batch_sizes=[1])
-    assert {model._plain, model._plain_fast}.isdisjoint({*before, None})
+    after = model._plain.exact, model._plain.fast, model._plain.of_iterations("exact", 0, 2, None)
+    assert {*after}.isdisjoint({*before, None})
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
-    assert several._plain is not None and np.array_equal(several._plain.values(x), want)
+    assert several._plain is not None and several._plain.exact is not None
+    assert np.array_equal(several._plain.exact.values(x), want)
     np.testing.assert_array_equal(several.predict(x), want)
     assert plan.sizes[0].best.n_threads == 1
 
