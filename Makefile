@@ -97,7 +97,7 @@ without-quickscorer: $(VENV)/installed-test
 
 CLANG ?= clang
 CLANGXX ?= clang++
-PARSERS := $(addprefix tests/unit/test_,lightgbm_trees.py making.py sparse.py svmlight.py table_plans.py threads.py ubjson.py)
+PARSERS := $(addprefix tests/unit/test_,json_text.py lightgbm_trees.py making.py sparse.py svmlight.py table_plans.py threads.py ubjson.py)
 clang: $(VENV)/installed-test
 	@command -v $(CLANGXX) > /dev/null || { echo "make clang needs $(CLANGXX): apt-get install clang" >&2; exit 1; }
 	CC=$(CLANG) CXX=$(CLANGXX) CXXFLAGS=-Werror $(BIN)/python -m pip install --quiet --no-deps --upgrade \

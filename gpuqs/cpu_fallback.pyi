@@ -29,6 +29,7 @@ RankWalk: Any
 Values: Any
 Walk: Any
 file_bytes: Any
+json_text: Any
 lightgbm_trees: Any
 making: Any
 sparse: Any

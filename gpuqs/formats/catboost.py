@@ -35,7 +35,7 @@ from gpuqs.forest import Forest
 from gpuqs.formats import catboost_binary
 from gpuqs.formats.catboost_ctrs import read_ctrs, refuse_lost_tables
 from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, borders, reals
-from gpuqs.formats.catboost_trees import Condenser, Trees, json_trees, splits_of
+from gpuqs.formats.catboost_trees import ARRAYS, Condenser, Trees, json_trees, splits_of
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.schema import Schema
@@ -116,7 +116,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     with naming(source):
         if bytes(data[:4]) == catboost_binary.MAGIC:
             return _forest(*catboost_binary.taken_apart(memoryview(data)), complete=True)
-        document = parse_json(data, Condenser())
+        document = parse_json(data, Condenser(), ARRAYS)
         return _forest(document, partial(json_trees, document))
 
 

@@ -23,6 +23,8 @@ from gpuqs.formats.growing import GrowingArray, offsets
 
 #: Most tests of a symmetric tree; CatBoost itself stops at 16.
 MAX_DEPTH: Final = 30
+#: What holds arrays of numbers in the JSON.
+ARRAYS: Final = frozenset(("borders", "leaf_values", "leaf_weights"))
 
 
 class Condenser:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import json_text
 from gpuqs.errors import ModelFormatError
 from gpuqs.forks import no_collection
 
@@ -21,7 +23,9 @@ _KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a t
 
 
 def parse_json(
-    data: bytes | memoryview | str, condensed: Callable[[dict[str, Any]], Any] | None = None
+    data: bytes | memoryview | str,
+    condensed: Callable[[dict[str, Any]], Any] | None = None,
+    arrays: Collection[str] = frozenset(),
 ) -> Any:
     """JSON text (UTF-8) to Python objects; no key may appear twice in one object.
 
@@ -31,8 +35,12 @@ def parse_json(
     condensed : callable, optional
         Given every object as soon as it is read, gives what is kept of it: so that a model's trees need not
         be held as objects until all are read.
+    arrays : collection of str
+        Keys of objects whose values, where they are arrays of numbers alone, may be int64 or float64 arrays.
     """
-
+    if isinstance(data, bytes):
+        with suppress(json_text.Odd), no_collection():
+            return json_text.decode(data, condensed, arrays)
     closed = _distinct if condensed is None else partial(_condensed, condensed)
     try:
         text = data if isinstance(data, str) else str(memoryview(data), "utf-8")

@@ -26,7 +26,7 @@ from gpuqs.forest import Forest
 from gpuqs.forks import no_collection
 from gpuqs.formats.fields import get, numbers, parse_json, refuse_depth, whole
 from gpuqs.formats.own_methods import refuse_own_methods
-from gpuqs.formats.xgboost_trees import condensed, forest_arrays
+from gpuqs.formats.xgboost_trees import ARRAYS, condensed, forest_arrays
 from gpuqs.schema import Schema
 
 NAME: Final = "XGBoost JSON or UBJSON"
@@ -164,7 +164,7 @@ def _parse(data: bytes | memoryview) -> Any:
     if re.match(rb"\{[iUIlL#$]", data):
         with no_collection():
             return ubjson.decode(data, condensed)
-    return parse_json(data, condensed)
+    return parse_json(data, condensed, ARRAYS)
 
 
 # -- the whole model ---------------------------------------------------------------------------

@@ -43,6 +43,10 @@ _KEYS: Final = {
     "condition": "split_conditions",
     "default_left": "default_left",
 }
+#: What holds arrays of numbers in the file's trees.
+ARRAYS: Final = frozenset(
+    {*_KEYS.values(), *_SETS, "split_type", "leaf_weights", "base_weights", "loss_changes", "parents", "sum_hessian"}
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""JSON text of models: what the compiled decoder reads is what Python's ``json`` reads; the rest it leaves to that."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gpuqs.cpu_fallback.json_text import Odd, decode
+from gpuqs.formats.fields import parse_json
+
+ARRAYS = frozenset("ab")
+
+
+def as_json(value: Any) -> Any:
+    """What `decode` gave, as ``json`` would: arrays as lists, but for the types of their numbers."""
+    if isinstance(value, np.ndarray):
+        assert value.dtype in (np.int64, np.float64) and value.ndim == 1 and len(value)
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    return [as_json(item) for item in value] if isinstance(value, list) else value
+
+
+def same(got: Any, expected: Any) -> bool:
+    """Alike in every bit and type, but that an array's numbers are all floats if one is."""
+    if isinstance(expected, dict):
+        return list(got) == list(expected) and all(same(got[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        if {*map(type, expected)} == {int, float} and {*map(type, got)} == {float}:
+            expected = [*map(float, expected)]
+        return len(got) == len(expected) and all(map(same, got, expected))
+    if type(got) is not type(expected):
+        return False
+    return struct.pack("d", got) == struct.pack("d", expected) if isinstance(got, float) else bool(got == expected)
+
+
+def agrees(text: bytes) -> bool:
+    """Whether `decode` reads a text; then as ``json`` does, once with arrays and once without."""
+    try:
+        found = [decode(text, None, keys) for keys in (ARRAYS, ())]
+    except Odd:
+        return False
+    expected = json.loads(text)
+    assert all(same(as_json(value), expected) for value in found)
+    return True
+
+
+NUMBERS = (
+    *("0", "-0", "-0.0", "0.0", "0e0", "-0E+5", "1", "-1", "12345678901234567", "999999999999999999"),
+    "-999999999999999999",
+    *("1.5", "1e22", "1e23", "1E-22", "1e-23", "9007199254740992.0", "9007199254740993.0"),
+    *("9007199254740993e1", "0.1"),
+    *("123456789012345678.5", "0.000000000000000000000000000000012345678901234567"),
+    *("2.2250738585072011e-308", "5e-324"),
+    *("1.7976931348623157e308", "4.9406564584124654e-324", "-1.17549435E-38", "8.5899345919999997e9", "1" + "0" * 18),
+    *("9" * 25, "-" + "9" * 400, "1" * 30 + ".5", "1e400", "-1e400", "1e-400", "0.5e99999999999999999999"),
+    *("3E5", "7e+05"),
+)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_numbers(number: str) -> None:
+    of_keys = (f'{{"a": [{number}]}}', f'{{"a": [3, {number} , 2.5,{number}]}}')
+    for text in (number, f" {number} ", f"[{number}]", *of_keys):
+        assert agrees(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('""', '"a"', '"\\u00e9"', '"\\ud83d\\ude00"', '"\\ud83d"', '"a\\"b\\\\"', '"λ"', '"\x7f"'),
+        *("true", "[false, null]"),
+        *("{}", "[]", '{"a": []}', '{"a": [[1, 2], [3]]}', '{"a": [1, "x"]}', '{"b": [1, true]}'),
+        '{"a": [1, 2, null]}',
+        *(' { "a" :\t[ 1 ,\n2 ] , "c" : [ 1 , 2 ]\r} ', '{"c": [1, 2.5, -0]}', '{"a": [1, 2.5, -0]}'),
+        "[" * 64 + "]" * 64,
+    ],
+)
+def test_what_is_read(text: str) -> None:
+    assert agrees(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "tru", "truex", "nul", "nan", "NaN", "[Infinity]", '{"a": [NaN]}', "01", "-", "+1"),
+        *(".5", "1.", "1.e5", "1e", "1e+"),
+        *("[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", '{"a": [1 2]}', '{"a": [1,]}', '{"a": [1', '{"a": ['),
+        '{"a": [01]}',
+        *("{", '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', "{,}", "{1:2}", '{"a" 1}'),
+        *('{"a":1 "b":2}', '{"a":1,"a":2}'),
+        *('"', '"a', '"a\\', '"\\"', '"\\x"', '"\\u12"', '"a\nb"', '"\x00"', "1 2", "[] []", "\x00"),
+        *("1\x00", "[1]\x00", "\ufeff1"),
+        *("[" * 65 + "]" * 65, '{"a":' * 65 + "1" + "}" * 65, "[" * 100_000, "'a'", "[1;2]"),
+        *('{"a": [1}', "[1}"),
+    ],
+)
+def test_what_is_left_to_json(text: str) -> None:
+    with pytest.raises(Odd):
+        decode(text.encode(), None, ARRAYS)
+
+
+def test_bytes_that_are_no_utf8() -> None:
+    for text in (b'"\xff"', b'"\xed\xa0\x80"', b'"a\\n\xff"', b'{"\xff": 1}', b"\xff", b"[1]\xff"):
+        with pytest.raises(Odd):
+            decode(text)
+
+
+@given(st.text('{}[]",:0123456789.eE+-truefalsn \n\\ab', max_size=30))
+@example('{"a":[1e5,2]}')
+@example("1" * 5_000)  # more digits than some Pythons make a number of
+def test_any_text(text: str) -> None:
+    agrees(text.encode())
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70), min_size=1), st.data())
+def test_any_numbers(values: list[Any], data: st.DataObject) -> None:
+    """However they are spelled: shortest, with many digits, in float32's digits."""
+    spellings = [repr, "{:.17g}".format, "{:.9E}".format, "{:.30e}".format]
+    spell: Callable[[Any], str] = data.draw(st.sampled_from(spellings))
+    text = f'{{"a": [{", ".join(map(spell, values))}]}}'
+    assert agrees(text.encode())
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats(allow_nan=False) | st.integers() | st.text(), st.lists))
+def test_any_values(value: Any) -> None:
+    for ascii_alone in (True, False):
+        for key in ("a", "c"):
+            text = json.dumps({key: value, "b": [value]}, ensure_ascii=ascii_alone)
+            agrees(text.encode(errors="surrogatepass"))
+
+
+def test_objects_are_condensed_inside_out() -> None:
+    seen: list[Any] = []
+
+    def condensed(items: dict[str, Any]) -> Any:
+        seen.append(dict(items))
+        return len(seen)
+
+    assert decode(b'{"x": {"y": {}}, "z": [{"w": 1}]}', condensed) == 4
+    assert seen == [{}, {"y": 1}, {"w": 1}, {"x": 2, "z": [3]}]
+
+
+def test_both_ways_give_the_same_and_the_same_errors() -> None:
+    text = b'{"a": [1, 2.5], "c": {"b": [1, 2]}, "d": 1e400}'
+    assert same(as_json(parse_json(text, None, ARRAYS)), parse_json(memoryview(text), None, ARRAYS))
+    twice = b'{"a": 1, "a": 2}'
+    for wrong, problem in ((twice, "'a' appears twice"), (b"[1,]", "is no JSON"), (b"[" * 70, "is no JSON")):
+        for data in (wrong, memoryview(wrong), wrong.decode()):
+            with pytest.raises(ValueError, match=problem):
+                parse_json(data)
