@@ -67,7 +67,7 @@ sanitize-memory: $(VENV)/installed-test
 	$(call sanitized,memory,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
 	LD_PRELOAD=$(call runtime,asan):$(call runtime,ubsan) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/memory \
 	  $(BIN)/pytest -s -p no:cacheprovider -n auto --maxprocesses 4 \
-	  tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
+	  tests/unit/test_json_text.py tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
 comma := ,
 
 # ThreadSanitizer wants its memory where it expects it: no random addresses.
