@@ -33,15 +33,17 @@ from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
-from gpuqs.kept import Kept
+from gpuqs.kept import keep_some
 from gpuqs.keywords import output_and_trees
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision
-from gpuqs.programs import PARTS_KEPT, Programs
+from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
 
 #: Most documents of a small batch: a list holds the program for each number of them.
 MOST_SMALL: Final = 4096
+#: The same of a range of iterations, of which a model may have hundreds.
+MOST_SMALL_OF_PART: Final = 128
 
 #: Seconds of scoring up to which a call keeps Python's lock: two threads that hand it over get less done than one that
 #: keeps it (an Intel server, calls of 2 to 6 us: 0.5 to 0.8 times as much; of 10 us: 1.2 times).
@@ -72,7 +74,7 @@ class PlainWays:
 
     def __init__(self, chooser: Chooser, programs: Programs) -> None:
         self._chooser, self._programs = chooser, programs
-        self._of_iterations = Kept(PARTS_KEPT)
+        self._of_iterations: dict[Any, tuple[cpu_fallback.PlainCalls | None]] = {}
 
     @lazy
     def exact(self) -> cpu_fallback.PlainCalls | None:
@@ -100,7 +102,7 @@ class PlainWays:
             They contradict each other, or name iterations that are not there.
         """
         key = precision, start, number, iteration_range
-        found: tuple[cpu_fallback.PlainCalls | None] | None = self._of_iterations.find(key)
+        found = self._of_iterations.get(key)
         if found is None:
             _, trees = output_and_trees(
                 self._programs.forest,
@@ -110,8 +112,11 @@ class PlainWays:
                 num_iteration=number,
                 iteration_range=iteration_range,
             )
-            found = (plain_calls(self._chooser, self._programs, precision=precision, trees=trees),)
-            self._of_iterations.keep(key, found)
+            if trees is None:
+                found = (self.fast if precision == "fast" else self.exact,)
+            else:
+                found = (plain_calls(self._chooser, self._programs, precision=precision, trees=trees),)
+            keep_some(self._of_iterations, key, found, self._programs.parts_kept)
         return found[0]
 
 
@@ -146,7 +151,7 @@ def plain_calls(
     return cpu_fallback.PlainCalls(
         cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
         of_documents.n_features,
-        min(MOST_SMALL, at_once),
+        min(MOST_SMALL if trees is None else MOST_SMALL_OF_PART, at_once),
         BRIEF,
         at_once,
         threads_of_call,

@@ -12,7 +12,7 @@ from gpuqs.devices import HOST, Device
 from gpuqs.engines import ENGINES, LEFT_OUT, Program
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
-from gpuqs.forks import Lock
+from gpuqs.forks import Lock, lazy
 from gpuqs.kept import Kept
 from gpuqs.layout.ranks import RankTables, build_ranks
 
@@ -105,6 +105,11 @@ class Programs:
         kept = min(max(PARTS_KEPT, int(np.searchsorted(held, PARTS_NUMBERS, "right"))), MOST_PARTS)
         for old in parts[:-kept]:
             self._made.pop(old, None)
+
+    @lazy
+    def parts_kept(self) -> int:
+        """So many ranges of trees may be kept if they have half of all trees on average."""
+        return min(max(PARTS_KEPT, int(2 * PARTS_NUMBERS / max(self._numbers(None), 1))), MOST_PARTS)
 
     def _numbers(self, *bounds: int | None) -> float:
         """About so many numbers has a range of trees: nodes, values and sets of categories, and something a feature."""

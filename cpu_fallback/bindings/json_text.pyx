@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-import json
+from json.decoder import scanstring
 
 cdef extern from "readers/json_numbers.hpp" namespace "gpuqs" nogil:
     cdef cppclass JsonNumber:
@@ -67,11 +67,12 @@ cdef class _Decoder:
     cdef const char* at
     cdef const char* end
     cdef object condensed, arrays
+    cdef dict keys  # each one met, once
     cdef vector[int64_t] integers
     cdef vector[double] reals
 
     def __init__(self, bytes data, condensed, arrays):
-        self.data, self.condensed, self.arrays = data, condensed, arrays
+        self.data, self.condensed, self.arrays, self.keys = data, condensed, arrays, {}
         self.at = data
         self.end = self.at + len(data)
 
@@ -133,7 +134,7 @@ cdef class _Decoder:
                     raise Odd
             close += 1
         try:
-            value = (json.loads(self.at[:close + 1 - self.at].decode()) if escapes
+            value = (scanstring(begin[:close + 1 - begin].decode(), 0)[0] if escapes
                      else PyUnicode_DecodeUTF8(begin, close - begin, NULL))
         except ValueError:
             raise Odd from None
@@ -186,6 +187,7 @@ cdef class _Decoder:
                 if self.next() != b'"':
                     raise Odd
                 key = self.text()
+                key = self.keys.setdefault(key, key)
                 if key in items or self.next() != b":":
                     raise Odd
                 self.at += 1

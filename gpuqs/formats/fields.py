@@ -38,7 +38,7 @@ def parse_json(
     arrays : collection of str
         Keys of objects whose values, where they are arrays of numbers alone, may be int64 or float64 arrays.
     """
-    if isinstance(data, bytes):
+    if type(data) is bytes:
         with suppress(json_text.Odd), no_collection():
             return json_text.decode(data, condensed, arrays)
     closed = _distinct if condensed is None else partial(_condensed, condensed)
@@ -115,7 +115,7 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
     dtype = np.dtype(dtype)
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and dtype.kind == "i":
-            raise ModelFormatError("is not an array of whole numbers", tree=tree, field=field)
+            raise ModelFormatError("is not an array of whole numbers of 64 bits", tree=tree, field=field)
     elif isinstance(value, list):
         try:
             value = np.frombuffer(array("q" if dtype.kind == "i" else "d", value), f"{dtype.kind}8")
@@ -129,5 +129,5 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
         made = value.astype(dtype)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            made = value.astype(dtype)
+            made = value.astype(np.float64, copy=False).astype(dtype)  # whole numbers are rounded as Python's are
     return made

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuqs.cpu_fallback.json_text import Odd, decode
-from gpuqs.formats.fields import parse_json
+from gpuqs.formats.fields import numbers, parse_json
 
 ARRAYS = frozenset("ab")
 
@@ -146,6 +146,20 @@ def test_objects_are_condensed_inside_out() -> None:
 
     assert decode(b'{"x": {"y": {}}, "z": [{"w": 1}]}', condensed) == 4
     assert seen == [{}, {"y": 1}, {"w": 1}, {"x": 2, "z": [3]}]
+
+
+def test_whole_numbers_become_float32_as_pythons_do() -> None:
+    value = 2**54 + 2**30 + 1  # rounded to float64, it lies halfway between two float32
+    arrays = [np.array([value]), [value]]
+    assert {float(numbers(array, "a", np.float32)[0]) for array in arrays} == {float(np.float32(float(value)))}
+    assert float(np.int64(value).astype(np.float32)) != float(np.float32(float(value)))
+
+
+def test_bytes_of_other_types() -> None:
+    class Bytes(bytes):
+        pass
+
+    assert parse_json(Bytes(b"[1]")) == [1]
 
 
 def test_both_ways_give_the_same_and_the_same_errors() -> None:

@@ -19,7 +19,7 @@ from forests import probing_documents, random_forest
 from interpreter_lock import lets_others_run, needs_the_lock
 
 import gpuqs
-from gpuqs import chooser, cpu_fallback, engines, plain_calls
+from gpuqs import chooser, cpu_fallback, engines, plain_calls, programs
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
@@ -27,7 +27,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.programs import PARTS_KEPT
+from gpuqs.programs import MOST_PARTS, PARTS_KEPT, Programs
 from gpuqs.threads import WORK_EACH, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Way
 
@@ -265,13 +265,15 @@ def test_numbers_of_iterations(left_out: int, general: list[int]) -> None:
 
 
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
-def test_ranges_of_iterations(fields: dict[str, Any], general: list[int]) -> None:
+def test_ranges_of_iterations(
+    fields: dict[str, Any], general: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The bits of ``trees=``, which leads to the general path, for parts that are asked for by turns and again."""
     model = Model(made(**fields))
     starts, n = model.forest.iteration_starts.tolist(), model.n_iterations
     documents = probing_documents(np.random.default_rng(6), model.forest, 70)
     ranges = [(0, 1), (0, n - 1), (1, n), (n // 2, n // 2 + 3), *((0, k) for k in range(2, 20))]
-    assert len(ranges) > PARTS_KEPT
+    monkeypatch.setattr(Programs, "parts_kept", 5)
     general.clear()
     with np.errstate(over="ignore"):
         for first, last in ranges + ranges[::-1]:
@@ -284,6 +286,25 @@ def test_ranges_of_iterations(fields: dict[str, Any], general: list[int]) -> Non
                     given = model.predict(documents, **words, **more)
                     assert given.dtype == expected.dtype and given.tobytes() == expected.tobytes()
                 assert len(general) == before or model.forest.link == "argmax"
+
+
+def test_ranges_by_turns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As staged predictions ask for them: each is laid out once, and no more are kept than there is room for."""
+    model, X = Model(made(n_trees=100)), np.random.default_rng(8).normal(size=(3, 8))
+    made_now: list[int] = []
+    select = Forest.select
+    monkeypatch.setattr(Forest, "select", lambda *args: made_now.append(1) or select(*args))
+    for _ in range(3):
+        for number in range(1, 100):
+            model.predict(X, num_iteration=number)
+    assert len(made_now) == 99
+    assert model._programs.parts_kept == MOST_PARTS
+    large = Model(made(n_trees=20, max_leaves=2))
+    monkeypatch.setattr(programs, "PARTS_NUMBERS", 0)
+    assert large._programs.parts_kept == PARTS_KEPT
+    for number in range(1, 20):
+        large.predict(X, num_iteration=number)
+    assert large._plain is not None and len(large._plain._of_iterations) == PARTS_KEPT
 
 
 def test_ranges_that_are_none(general: list[int]) -> None:
