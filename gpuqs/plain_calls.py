@@ -9,8 +9,7 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - ``n_threads`` is None or a positive int.
 - ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
   with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.of_numpy`).
-- ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints; some
-  tree is left to be scored.
+- ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints.
 - ``device`` is None or "cpu", and the model is on the host.
 - ``trees`` and ``base_margin`` are None; ``pred_leaf`` and ``pred_contrib`` are False.
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
@@ -131,13 +130,11 @@ def plain_calls(
 ) -> cpu_fallback.PlainCalls | None:
     """What answers plain calls with one precision, for documents of one width, and a range of trees.
 
-    None: nothing does, for values have not the shape of sums, linear leaves no fast precision, or no tree is left.
+    None: nothing does, for values have not the shape of sums, or linear leaves no fast precision.
     ``narrow``: documents hold the columns `Forest.tested` alone.
     """
     forest = programs.part(trees)
     if forest.link == "argmax" or (forest.has_linear_leaves and precision == "fast"):
-        return None
-    if trees is not None and forest.n_trees == 0:
         return None
     of_documents = forest.narrowed if narrow else forest
     of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)

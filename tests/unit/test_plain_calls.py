@@ -272,7 +272,7 @@ def test_ranges_of_iterations(
     model = Model(made(**fields))
     starts, n = model.forest.iteration_starts.tolist(), model.n_iterations
     documents = probing_documents(np.random.default_rng(6), model.forest, 70)
-    ranges = [(0, 1), (0, n - 1), (1, n), (n // 2, n // 2 + 3), *((0, k) for k in range(2, 20))]
+    ranges = [(0, 1), (0, n - 1), (1, n), (2, n), (n, n), (n // 2, n // 2 + 3), *((0, k) for k in range(2, 20))]
     monkeypatch.setattr(Programs, "parts_kept", 5)
     general.clear()
     with np.errstate(over="ignore"):
@@ -286,6 +286,16 @@ def test_ranges_of_iterations(
                     given = model.predict(documents, **words, **more)
                     assert given.dtype == expected.dtype and given.tobytes() == expected.tobytes()
                 assert len(general) == before or model.forest.link == "argmax"
+
+
+def test_parts_are_told_apart() -> None:
+    made_of = Programs(made(n_features=60, n_trees=9, max_leaves=4))  # some feature is tested by no tree
+    assert made_of.part(None, narrow=True) is not made_of.part(None)
+    for start, stop, narrow in ((0, 5, False), (2, 5, False), (2, 5, True), (2, 6, True), (2, 6, False)):
+        part = made_of.part(slice(start, stop), narrow)
+        assert part.n_trees == stop - start
+        assert part.n_features == made_of.part(None, narrow).n_features
+        assert made_of.part(slice(start, stop), narrow) is part
 
 
 def test_ranges_by_turns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
