@@ -102,14 +102,14 @@ class Programs:
     def _give_back(self, device: Device) -> None:
         parts = [key for key in list(self._made) if key[-1] is not None and key[-2] == device.key]
         held = np.cumsum([self._numbers(*key[-1]) for key in reversed(parts)])
-        kept = min(max(PARTS_KEPT, int(np.searchsorted(held, PARTS_NUMBERS, "right"))), MOST_PARTS)
+        kept = _within_bounds(int(np.searchsorted(held, PARTS_NUMBERS, "right")))
         for old in parts[:-kept]:
             self._made.pop(old, None)
 
     @lazy
     def parts_kept(self) -> int:
         """So many ranges of trees may be kept if they have half of all trees on average."""
-        return min(max(PARTS_KEPT, int(2 * PARTS_NUMBERS / max(self._numbers(None), 1))), MOST_PARTS)
+        return _within_bounds(int(2 * PARTS_NUMBERS / max(self._numbers(None), 1)))
 
     def _numbers(self, *bounds: int | None) -> float:
         """About so many numbers has a range of trees: nodes, values and sets of categories, and something a feature."""
@@ -159,6 +159,11 @@ class Programs:
 
         part = self.part(trees, narrow)
         return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, machine=on, params=dict(params))
+
+
+def _within_bounds(n_parts: int) -> int:
+    """So many ranges of trees, but no fewer and no more than are kept in any case."""
+    return min(max(PARTS_KEPT, n_parts), MOST_PARTS)
 
 
 def _of_whole(

@@ -7,8 +7,8 @@
 
 namespace gpuqs {
 
-// Documents [first, first + n) at leaves leaf[tree][stride], of so many bytes each, of trees [tree, tree + n_trees): their outputs, in the order of trees, to
-// sums[output][stride]. Document d is at place order[d] of leaf (null: at d), and at places[d] of sums.
+// Documents [first, first + n) at leaves leaf[tree][stride], of so many bytes each, of trees [tree, tree + n_trees): their outputs, in
+// the order of trees, to sums[output][stride]. Document d is at place order[d] of leaf (null: at d), and at places[d] of sums.
 void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, int leaf_bytes,
                 const void* leaf, int stride, const uint16_t* order, const int32_t* places, double* sums);
 

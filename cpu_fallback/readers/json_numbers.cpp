@@ -34,13 +34,16 @@ JsonNumber read_json_number(const char* p, const char* end) {
     const bool negative = p < end && *p == '-';
     p += negative;
     if (!is_digit(p, end)) return none;
-    int64_t digits = 0;
-    int64_t n_digits = 0, behind_point = 0, power = 0;
-    const char* const first = p;
-    for (; is_digit(p, end); p++) {
-        if (++n_digits <= kMostDigits) digits = digits * 10 + (*p - '0');
-    }
-    if (*first == '0' && p - first > 1) return none;
+    int64_t digits = 0, n_digits = 0, behind_point = 0, power = 0;
+    const auto read_digits = [&] {
+        const char* const first = p;
+        for (; is_digit(p, end); p++) {
+            if (++n_digits <= kMostDigits) digits = digits * 10 + (*p - '0');
+        }
+        return p - first;
+    };
+    const bool begins_with_zero = *p == '0';
+    if (read_digits() > 1 && begins_with_zero) return none;
     const bool whole = p == end || (*p != '.' && *p != 'e' && *p != 'E');
     if (whole) {
         digits = negative ? -digits : digits;
@@ -48,9 +51,7 @@ JsonNumber read_json_number(const char* p, const char* end) {
     }
     if (*p == '.') {
         if (!is_digit(++p, end)) return none;
-        for (; is_digit(p, end); p++, behind_point++) {
-            if (++n_digits <= kMostDigits) digits = digits * 10 + (*p - '0');
-        }
+        behind_point = read_digits();
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
