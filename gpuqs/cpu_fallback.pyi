@@ -31,6 +31,7 @@ Walk: Any
 file_bytes: Any
 json_text: Any
 lightgbm_trees: Any
+lists: Any
 making: Any
 sparse: Any
 svmlight: Any

@@ -3,7 +3,8 @@
 A call of `Model.predict` is plain where all of these hold; every other call takes the general path, `Model._answer`:
 
 - ``X`` is a NumPy array (no subclass), aligned, of native float32 or float64, with at least one row, no more than are
-  scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of columns. Its strides are any.
+  scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of columns. Its strides are any. Or it is a
+  list or tuple of so many lists or tuples, which hold Python's floats, whole numbers up to 2^53, bools and None alone.
 - ``output`` is "value" or "raw"; ``raw_score`` and ``output_margin`` are True or False.
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
 - ``n_threads`` is None or a positive int.
@@ -15,7 +16,8 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
 - An engine of the CPU's kernels scores it.
 
-Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for.
+Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for. So do
+those of a small CSR matrix, which are made here, if neither precision, nor iterations, nor ``out`` is given.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from gpuqs import cpu_fallback, links
+from gpuqs.arrays.sparse import reader_of_few
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
@@ -90,6 +95,19 @@ class PlainWays:
         """`exact` for documents of the columns `Forest.tested` alone."""
         return plain_calls(self._chooser, self._programs, narrow=True)
 
+    @lazy
+    def _rows_of_csr(self) -> Callable[[Any], np.ndarray | None] | None:
+        return reader_of_few(self._programs.forest)
+
+    def of_csr(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
+        """The answer for a CSR matrix of scipy's, with options as of `narrow`; None: the general path has it."""
+        rows = None if self._rows_of_csr is None else self._rows_of_csr(X)
+        plain = None if rows is None else self.narrow
+        if plain is None:
+            return None
+        scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
+        return scores
+
     def of_iterations(
         self, precision: Precision, start: int, number: int | None, iteration_range: tuple[int, int] | None
     ) -> cpu_fallback.PlainCalls | None:
@@ -153,6 +171,7 @@ def plain_calls(
         at_once,
         threads_of_call,
         of_arrays=not forest.schema.arrays_hold_values,
+        single=forest.integer_dtype == "float32",
         raw=_link(forest, precision, "identity", forest.average_raw),
         value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),
         then=of_numpy,

@@ -8,6 +8,7 @@ from cython cimport critical_section
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
 from gpuqs.cpu_fallback.links cimport Link
+from gpuqs.cpu_fallback.lists cimport rows_of
 from gpuqs.cpu_fallback.scorer import most_threads
 from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
 from libc.stdint cimport int16_t
@@ -149,6 +150,8 @@ cdef class PlainCalls:
         Gives the number of threads of a call that is worth so many, more than one.
     of_arrays : bool
         Whether the arrays of `Model.predict` are documents as they are; else all are made of them first.
+    single : bool
+        Whether lists of whole numbers are documents of float32 (`Forest.integer_dtype`).
     brief : float
         Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
         one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
@@ -163,14 +166,15 @@ cdef class PlainCalls:
     cdef object program_of, threads_of, then
     cdef Link raw_link, value_link
     cdef Py_ssize_t n_features, most_at_once, n_iterations
-    cdef bint some_left_out, of_arrays
+    cdef bint some_left_out, of_arrays, single
     cdef double brief
     cdef Chosen chosen
 
     def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Py_ssize_t most_at_once=0,
-                 threads_of=None, bint of_arrays=True, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
+                 threads_of=None, bint of_arrays=True, bint single=False, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
                  bint some_left_out=False):
-        self.n_iterations, self.some_left_out, self.of_arrays = n_iterations, some_left_out, of_arrays
+        self.n_iterations, self.some_left_out = n_iterations, some_left_out
+        self.of_arrays, self.single = of_arrays, single
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
         self.most_at_once, self.threads_of = max(most, most_at_once), threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
@@ -191,6 +195,14 @@ cdef class PlainCalls:
         """Whether an array is n documents of native floats."""
         return (cnp.PyArray_NDIM(x) == 2 and cnp.PyArray_DIM(x, 0) == n and cnp.PyArray_DIM(x, 1) == self.n_features
                 and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
+
+    cdef rows_of(self, X):
+        """The array that ``X`` is, or its rows, if it is a list of some; None: no plain call has it."""
+        if not self.of_arrays:
+            return None
+        if type(X) is cnp.ndarray:
+            return X
+        return rows_of(X, self.n_features, self.single) if len(X) <= self.most_at_once else None
 
     cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
         """Of `keeps_lock`, after a call that took so long."""
@@ -346,6 +358,11 @@ cdef plain_of(ways, int asked, dict keywords):
                               keywords.get("num_iteration"), keywords.get("iteration_range"))
 
 
+cdef bint is_csr(kind) except -1:
+    """Whether these are matrices or arrays of scipy's own in compressed rows."""
+    return kind.__name__ in ("csr_matrix", "csr_array") and kind.__module__.startswith("scipy.sparse.")
+
+
 def plain_first(method):
     """`Model.predict` that answers plain calls itself, and has ``method`` answer all others.
 
@@ -354,16 +371,24 @@ def plain_first(method):
     @wraps(method)
     def predict(self, X, output="value", **keywords):
         cdef int asked, n_threads
-        if type(X) is cnp.ndarray:
+        if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
             if asked >= 0:
                 plain = plain_of(self._plain, asked, keywords)
-                if plain is not None and (<PlainCalls?>plain).of_arrays:
+                rows = None if plain is None else (<PlainCalls?>plain).rows_of(X)
+                if rows is not None:
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                     out = keywords["out"] if asked & OUT else None
-                    answer = (<PlainCalls>plain).scores(X, asked & RAW, n_threads, out, True)
+                    answer = (<PlainCalls>plain).scores(rows, asked & RAW, n_threads, out, True)
                     if answer is not None:
                         return answer
+        elif is_csr(type(X)) and self._plain is not None:
+            asked = asked_by_all(output, keywords)
+            if asked >= 0 and not asked & ~(NOTHING | RAW | N_THREADS):
+                n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
+                answer = self._plain.of_csr(X, asked & RAW != 0, n_threads)
+                if answer is not None:
+                    return answer
         return method(self, X, output, **keywords)
 
     return predict

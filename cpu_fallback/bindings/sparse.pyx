@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Sparse matrices into dense blocks of their tested columns, without the GIL."""
 
+cimport numpy as cnp
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
+from libcpp.vector cimport vector
 
 
 cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
@@ -23,6 +25,8 @@ cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
     int _TWICE "gpuqs::SPARSE_TWICE"
     int _UNSORTED "gpuqs::SPARSE_UNSORTED"
     int _REFUSED "gpuqs::SPARSE_REFUSED"
+
+cnp.import_array()
 
 BOUNDS = _BOUNDS
 OUTSIDE = _OUTSIDE
@@ -133,3 +137,51 @@ def scatter_csc(const int64_t[:, ::1] bounds, const index_t[::1] indices, const 
     with nogil:
         result = scatter_columns(&bounds[0, 0], &indices[0], &data[0], start, n, columns, refuses, value, &out[0, 0])
     return result.problem, result.at, result.index
+
+
+cdef int scatter_all(const int32_t* indptr, const int32_t* indices, const out_t* data, int64_t entries, int64_t n,
+                     const int32_t[::1] column_of, int64_t tested, double absent, refused, out_t* out) except -1:
+    """All rows into ``out`` [n, tested]; what is wrong with them, or 0."""
+    cdef vector[int64_t] bounds, seen
+    cdef int64_t at
+    cdef cbool refuses = refused is not None
+    bounds.resize(n + 1)
+    for at in range(n + 1):
+        bounds[at] = indptr[at]
+    seen.resize(tested)
+    for at in range(tested):
+        seen[at] = -1
+    for at in range(n * tested):
+        out[at] = <out_t>absent
+    return scatter_rows(bounds.data(), indices, data, entries, 0, n, column_of.shape[0], &column_of[0], tested, seen.data(),
+                        refuses, <double>refused if refuses else 0.0, out).problem
+
+
+def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, int64_t tested, double absent, refused):
+    """The tested columns of a small CSR matrix as rows [n, tested]; ``absent`` is what absent entries are, the rest as above.
+
+    None: it is not as most are (indices of 32 bits, data of native floats), or something is wrong with it.
+    """
+    cdef cnp.npy_intp[2] shape
+    cdef cnp.ndarray out
+    cdef int64_t entries
+    cdef int problem
+    if not (type(indptr) is type(indices) is type(data) is cnp.ndarray and n > 0 and tested > 0 and column_of.shape[0] > 0):
+        return None
+    for array, kinds in ((indptr, (cnp.NPY_INT32,)), (indices, (cnp.NPY_INT32,)), (data, (cnp.NPY_FLOAT, cnp.NPY_DOUBLE))):
+        if cnp.PyArray_NDIM(array) != 1 or cnp.PyArray_TYPE(array) not in kinds or not cnp.PyArray_ISCARRAY_RO(array):
+            return None
+    if cnp.PyArray_DIM(indptr, 0) != n + 1 or (<const int32_t*>cnp.PyArray_DATA(indptr))[0] != 0:
+        return None
+    entries = min(cnp.PyArray_DIM(indices, 0), cnp.PyArray_DIM(data, 0))
+    shape[0], shape[1] = n, tested
+    out = cnp.PyArray_EMPTY(2, shape, cnp.PyArray_TYPE(data), False)
+    if cnp.PyArray_TYPE(data) == cnp.NPY_FLOAT:
+        problem = scatter_all(<const int32_t*>cnp.PyArray_DATA(indptr), <const int32_t*>cnp.PyArray_DATA(indices),
+                              <const float*>cnp.PyArray_DATA(data), entries, n, column_of, tested, absent, refused,
+                              <float*>cnp.PyArray_DATA(out))
+    else:
+        problem = scatter_all(<const int32_t*>cnp.PyArray_DATA(indptr), <const int32_t*>cnp.PyArray_DATA(indices),
+                              <const double*>cnp.PyArray_DATA(data), entries, n, column_of, tested, absent, refused,
+                              <double*>cnp.PyArray_DATA(out))
+    return None if problem else out

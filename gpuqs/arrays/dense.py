@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuqs.arrays.coding import Coder, Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
+from gpuqs.cpu_fallback import lists
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 
@@ -86,6 +87,10 @@ def array_of(X: Any, forest: Forest) -> np.ndarray:
         if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
             return np.from_dlpack(X)
         by_value = isinstance(X, (list, tuple)) and forest.schema.arrays_hold_values
+        if isinstance(X, (list, tuple)) and not by_value:
+            rows: np.ndarray | None = lists.rows_of_lists(X, forest.n_features, forest.integer_dtype == "float32")
+            if rows is not None:
+                return rows
         array = np.asarray(X, object if by_value else None)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error

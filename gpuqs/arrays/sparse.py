@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from gpuqs.forest import ZERO_THRESHOLD, Forest
 
 #: Values that are read as they lie in memory; others are cast first.
 _READ = "bhilqBHILQfd"
+#: Most values of a matrix of few rows.
+_FEW_VALUES = 1 << 17
 
 
 class _Matrix(NamedTuple):
@@ -64,10 +66,39 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     dtype = data.dtype if data.dtype in (np.float32, np.float64) else score_dtype(data.dtype, forest)
     if data.dtype.char not in _READ:
         data = data.view(np.uint8) if data.dtype == bool else data.astype(dtype)
-    # LightGBM takes this one value for a number in CSR and for zero in CSC and dense rows.
-    refused = -ZERO_THRESHOLD if forest.source.startswith("LightGBM") else None
     make = _from_csr if X.format == "csr" else _from_csc
-    return make(_Matrix(X.shape[0], indptr, indices, data, dtype, refused), forest)
+    return make(_Matrix(X.shape[0], indptr, indices, data, dtype, _refused(forest)), forest)
+
+
+def reader_of_few(forest: Forest) -> Callable[[Any], np.ndarray | None] | None:
+    """What reads usual CSR matrices of few rows at once: `from_sparse` takes longer than a small forest to score them.
+
+    Returns
+    -------
+    callable or None
+        Gives rows of the columns `Forest.tested` of a CSR matrix, or None: `from_sparse` reads it, or says what is
+        wrong with it. None: no matrix is read so for this forest.
+    """
+    if forest.ctrs is not None or forest.schema.arrays_hold_values or forest.schema.library == "scikit-learn":
+        return None
+    n_features, n_tested, place_of = forest.n_features, len(forest.tested), forest.place_of
+    absent, refused, most = forest.schema.absent, _refused(forest), _FEW_VALUES // max(1, n_tested)
+
+    def read(X: Any) -> np.ndarray | None:
+        shape = X.shape
+        if len(shape) != 2 or shape[1] != n_features or shape[0] > most:
+            return None
+        rows: np.ndarray | None = sparse.rows_of_csr(
+            X.indptr, X.indices, X.data, shape[0], place_of, n_tested, absent, refused
+        )
+        return rows
+
+    return read
+
+
+def _refused(forest: Forest) -> float | None:
+    """The one value that LightGBM takes for a number in CSR and for zero in CSC and dense rows."""
+    return -ZERO_THRESHOLD if forest.source.startswith("LightGBM") else None
 
 
 def _check_missing(values: np.ndarray, forest: Forest, dense: str) -> None:

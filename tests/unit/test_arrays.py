@@ -7,6 +7,7 @@ import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs.arrays import as_documents
+from gpuqs.cpu_fallback import lists
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -149,6 +151,45 @@ def test_lists() -> None:
     np.testing.assert_array_equal(MODEL.predict(tuple(map(tuple, ROWS.tolist())), "raw"), EXPECTED)
     np.testing.assert_array_equal(MODEL.predict(list(ROWS), "raw"), EXPECTED)
     assert read([[1, 2, 3]], forest_of(integer_dtype="float32")).dtype == np.float32
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_lists_are_read_as_numpy_reads_them(single: bool) -> None:
+    rng = np.random.default_rng(3)
+    kinds = {
+        "floats": [0.1, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e-42, 1e300, np.float64(3.0000001)],
+        "whole": [0, -1, 16_777_217, 2**53, -(2**53), 9_007_199_254_740_991],
+        "truths": [True, False],
+        "missing": [None],
+    }
+    for n_kinds in range(1, 5):
+        for several in combinations(kinds.values(), n_kinds):
+            pool = np.array([*chain(*several)], object)
+            rows = rng.choice(pool, (50, 7)).tolist()
+            array = np.asarray(rows)
+            with np.errstate(over="ignore"):
+                wanted = array if array.dtype == np.float64 else array.astype(np.float32 if single else np.float64)
+            for X in (rows, tuple(map(tuple, rows)), [tuple(row) for row in rows]):
+                got = lists.rows_of_lists(X, 7, single)
+                assert got.dtype == wanted.dtype and got.flags.carray
+                assert got.tobytes() == np.where(np.isnan(wanted), np.full_like(wanted, np.nan), wanted).tobytes()
+
+
+class Real(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        *([], [[]], [[1.0]], [1.0, 2.0], [[1.0, 2.0], [1.0]], [[1.0, 2.0], 3.0], [[1.0, 2.0], [1.0, 2.0, 3.0]]),
+        *([[1.0, 2**53 + 1]], [[1.0, -(2**200)]], [[1.0, "2"]], [[1.0, 2j]], [[1.0, Decimal(2)]], [[1.0, [2.0]]]),
+        *([[1.0, np.float32(2)]], [[1.0, np.int64(2)]], [[1.0, np.True_]], [[1.0, Real(2)]]),
+        *([np.ones(2)], [{1.0, 2.0}]),
+    ],
+)
+def test_other_lists_are_numpys(X: list[Any]) -> None:
+    assert lists.rows_of_lists(X, 2, False) is lists.rows_of_lists(X, 2, True) is None
 
 
 def test_what_offers_an_array() -> None:

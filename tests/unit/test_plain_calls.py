@@ -28,6 +28,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.programs import MOST_PARTS, PARTS_KEPT, Programs
+from gpuqs.schema import Schema
 from gpuqs.threads import WORK_EACH, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Way
 
@@ -76,7 +77,7 @@ def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     answer = Model._answer
 
     def counted(self: Model, X: Any, *rest: Any) -> Any:
-        taken.append(len(X))
+        taken.append(X.shape[0] if hasattr(X, "shape") else len(X))
         return answer(self, X, *rest)
 
     monkeypatch.setattr(Model, "_answer", counted)
@@ -122,6 +123,53 @@ def test_any_order_of_bytes_and_rows(order: str, general: list[int]) -> None:
     model, X = Model(made()), orders()[order]
     assert np.array_equal(model.predict(X), model.predict(np.array(X, np.float64)))
     assert len(general) == (order in ("misaligned", "swapped", "long"))
+
+
+@pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
+@pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
+def test_lists_of_numbers(fields: dict[str, Any], integer_dtype: str, general: list[int]) -> None:
+    model = Model(made(**fields, integer_dtype=integer_dtype))
+    rng = np.random.default_rng(6)
+    with np.errstate(over="ignore"):
+        floats = probing_documents(rng, model.forest, 60)
+        whole = np.nan_to_num(floats, nan=3.0, posinf=2.0**53, neginf=-(2.0**53)).clip(-(2**53), 2**53).astype(np.int64)
+        missing = np.where(rng.random(floats.shape) < 0.2, None, floats.astype(object))
+        for X in (floats, whole, whole % 2 == 1, missing):
+            lists, casts = X.tolist(), X.dtype != np.float64
+            expected = X.astype(integer_dtype if casts else np.float64)
+            for words in PLAIN:
+                answer = asked_otherwise(model, expected, **words)
+                general.clear()
+                for given in (lists, tuple(map(tuple, lists))):
+                    assert model.predict(given, **words).tobytes() == answer.tobytes()
+                    assert len(general) == (2 if given is not lists else 1) * (model.forest.link == "argmax")
+
+
+@pytest.mark.parametrize("absent", [0.0, np.nan])
+@pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
+def test_sparse_matrices_of_few_rows(fields: dict[str, Any], absent: float, general: list[int]) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    forest = made(**fields)
+    wide = np.array([3, 4, 9, 11, 12, 13, 17, 19], np.int32)
+    forest = dataclasses.replace(forest, n_features=20, feature=wide[forest.feature], schema=Schema(absent=absent))
+    model, rng = Model(forest), np.random.default_rng(6)
+    with np.errstate(over="ignore"):
+        dense = probing_documents(rng, forest, 300)
+    stored = rng.random(dense.shape) < 0.5
+    at = np.concatenate([[0], np.cumsum(stored.sum(1))])
+    dense = np.where(stored, dense, absent)
+    for data, index, kind in product((np.float64, np.float32), (np.int32, np.int64), ("csr_matrix", "csr_array")):
+        with np.errstate(over="ignore"):
+            values = dense.astype(data)
+        X = getattr(sparse, kind)((values[stored], stored.nonzero()[1].astype(index), at.astype(index)), dense.shape)
+        X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+        for n, words in product((1, 9, 300), ({}, {"output": "raw"}, {"raw_score": True, "n_threads": 2})):
+            expected = asked_otherwise(model, values[:n], **words)
+            rows = X[:n]
+            rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
+            general.clear()
+            assert model.predict(rows, **words).tobytes() == expected.tobytes()
+            assert bool(general) == (index is np.int64 or forest.link == "argmax")
 
 
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
@@ -228,8 +276,12 @@ def test_documents_that_are_made_first_are_plain_whatever_the_threads() -> None:
             asked.append(n_threads)
             return plain.raw(rows, n_threads)
 
+    class Offered:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return np.random.default_rng(8).normal(size=(3, 8))
+
     model._plain.exact = Noted()
-    rows = np.random.default_rng(8).normal(size=(3, 8)).tolist()
+    rows = Offered()
     want = Model(forest).predict(rows, "raw")
     for n_threads in (None, 1, 2, np.int64(1)):
         np.testing.assert_array_equal(model.predict(rows, "raw", n_threads=n_threads), want)
