@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,43 +30,49 @@ _BLOCK_VALUES: Final = 1 << 16
 #: A tree takes as much memory beside its values as so many values.
 _TREE_VALUES: Final = 64
 
-#: An inner node or a leaf. What its fields do not hold becomes their largest number, which none of them may be.
-_NODE: Final = np.dtype(
-    [(name, "i4") for name in ("left", "right", "feature")]
-    + [("condition", "f4"), ("default_left", "u1"), ("categorical", "u1")]
-)
-#: What holds a node's fields in the file, but for "categorical", which not all files have.
-_KEYS: Final = {
-    "left": "left_children",
-    "right": "right_children",
-    "feature": "split_indices",
-    "condition": "split_conditions",
-    "default_left": "default_left",
+#: A tree's nodes: what holds each of their fields in the file, and its type. Whole numbers that this does not hold
+#: become its largest, which none may be.
+_FIELDS: Final[dict[str, tuple[str, np.dtype[Any]]]] = {
+    "left": ("left_children", np.dtype(np.int32)),
+    "right": ("right_children", np.dtype(np.int32)),
+    "feature": ("split_indices", np.dtype(np.int32)),
+    "condition": ("split_conditions", np.dtype(np.float32)),
+    "default_left": ("default_left", np.dtype(np.uint8)),
 }
+_FLOAT: Final = np.dtype(np.float32)
 #: What holds arrays of numbers in the file's trees.
 ARRAYS: Final = frozenset(
-    {*_KEYS.values(), *_SETS, "split_type", "leaf_weights", "base_weights", "loss_changes", "parents", "sum_hessian"}
+    {
+        *(key for key, _ in _FIELDS.values()),
+        *(*_SETS, "split_type", "leaf_weights", "base_weights", "loss_changes", "parents", "sum_hessian"),
+    }
 )
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """A tree of the file, its lengths checked; M nodes.
 
     Parameters
     ----------
     number : int or None
         What the file says of its place among the trees.
-    nodes : _NODE [M]
+    left, right, feature, condition, default_left : arrays [M]
+        As the file holds them, of the types of `_FIELDS`.
+    categorical : uint8 [M] or None
+        None: no node is.
     vectors : float32 [leaves, width] or None
         Values of leaves that hold vectors, in the order of these; else a leaf's value is its condition.
     sets : tuple of int64 arrays
         Nodes that have a category set, the sets' sizes, and their codes set by set.
     """
 
-    __slots__ = ("nodes", "number", "sets", "vectors")
     number: int | None
-    nodes: np.ndarray
+    left: npt.NDArray[np.int32]
+    right: npt.NDArray[np.int32]
+    feature: npt.NDArray[np.int32]
+    condition: npt.NDArray[np.float32]
+    default_left: npt.NDArray[np.uint8]
+    categorical: npt.NDArray[np.uint8] | None
     vectors: npt.NDArray[np.float32] | None
     sets: tuple[npt.NDArray[np.int64], ...]
 
@@ -141,7 +147,7 @@ def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
     for number in range(len(trees)):
         tree, trees[number] = trees[number], None
         if not isinstance(tree, Tree):
-            tree = _tree(tree, number, n_outputs)
+            tree = _tree(tree, number)
         if tree.number not in (None, number):
             raise ModelFormatError("trees are out of order", tree=number, field="id")
         if tree.width not in (1, n_outputs):
@@ -154,7 +160,7 @@ def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
             )
         width = tree.width
         block.append(tree)
-        n_values += len(tree.nodes) * width + _TREE_VALUES
+        n_values += len(tree.left) * width + _TREE_VALUES
         if n_values >= _BLOCK_VALUES:
             yield _joined(block, first)
             block, first, n_values = [], number + 1, 0
@@ -163,29 +169,33 @@ def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
 
 
 def _joined(trees: list[Tree], first_tree: int) -> Nodes:
-    starts = offsets([len(tree.nodes) for tree in trees])
-    nodes = np.frombuffer(b"".join([tree.nodes.data for tree in trees]), _NODE)
-    condition = np.ascontiguousarray(nodes["condition"])
+    starts = offsets([len(tree.left) for tree in trees])
+    left = np.concatenate([tree.left for tree in trees]).astype(np.int64)
+    condition = np.concatenate([tree.condition for tree in trees])
+    categorical = np.zeros(len(left), np.uint8)
+    for start, tree in zip(starts.tolist(), trees, strict=False):
+        if tree.categorical is not None:
+            categorical[start : start + len(tree.categorical)] = tree.categorical
     vectors = [tree.vectors for tree in trees if tree.vectors is not None]
     none = np.zeros(0, np.int64)
     with_sets = [(start, *tree.sets) for start, tree in zip(starts.tolist(), trees, strict=False) if tree.sets]
     return Nodes(
         first_tree=first_tree,
         offsets=starts,
-        left=nodes["left"].astype(np.int64),
-        right=nodes["right"].astype(np.int64),
-        feature=nodes["feature"].astype(np.int64),
+        left=left,
+        right=np.concatenate([tree.right for tree in trees]).astype(np.int64),
+        feature=np.concatenate([tree.feature for tree in trees]).astype(np.int64),
         condition=condition,
-        default_left=np.ascontiguousarray(nodes["default_left"]),
-        categorical=np.ascontiguousarray(nodes["categorical"]),
-        value=np.concatenate(vectors) if vectors else condition[nodes["left"] == -1, None],
+        default_left=np.concatenate([tree.default_left for tree in trees]),
+        categorical=categorical,
+        value=np.concatenate(vectors) if vectors else condition[left == -1, None],
         set_node=np.concatenate([none, *(start + node for start, node, _, _ in with_sets)]),
         set_size=np.concatenate([none, *(size for _, _, size, _ in with_sets)]),
         set_code=np.concatenate([none, *(code for _, _, _, code in with_sets)]),
     )
 
 
-def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
+def _tree(tree: Any, number: int | None) -> Tree:
     """A tree's object as a `Tree`, its lengths checked."""
     param = get(tree, "tree_param", dict, tree=number)
     n_nodes = whole(param, "num_nodes", 1, _INT32_MAX, tree=number)
@@ -200,35 +210,30 @@ def _tree(tree: Any, number: int | None, n_outputs: int | None = None) -> Tree:
             raise ModelFormatError(f"{len(values)} values where {length} should be", tree=number, field=key)
         return values
 
-    fields = {name: column(key, _NODE[name]) for name, key in _KEYS.items()}
-    nodes = np.zeros(n_nodes, _NODE)  # now that so many are there
-    for name, values in fields.items():
-        nodes[name] = values
+    left, right, feature, condition, default_left = (column(key, dtype) for key, dtype in _FIELDS.values())
     vectors = None
-    if width > 1 and n_outputs not in (None, width):
-        problem = f"{width} values a leaf, but {n_outputs} outputs"
-        raise ModelFormatError(problem, tree=number, field="size_leaf_vector")
     if width > 1 and "leaf_weights" in tree:  # from 3.2 on; a leaf's right child is its number there
-        leaf = np.flatnonzero(nodes["left"] == -1)
-        weights = column("leaf_weights", _NODE["condition"], len(leaf) * width).reshape(-1, width)
-        at = nodes["right"][leaf]
+        leaf = np.flatnonzero(left == -1)
+        weights = column("leaf_weights", _FLOAT, len(leaf) * width).reshape(-1, width)
+        at = right[leaf]
         if ((at < 0) | (at >= len(leaf))).any():
             raise ModelFormatError("a leaf has no weights", tree=number, field="leaf_weights")
         vectors = weights[at]
     elif width > 1:
-        vectors = column("base_weights", _NODE["condition"], n_nodes * width).reshape(-1, width)
-        vectors = vectors[nodes["left"] == -1]
+        vectors = column("base_weights", _FLOAT, n_nodes * width).reshape(-1, width)[left == -1]
+    categorical = None
     sets: tuple[npt.NDArray[np.int64], ...] = ()
     if len(get(tree, "split_type", list, [], tree=number)):
-        categorical = nodes["categorical"] = column("split_type", _NODE["categorical"])
-        n_categorical = np.count_nonzero(categorical)
-        if n_categorical and categorical.max() > 1:
-            raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
+        kinds = column("split_type", np.dtype(np.uint8))
+        if any_categorical := np.count_nonzero(kinds) > 0:
+            if kinds.max() > 1:
+                raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
+            categorical = kinds
         for key in _SETS:  # XGBoost takes no file without them
             get(tree, key, list, tree=number)
-        if n_categorical:
-            sets = _category_sets(tree, number, nodes)
-    return Tree(said, nodes, vectors, sets)
+        if any_categorical:
+            sets = _category_sets(tree, number, (kinds != 0) & (left != -1))
+    return Tree(said, left, right, feature, condition, default_left, categorical, vectors, sets)
 
 
 def _narrowed(values: Any, key: str, dtype: np.dtype, tree: int | None) -> np.ndarray:
@@ -240,8 +245,13 @@ def _narrowed(values: Any, key: str, dtype: np.dtype, tree: int | None) -> np.nd
     return narrow
 
 
-def _category_sets(tree: dict[str, Any], number: int | None, nodes: np.ndarray) -> tuple[npt.NDArray[np.int64], ...]:
-    """The category sets of one tree, its codes brought into the order of the nodes that hold them."""
+def _category_sets(
+    tree: dict[str, Any], number: int | None, without: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], ...]:
+    """The category sets of one tree, its codes brought into the order of the nodes that hold them.
+
+    ``without``: the nodes that must have one; none of them does afterwards.
+    """
 
     def column(key: str) -> npt.NDArray[np.int64]:
         return numbers(get(tree, key, list, tree=number), key, np.int64, tree=number)
@@ -254,10 +264,9 @@ def _category_sets(tree: dict[str, Any], number: int | None, nodes: np.ndarray) 
     code = column("categories")
     refuse(len(start) != len(node), f"{len(start)} values for {len(node)} nodes", "categories_segments")
     refuse(len(size) != len(node), f"{len(size)} values for {len(node)} nodes", "categories_sizes")
-    outside = (node < 0) | (node >= len(nodes))
-    refuse(bool(outside.any()), f"node is not in [0, {len(nodes)})", "categories_nodes")
+    outside = (node < 0) | (node >= len(without))
+    refuse(bool(outside.any()), f"node is not in [0, {len(without)})", "categories_nodes")
     refuse(len(np.unique(node)) != len(node), "node appears twice", "categories_nodes")
-    without = (nodes["categorical"] != 0) & (nodes["left"] != -1)
     without[node] = False
     refuse(bool(without.any()), f"node {without.argmax()} is categorical and has no set", "categories_nodes")
     outside = (start < 0) | (start > len(code)) | (size < 0) | (size > len(code) - start)
@@ -277,12 +286,12 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
     inner_node, leaf_node = np.flatnonzero(reached & ~leaf), np.flatnonzero(reached & leaf)
     node_offsets = np.searchsorted(inner_node, nodes.offsets)
     leaf_offsets = np.searchsorted(leaf_node, nodes.offsets)
-    tree = np.searchsorted(nodes.offsets, inner_node, "right") - 1
+    tree_of = np.repeat(np.arange(len(nodes.offsets) - 1), np.diff(nodes.offsets))
+    tree, leaf_tree = tree_of[inner_node], tree_of[leaf_node]
     base = nodes.offsets[tree]
 
     place = np.zeros(len(leaf), np.int64)  # of each reached node among its tree's nodes or leaves
     place[inner_node] = np.arange(len(inner_node)) - node_offsets[tree]
-    leaf_tree = np.searchsorted(nodes.offsets, leaf_node, "right") - 1
     place[leaf_node] = ~(np.arange(len(leaf_node)) - leaf_offsets[leaf_tree])
     left, right = place[base + nodes.left[inner_node]], place[base + nodes.right[inner_node]]
 
@@ -327,6 +336,8 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
 
 def _reachable(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Nodes that the roots lead to, level by level; pruned trees of old versions hold others too."""
+    if _all_in_order(nodes, leaf):
+        return np.ones(len(leaf), bool)
     reached = np.zeros(len(leaf), bool)
     level = nodes.offsets[:-1]
     for _ in range(MAX_DEPTH + 2):
@@ -346,6 +357,21 @@ def _reachable(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool
         level = np.concatenate(children)
     _refuse(nodes, level, f"tree is deeper than {MAX_DEPTH}", "left_children/right_children")
     raise AssertionError("a level without nodes ends the loop")
+
+
+def _all_in_order(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> bool:
+    """Whether each node but the roots is the child of one before it, as in trees of which nothing was pruned."""
+    inner = np.flatnonzero(~leaf)
+    sizes = np.diff(nodes.offsets)
+    first, end = (np.repeat(ends, sizes)[inner] for ends in (nodes.offsets[:-1], nodes.offsets[1:]))
+    left, right = first + nodes.left[inner], first + nodes.right[inner]
+    if 2 * len(inner) != len(leaf) - len(sizes) or not (np.minimum(left, right) > inner).all():
+        return False
+    if not (np.maximum(left, right) < end).all():
+        return False
+    is_child = np.zeros(len(leaf), bool)
+    is_child[left] = is_child[right] = True
+    return int(np.count_nonzero(is_child)) == 2 * len(inner)
 
 
 def _category_words(

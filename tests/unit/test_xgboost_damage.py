@@ -78,6 +78,14 @@ def in_tree(key: str, value: Any, number: int = 0) -> Edit:
     )
 
 
+def all_of(*edits: Edit) -> Edit:
+    def edit(model: dict[str, Any]) -> None:
+        for one in edits:
+            one(model)
+
+    return edit
+
+
 def in_gbtree(key: str, value: Any) -> Edit:
     return lambda model: model["learner"]["gradient_booster"]["model"].__setitem__(key, value)
 
@@ -147,8 +155,12 @@ BAD: dict[str, tuple[Edit, str]] = {
         "tree 0, field 'num_nodes': must be a whole number",
     ),
     "vector": (
-        in_tree("tree_param", {"num_nodes": "5", "size_leaf_vector": "3"}),
+        all_of(in_tree("tree_param", {"num_nodes": "5", "size_leaf_vector": "3"}), in_tree("base_weights", [0.5] * 15)),
         "tree 0, field 'size_leaf_vector': 3 values a leaf, but 1 outputs",
+    ),
+    "vector without values": (
+        in_tree("tree_param", {"num_nodes": "5", "size_leaf_vector": "3"}),
+        "tree 0, field 'base_weights': is missing",
     ),
     "array is text": (
         in_tree("split_conditions", "12345"),
