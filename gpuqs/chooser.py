@@ -16,6 +16,7 @@ from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
+from gpuqs.kept import keep_some
 from gpuqs.threads import LEAST_SHARE, TERMS, threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
 from gpuqs.tuning.machine import target
@@ -25,7 +26,7 @@ from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, unusable
 #: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
-#: Numbers of documents whose way by a plan is kept, at most.
+#: Most choices of each kind that are kept.
 MOST_KEPT = 1 << 13
 
 
@@ -90,8 +91,7 @@ class Chooser:
         if way is None:
             way = self._by(self.plan, n_documents, device, machine)
             way = way or Way(self.fastest(n_documents, device, machine))
-            if n_documents <= MOST_ASKED[device.kind] and len(self._planned) < MOST_KEPT:
-                self._planned[key] = way
+            keep_some(self._planned, key, way, MOST_KEPT)
         return way
 
     def _by(self, plan: Plan, n_documents: int, device: Device, machine: Machine) -> Way | None:
@@ -159,9 +159,8 @@ class Chooser:
         key = (way.engine, n_documents, machine, more, cpu_fallback.costs_age())
         worth = self._worth.get(key)
         if worth is None:
-            if len(self._worth) >= MOST_KEPT:
-                self._worth.clear()
-            worth = self._worth[key] = threads_worth(partial(self._share, way.engine, n_documents, machine, more))
+            worth = threads_worth(partial(self._share, way.engine, n_documents, machine, more))
+            keep_some(self._worth, key, worth, MOST_KEPT)
         return worth
 
     def _share(self, name: str, n_documents: int, machine: Machine, more: float, n_threads: int) -> float:
@@ -181,7 +180,7 @@ class Chooser:
         if name is None:
             costs = {name: self.cost(name, n_documents, machine) for name in self.able(device)}
             name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
-            self._chosen[key] = name
+            keep_some(self._chosen, key, name, MOST_KEPT)
         return name
 
     def explain(self, n_documents: int, device: Device, machine: Machine) -> Explanation:

@@ -108,6 +108,8 @@ def output_and_trees(
 ) -> tuple[Output, slice | None]:
     """The output and the trees that a call asks for, in any library's keywords; parameters as of `Model.predict`.
 
+    Trees are None for all, else a slice from a number to one that is no smaller.
+
     Raises
     ------
     ValueError
@@ -117,8 +119,7 @@ def output_and_trees(
     """
     if not isinstance(output, str) or output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}")
-    if trees is not None:
-        trees = _checked(trees)
+    chosen = None if trees is None else _checked(forest, trees)
     refuse_explaining("pred_contrib", pred_contrib)
     wanted: list[tuple[str, Output]] = [] if output == "value" else [(f"output={output!r}", output)]
     for keyword, given, means in (
@@ -134,7 +135,7 @@ def output_and_trees(
     start = whole(start_iteration, "start_iteration")
     staged = start != 0 or num_iteration is not None
     if iteration_range is None and not staged:
-        return output, trees
+        return output, chosen
     if trees is not None or (iteration_range is not None and staged):
         raise ValueError(
             "trees=, iteration_range= and start_iteration= with num_iteration= are three ways to say the same; give one"
@@ -143,9 +144,11 @@ def output_and_trees(
         first, last = _as_xgboost(forest, iteration_range)
     else:
         first, last = _as_lightgbm(forest, start, num_iteration)
-    if first == 0 and last == forest.n_iterations:
-        return output, None
-    return output, slice(int(forest.iteration_starts[first]), int(forest.iteration_starts[last]))
+    return output, _range(forest, int(forest.iteration_starts[first]), int(forest.iteration_starts[last]))
+
+
+def _range(forest: Forest, start: int, stop: int) -> slice | None:
+    return None if (start, stop) == (0, forest.n_trees) else slice(start, max(start, stop))
 
 
 def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tuple[int, int]:
@@ -180,11 +183,16 @@ def _as_xgboost(forest: Forest, iteration_range: Sequence[int]) -> tuple[int, in
     return first, last
 
 
-def _checked(trees: slice) -> slice:
+def _checked(forest: Forest, trees: slice) -> slice | None:
     if not isinstance(trees, slice):
         raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
     ends = (trees.start, trees.stop, trees.step)
-    return slice(*(None if end is None else whole(end, "each end of trees") for end in ends))
+    start, stop, step = slice(
+        *(None if end is None else whole(end, "each end of trees") for end in ends)
+    ).indices(forest.n_trees)
+    if step != 1:
+        raise ValueError(f"trees must be a slice with step 1, not {step}")
+    return _range(forest, start, stop)
 
 
 def truth(value: Any, name: str) -> bool:

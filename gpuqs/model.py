@@ -38,7 +38,7 @@ _WARM_UP_ROWS: Final = 4096
 
 
 class Model:
-    """A forest that scores documents. It is immutable, and threads may share it freely.
+    """A forest that scores documents. Nothing changes its scores, and threads may share it freely.
 
     `gpuqs.load` and `gpuqs.from_model` make models.
 
@@ -207,8 +207,9 @@ class Model:
             What the sums of each document start from instead of the model's base score, in units of raw scores. As in
             XGBoost.
         device : int or str, optional
-            "cuda", "cuda:1" or 1: score documents that lie on the host on that GPU, as ``to(device)`` does. "cpu":
-            score on the host. By default, documents are scored where they lie.
+            "cuda", "cuda:1" or 1: score documents that lie on the host on that GPU (by this model's plan; the model
+            that ``to(device)`` gives has its own). "cpu": score on the host. By default, documents are scored where
+            they lie.
             Work on documents that lie on a GPU is queued, and the call returns at once; only the first call with a
             precision and a range of trees waits, until the model is copied. A call may be captured in a CUDA graph if
             the same call was made before; the memory that it uses stays allocated on the device from then on.
@@ -282,8 +283,6 @@ class Model:
         )
         check_options(self.forest, output, precision, engine)
         runs_on = place(self.forest, X, self._asked(device), engine, output, base_margin)
-        if runs_on is HOST:
-            return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
         with runs_on.active():
             return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
 
@@ -322,7 +321,7 @@ class Model:
         forest = self.forest
         if output == "per_tree":
             forest = self._programs.part(trees, documents.narrow)
-        more = LEAF * self.forest.n_trees if output in ("leaf", "per_tree") else 0.0
+        more = LEAF * len(program.values.tree_output) if output in ("leaf", "per_tree") else 0.0
         look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
         n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
         fill: Callable[..., None] = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
@@ -376,6 +375,9 @@ class Model:
         precision: Precision = "exact",
         trees: slice | None = None,
         device: int | str | None = None,
+        start_iteration: SupportsIndex = 0,
+        num_iteration: SupportsIndex | None = None,
+        iteration_range: Sequence[int] | None = None,
     ) -> Model:
         """Prepare what calls of `predict` with ``n_documents`` need, so that the first is as fast as the next.
 
@@ -388,7 +390,7 @@ class Model:
         n_documents : int
             How many documents the calls will have: the fastest engine for few is not the one for many. The first call
             with another number of documents chooses anew, which takes some 50 us, and prepares what it lacks.
-        engine, precision, trees, device
+        engine, precision, trees, device, start_iteration, num_iteration, iteration_range
             What the calls will pass to `predict`.
 
         Returns
@@ -400,7 +402,14 @@ class Model:
         # Enough to fill the widest words, for each of which machine code is made, and to have threads begin.
         shape = min(n_documents, _WARM_UP_ROWS), self.n_features
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
-        _, trees = output_and_trees(self.forest, "value", trees)
+        _, chosen = output_and_trees(
+            self.forest,
+            "value",
+            trees,
+            start_iteration=start_iteration,
+            num_iteration=num_iteration,
+            iteration_range=iteration_range,
+        )
         check_options(self.forest, "value", precision, engine)
         runs_on = place(self.forest, rows, self._asked(device), engine, "value", None)
         way: str | Way = engine
@@ -411,9 +420,14 @@ class Model:
                 ensure(cpu_fallback.machine())
             way = self._chooser.way(n_documents, runs_on, cpu_fallback.machine())
         with runs_on.active():
-            self._answer(rows, "value", None, None, way, precision, trees, None, runs_on)
+            self._answer(rows, "value", None, None, way, precision, chosen, None, runs_on)
         if engine == "auto" and trees is None and runs_on is HOST and self._plain is not None:
-            plain = self._plain.fast if precision == "fast" else self._plain.exact
+            plain = self._plain.of_iterations(
+                precision,
+                int(start_iteration),
+                None if num_iteration is None else int(num_iteration),
+                None if iteration_range is None else (int(iteration_range[0]), int(iteration_range[1])),
+            )
             if plain is not None:
                 plain.prepare(min(n_documents, sys.maxsize))
         return self
@@ -509,7 +523,7 @@ class Model:
             raise UnsupportedModelError("encoded documents lack the values that the leaves' linear models take")
         documents = as_documents(X, self.forest)
         here = cpu_fallback.machine()
-        program = self._programs.get(BITSLICE, "exact", None, documents.narrow, on=here)
+        program = self._programs.get(BITSLICE, "exact", None, documents.narrow, machine=here)
         step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
         of_document = to_look_up(self.forest) + CODING * len(self.forest.tested)
         worth = threads_worth(lambda n_threads: documents.n * of_document / n_threads)
@@ -521,7 +535,8 @@ class Model:
     def to(self, device: Any = "cuda") -> Model:
         """The same model on a device: ``model.to("cuda:0")`` scores there, wherever documents lie.
 
-        The trees are copied to the device when they are first used, once for all models that came from this one.
+        The trees are copied to the device when they are first used, once for all models that came from this one. It
+        begins with this model's `plan`; what `tune` finds later is each model's own.
 
         Parameters
         ----------
@@ -614,4 +629,4 @@ class Model:
         return {"forest": self.forest, "device": self.device, "plan": self.plan}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self._bind(Programs(state["forest"]), state["device"], state.get("plan"))  # none before models were tuned
+        self._bind(Programs(state["forest"]), state["device"], state["plan"])

@@ -160,7 +160,7 @@ def plain_calls(
     def program_of(n_documents: int) -> tuple[Program, int]:
         here = cpu_fallback.machine()
         way = chooser.way(n_documents, HOST, here)
-        program = programs.get(way.engine, precision, trees, narrow, on=here, params=way.params)
+        program = programs.get(way.engine, precision, trees, narrow, machine=here, params=way.params)
         return program, chooser.threads(way, n_documents, here)
 
     return cpu_fallback.PlainCalls(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,27 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 PARTS_KEPT, MOST_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
 
 
+#: Parameters of an engine, as `gpuqs.engines.parameters.changed` gives them.
+Params = tuple[tuple[str, int], ...]
+
+
+class Key(NamedTuple):
+    """What a program is made for; ``trees``: the first and the end of a range, None for all."""
+
+    engine: str
+    precision: str
+    machine: Machine
+    narrow: bool
+    params: Params
+    device: Any
+    trees: tuple[int, int] | None
+
+
 class Programs:
     """The programs of one forest; shared between threads.
+
+    Ranges of trees are slices as `gpuqs.keywords.output_and_trees` gives them: from a number to one that is no smaller,
+    but None for all trees. ``narrow``: for documents of the columns `Forest.tested` alone.
 
     Parameters
     ----------
@@ -37,7 +56,7 @@ class Programs:
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
         self.reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
-        self._made: dict[tuple[Any, ...], Program] = {}
+        self._made: dict[Key, Program] = {}
         self._ranks: dict[bool, RankTables] = {}
         self._part = Kept(1)
         self._lock = Lock()
@@ -49,13 +68,10 @@ class Programs:
         trees: slice | None,
         narrow: bool = False,
         device: Device = HOST,
-        on: Machine | None = None,
-        params: tuple[tuple[str, int], ...] = (),
+        machine: Machine | None = None,
+        params: Params = (),
     ) -> Program:
-        """The program of an engine on a device, for what `gpuqs.cpu_fallback.machine` gives where that is not ``on``.
-
-        ``narrow``: for documents of the columns `Forest.tested` alone. ``params``: the engine's, as
-        `gpuqs.engines.parameters.changed` gives them.
+        """The program of an engine on a device; for what `gpuqs.cpu_fallback.machine` gives if no ``machine`` is named.
 
         Raises
         ------
@@ -64,12 +80,9 @@ class Programs:
         UnsupportedModelError
             It cannot run the forest.
         """
-        bounds = None if trees is None else (trees.start, trees.stop, trees.step)
-        narrow = narrow and self.forest.narrowed is not self.forest
-        here = on or cpu_fallback.machine()
-        key = (name, precision, here, narrow, params, device.key, bounds)
+        key = self._key(name, precision, trees, narrow, device, machine or cpu_fallback.machine(), params)
         program = self._made.get(key)
-        if program is not None and bounds is None:
+        if program is not None and trees is None:
             return program
         if name not in ENGINES:
             why = LEFT_OUT.get(name, "")
@@ -81,27 +94,40 @@ class Programs:
             program = self._made.get(key)
             if program is None:
                 # Meanwhile a signal's handler in this thread may have made this one or others.
-                program = self._prepare(name, precision, trees, narrow, device, params, here)
-                program = self._made.setdefault(key, program)
+                program = self._made.setdefault(key, self._prepare(key, device))
                 self._give_back(device)
-            elif bounds is not None:
+            elif trees is not None:
                 self._made[key] = self._made.pop(key, program)  # the part used last comes last
             return program
+
+    def _key(
+        self,
+        name: str,
+        precision: str,
+        trees: slice | None,
+        narrow: bool,
+        device: Device,
+        machine: Machine,
+        params: Params,
+    ) -> Key:
+        narrow = narrow and self.forest.narrowed is not self.forest
+        bounds = None if trees is None else (trees.start, trees.stop)
+        return Key(name, precision, machine, narrow, params, device.key, bounds)
 
     def part(self, trees: slice | None, narrow: bool = False) -> Forest:
         """The forest of a range of trees; that of the last range is kept."""
         forest = self.forest.narrowed if narrow else self.forest
         if trees is None:
             return forest
-        key = trees.start, trees.stop, trees.step, forest is self.forest
+        key = trees.start, trees.stop, forest is self.forest
         part: Forest | None = self._part.find(key)
         if part is None:
             self._part.keep(key, part := forest.select(trees))
         return part
 
     def _give_back(self, device: Device) -> None:
-        parts = [key for key in list(self._made) if key[-1] is not None and key[-2] == device.key]
-        held = np.cumsum([self._numbers(*key[-1]) for key in reversed(parts)])
+        parts = [key for key in list(self._made) if key.trees is not None and key.device == device.key]
+        held = np.cumsum([self._numbers(end - first) for first, end in (key.trees for key in reversed(parts))])
         kept = _within_bounds(int(np.searchsorted(held, PARTS_NUMBERS, "right")))
         for old in parts[:-kept]:
             self._made.pop(old, None)
@@ -109,65 +135,42 @@ class Programs:
     @lazy
     def parts_kept(self) -> int:
         """So many ranges of trees may be kept if they have half of all trees on average."""
-        return _within_bounds(int(2 * PARTS_NUMBERS / max(self._numbers(None), 1)))
+        return _within_bounds(int(2 * PARTS_NUMBERS / max(self._numbers(self.forest.n_trees), 1)))
 
-    def _numbers(self, *bounds: int | None) -> float:
-        """About so many numbers has a range of trees: nodes, values and sets of categories, and something a feature."""
+    def _numbers(self, n_trees: int) -> float:
+        """About so many numbers have some trees: nodes, values and sets of categories, and something a feature."""
         forest = self.forest
-        share = len(range(*slice(*bounds).indices(forest.n_trees))) / max(forest.n_trees, 1)
         of_all = forest.n_nodes + forest.leaf_value.size + len(forest.category_words) + len(forest.linear_coefficient)
-        return forest.n_features + share * of_all
+        return forest.n_features + n_trees / max(forest.n_trees, 1) * of_all
 
-    def trial(
-        self, name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: Machine
-    ) -> Program:
+    def trial(self, name: str, params: Params, narrow: bool, device: Device, machine: Machine) -> Program:
         """A program of the whole forest, as `get` would give it, that is not kept, unless it is one that is there."""
-        narrow = narrow and self.forest.narrowed is not self.forest
-        made = self._made.get(_of_whole(name, params, narrow, device, on))
-        return made or self._prepare(name, "exact", None, narrow, device, params, on)
+        key = self._key(name, "exact", None, narrow, device, machine, params)
+        return self._made.get(key) or self._prepare(key, device)
 
     def keep(
-        self,
-        name: str,
-        params: tuple[tuple[str, int], ...],
-        narrow: bool,
-        device: Device,
-        on: Machine,
-        program: Program,
+        self, program: Program, name: str, params: Params, narrow: bool, device: Device, machine: Machine
     ) -> None:
         """Keep what `trial` gave."""
-        narrow = narrow and self.forest.narrowed is not self.forest
-        self._made.setdefault(_of_whole(name, params, narrow, device, on), program)
+        self._made.setdefault(self._key(name, "exact", None, narrow, device, machine, params), program)
 
-    def _prepare(
-        self,
-        name: str,
-        precision: str,
-        trees: slice | None,
-        narrow: bool,
-        device: Device,
-        params: tuple[tuple[str, int], ...],
-        on: Machine,
-    ) -> Program:
+    def _prepare(self, key: Key, device: Device) -> Program:
+        trees = None if key.trees is None else slice(*key.trees)
+
         def ranks() -> RankTables:
             # Parts rank documents as the whole does, so that what `encode` made serves them too.
-            start, stop, _ = (trees or slice(None)).indices(self.forest.n_trees)
-            nodes = slice(*(int(self.forest.node_offsets[t]) for t in (start, max(start, stop))))
-            if narrow not in self._ranks:
-                self._ranks[narrow] = build_ranks(self.part(None, narrow))
-            return self._ranks[narrow].part(nodes)
+            first, end = key.trees or (0, self.forest.n_trees)
+            nodes = slice(int(self.forest.node_offsets[first]), int(self.forest.node_offsets[end]))
+            if key.narrow not in self._ranks:
+                self._ranks[key.narrow] = build_ranks(self.part(None, key.narrow))
+            return self._ranks[key.narrow].part(nodes)
 
-        part = self.part(trees, narrow)
-        return ENGINES[name].prepare(part, precision, ranks=ranks, device=device, machine=on, params=dict(params))
+        part, params = self.part(trees, key.narrow), dict(key.params)
+        return ENGINES[key.engine].prepare(
+            part, key.precision, ranks=ranks, device=device, machine=key.machine, params=params
+        )
 
 
 def _within_bounds(n_parts: int) -> int:
     """So many ranges of trees, but no fewer and no more than are kept in any case."""
     return min(max(PARTS_KEPT, n_parts), MOST_PARTS)
-
-
-def _of_whole(
-    name: str, params: tuple[tuple[str, int], ...], narrow: bool, device: Device, on: Machine
-) -> tuple[Any, ...]:
-    """The key of an exact program of the whole forest."""
-    return name, "exact", on, narrow, params, device.key, None

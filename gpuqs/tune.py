@@ -22,8 +22,7 @@ from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan, Way
-from gpuqs.tuning.search import Asked, Clock
-from gpuqs.tuning.search import tune as search
+from gpuqs.tuning.search import Asked, Clock, search
 from gpuqs.version import __version__
 
 #: Rows that are used where nobody asks for larger batches, by the kind of device: those of larger ones are scored at
@@ -87,7 +86,7 @@ def tune(
     finally:
         device.synchronize()  # after an interrupt, too: X is the caller's again
     for (name, params), program in made.items():
-        programs.keep(name, params, documents.narrow, device, here, program)
+        programs.keep(program, name, params, documents.narrow, device, here)
     return Plan(__version__, *target(device, here), found)
 
 

@@ -300,7 +300,7 @@ def _tuned(
     return Tuned(n_documents, 0, next(i for i, c in enumerate(measured) if c.way == default.way), measured)
 
 
-def tune(asked: Asked, sizes: list[int], clock: Clock) -> tuple[tuple[Tuned, ...], dict[Key, Program]]:
+def search(asked: Asked, sizes: list[int], clock: Clock) -> tuple[tuple[Tuned, ...], dict[Key, Program]]:
     """What is best for batches of each size, within the clock's budget; and the programs that were chosen.
 
     Time that a size leaves goes to those after it; a budget that is used up leaves the default, not measured.

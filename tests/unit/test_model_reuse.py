@@ -62,7 +62,7 @@ def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.Mo
     def kept(model: Model) -> list[tuple[int, int]]:
         for trees in bounds:
             model.predict(X[:1], "raw", trees=slice(*trees))
-        return [key[-1][:2] for key in model._programs._made if key[-1] is not None]
+        return [key.trees for key in model._programs._made if key.trees is not None]
 
     model = make()
     assert kept(model) == bounds
@@ -77,6 +77,20 @@ def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.Mo
         assert kept(make(**fields)) == bounds[-21:]  # twelve of seven trees, nine of six: 138
     monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     assert kept(make()) == bounds[-16:]
+
+
+def test_a_range_has_one_program_however_it_is_said() -> None:
+    model = make()
+    said: list[list[dict[str, Any]]] = [
+        [{}, *({"trees": trees} for trees in (slice(None), slice(0, 20), slice(-20, 99), slice(None, None, 1)))],
+        [{"trees": slice(None, 5)}, {"trees": slice(-20, 5, 1)}, {"num_iteration": 5}, {"iteration_range": [0, 5]}],
+        [{"trees": slice(3, 3)}, {"trees": slice(3, 1)}],
+    ]
+    for n, ways in enumerate(said, 1):
+        for words in ways:
+            model.warm_up(len(X), **words)
+            model.predict(X, "leaf", **words)
+            assert len(model._programs._made) == n
 
 
 @pytest.mark.parametrize(

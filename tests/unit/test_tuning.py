@@ -258,14 +258,6 @@ def test_explain_tells_the_threads_that_calls_get(monkeypatch: pytest.MonkeyPatc
     assert "by its plan: walk, tree_block 3, 1 thread)" in str(model.explain(1))
 
 
-def test_a_model_that_was_pickled_before_there_were_plans() -> None:
-    state = dict(Model(FOREST).__getstate__())
-    del state["plan"]
-    model = Model.__new__(Model)
-    model.__setstate__(state)
-    np.testing.assert_array_equal(model.predict(X), Model(FOREST).predict(X))
-
-
 def test_plain_calls_take_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
     want = model.predict(x)  # plain calls have kept a program

@@ -127,6 +127,6 @@ def test_programs_are_kept_for_each_choice_of_parameters() -> None:
     assert made[0] is made[2] is not made[1]
     trial = programs.trial("walk", (("tree_block", 5),), False, HOST, machine())
     assert programs.get("walk", "exact", None, params=(("tree_block", 5),)) is not trial
-    programs.keep("walk", (("tree_block", 9),), False, HOST, machine(), trial)
+    programs.keep(trial, "walk", (("tree_block", 9),), False, HOST, machine())
     assert programs.get("walk", "exact", None, params=(("tree_block", 9),)) is trial
     assert programs.trial("walk", (("tree_block", 9),), False, HOST, machine()) is trial

@@ -53,7 +53,7 @@ class World:
             list(self.ways),
             lambda done, total: None,
         )
-        found, programs = search.tune(asked, sizes or [10], clock)
+        found, programs = search.search(asked, sizes or [10], clock)
         assert {key[0] for key in programs} <= {tuned.best.engine for tuned in found}
         return found
 
@@ -139,7 +139,7 @@ def test_progress_is_told_and_may_stop_it(monkeypatch: pytest.MonkeyPatch) -> No
         FOREST, np.zeros((10, 8)), 1, lambda *_: 1.0, lambda n: DEFAULT, world.prepare, [], progress
     )
     with pytest.raises(KeyboardInterrupt):
-        search.tune(asked, [10], Clock(5.0, lambda: world.time))
+        search.search(asked, [10], Clock(5.0, lambda: world.time))
     assert [total for _, total in seen] == [5000] * 5
     assert seen == sorted(seen)
 
