@@ -48,10 +48,11 @@ gate: $(VENV)/installed-gate
 	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py tests/cuda/test_unit_counts.py
 	$(BIN)/python tests/cuda/unit_counts.py
 
-lint: $(BIN)/python
-	@{ test -x $(BIN)/ruff -a -x $(BIN)/mypy -a -x $(BIN)/clang-format && \
-	  $(BIN)/python -c 'import click, numpy, rich' 2> /dev/null; } || \
-	  $(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' 'clang-format==23.1.*' click numpy rich
+$(VENV)/linters: Makefile | $(BIN)/python
+	$(BIN)/python -m pip install --quiet 'ruff==0.17.*' 'mypy==2.4.*' 'clang-format==23.1.*' click numpy rich
+	@touch $@
+
+lint: $(VENV)/linters
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)

@@ -39,7 +39,7 @@ class Explanation:
     engine : str
         The engine that scores them.
     n_documents : int
-    isa : str
+    where : str
         The instruction set, or the device, that the engine runs on.
     choices : tuple of Choice
         One for each engine.
@@ -56,7 +56,7 @@ class Explanation:
 
     engine: str
     n_documents: int
-    isa: str
+    where: str
     choices: tuple[Choice, ...]
     tuned: Tuned | None = None
     note: str | None = None
@@ -69,7 +69,7 @@ class Explanation:
             how = f"{self.n_threads} threads, predicted for one"
         if self.planned is not None:
             how = f"by its plan: {self.planned}"
-        lines = [f"{self.n_documents:,} documents: {self.engine} ({self.isa}, {how})"]
+        lines = [f"{self.n_documents:,} documents: {self.engine} ({self.where}, {how})"]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "
             if choice.reason is not None:

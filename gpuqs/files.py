@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import stat
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -40,8 +39,7 @@ def cache_folder() -> Path | None:
     """``GPUQS_CACHE_DIR``, else gpuqs's own in the platform's cache folder; None where there is no such folder."""
     if chosen := os.environ.get("GPUQS_CACHE_DIR"):
         return Path(chosen)
-    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-    if os.path.isabs(base := os.environ.get(variable, "")):
+    if os.path.isabs(base := os.environ.get("XDG_CACHE_HOME", "")):
         return Path(base, "gpuqs")
     try:
         return Path.home() / ".cache" / "gpuqs"

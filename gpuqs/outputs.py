@@ -49,7 +49,7 @@ def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tupl
     """Shape and dtype of the answer for ``n`` documents, from the programs' leaf values."""
     if output in ("value", "raw"):
         labels_alone = output == "value" and forest.link == "argmax"
-        return (n,) if forest.n_outputs == 1 or labels_alone else (n, forest.n_outputs), values.score_type
+        return (n,) if forest.n_outputs == 1 or labels_alone else (n, forest.n_outputs), values.score_dtype
     n_trees = len(values.tree_output)
     if output == "leaf":
         return (n, n_trees), np.dtype(np.int32)

@@ -50,14 +50,14 @@ class Scoring(NamedTuple):
         elif output == "per_tree":
             engine.per_tree(program, self.forest, documents, out, self.n_threads)
         elif output == "class":
-            scores = self.device.empty((out.shape[0], self.forest.n_outputs), program.values.score_type)
+            scores = self.device.empty((out.shape[0], self.forest.n_outputs), program.values.score_dtype)
             self._score(documents, scores, margin)
             engine.classify(program, self.forest, scores, out)
         else:
             table = out if out.ndim == 2 else out[:, None]
             wide = table.shape[1] == self.forest.n_outputs  # else labels alone, of one column
             shape = out.shape[0], self.forest.n_outputs
-            scores = table if wide else self.device.empty(shape, program.values.score_type)
+            scores = table if wide else self.device.empty(shape, program.values.score_dtype)
             self._score(documents, scores, margin)
             engine.link(program, self.forest, scores, table, output, self.n_threads)
 

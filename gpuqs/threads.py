@@ -1,4 +1,4 @@
-"""How many threads a call gets."""
+"""How many threads a call is worth, and how many it gets."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ os.environ["GPUQS_CALIBRATE"] = "0"
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
+from real_data import real_data  # noqa: E402 - found by now
+
 
 def _isas() -> list[str]:
     here = cpu_fallback.available_isas()
@@ -39,10 +41,7 @@ def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="session")
 def lambdarank_data() -> Path:
     """LightGBM's learning-to-rank example: ``rank.train`` and ``rank.test`` in svmlight format."""
-    path = HERE.parents[1] / "shared" / "data" / "lightgbm_examples" / "lambdarank"
-    if not path.is_dir():
-        pytest.skip(f"no real data at {path}")
-    return path
+    return real_data("lightgbm_examples", "lambdarank")
 
 
 @pytest.fixture(autouse=True)

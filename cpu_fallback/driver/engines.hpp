@@ -71,9 +71,7 @@ public:
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t scratch_bytes(int) const override {
-        int trees = 0;
-        for (int b = 0; b < layout_.n_blocks; b++) trees = std::max(trees, first_tree(b + 1) - first_tree(b));
-        return static_cast<size_t>(trees) * (layout_.mask_bits / 8) * (together_ ? together_ : kernels_.vqs_lanes);
+        return static_cast<size_t>(largest_tree_block()) * (layout_.mask_bits / 8) * (together_ ? together_ : kernels_.vqs_lanes);
     }
     void find(int block, int n, int stride, const void* loaded, void* bits, const LeafRecords&, void* leaf) const override {
         if (head(loaded).is_double)

@@ -27,12 +27,6 @@ struct Thread {
     bool brought = false;  // what it reads of the trees lies in its caches
 };
 
-int largest_tree_block(const ExitLeaves& engine) {
-    int largest = 0;
-    for (int b = 0; b < engine.n_tree_blocks(); b++) largest = std::max(largest, engine.first_tree(b + 1) - engine.first_tree(b));
-    return largest;
-}
-
 // How a batch is cut into document blocks: `size` documents each, in `stride` places; `together` of them pass a superblock
 // before the next, where there are several, else all trees alone.
 struct DocumentBlocks {
@@ -78,7 +72,7 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     const int stride = blocks.stride;
     const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
-    const size_t leaf_bytes = static_cast<size_t>(largest_tree_block(engine)) * stride * engine.leaf_bytes();
+    const size_t leaf_bytes = static_cast<size_t>(engine.largest_tree_block()) * stride * engine.leaf_bytes();
     Thread caller;  // alone it asks nobody for memory
     std::vector<Thread> several(n_threads > 1 ? n_threads : 0);
     Thread* const threads = n_threads > 1 ? several.data() : &caller;

@@ -13,6 +13,7 @@
 //
 // If all documents fit one block, threads share out the superblocks instead, and one adds up.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,6 +34,11 @@ public:
     virtual int leaf_bytes() const = 0;         // 1, 2 or 4: size of one stored position
     virtual int n_tree_blocks() const = 0;
     virtual int first_tree(int block) const = 0;  // of block 0 ... n_tree_blocks (the end)
+    int largest_tree_block() const {              // its number of trees
+        int largest = 0;
+        for (int block = 0; block < n_tree_blocks(); block++) largest = std::max(largest, first_tree(block + 1) - first_tree(block));
+        return largest;
+    }
     // load writes a document block into so many bytes, aligned to 64; each thread has a scratch of so many.
     virtual size_t loaded_bytes(int stride) const = 0;
     virtual size_t scratch_bytes(int stride) const = 0;

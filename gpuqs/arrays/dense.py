@@ -140,7 +140,7 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         return _by_value(X, forest)
     if X.dtype == object:
         return _of_objects(X, forest)
-    dtype = X.dtype if X.dtype in _NATIVE else score_dtype(X.dtype, forest)
+    dtype = X.dtype if X.dtype in _NATIVE else document_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
     if forest.n_features > WIDE * len(forest.tested):
@@ -213,7 +213,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
     of_objects = X.dtype == object
     if not of_objects:
         check_values(X.dtype, forest)
-    first = np.dtype(forest.integer_dtype) if of_objects else score_dtype(X.dtype, forest)
+    first = np.dtype(forest.integer_dtype) if of_objects else document_dtype(X.dtype, forest)
     dtype = np.dtype(np.float64) if forest.schema.hashed else first
     coders = _coders_by_value(X.dtype, forest)
     numbers = [feature for feature, coder in enumerate(coders) if coder is None]
@@ -274,7 +274,7 @@ def check_values(dtype: np.dtype, forest: Forest) -> None:
         )
 
 
-def score_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
+def document_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
     """The type in which documents of ``dtype`` are scored."""
     if dtype.kind == "f" and dtype.itemsize <= 4:
         return np.dtype(np.float32)
@@ -296,7 +296,7 @@ def table_dtype(dtypes: Iterable[np.dtype], forest: Forest) -> np.dtype:
     if forest.input_dtype == "float32":  # to which the source library casts each column, rounding once
         return np.dtype(np.float32)
     # As LightGBM does: the type that holds every column and float32.
-    return score_dtype(np.result_type(np.float32, *dtypes), forest)
+    return document_dtype(np.result_type(np.float32, *dtypes), forest)
 
 
 def number_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.arrays.dense import Documents, score_dtype
+from gpuqs.arrays.dense import Documents, document_dtype
 from gpuqs.arrays.refusals import trained_on
 from gpuqs.cpu_fallback import sparse
 from gpuqs.errors import InputError
@@ -63,7 +63,7 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     if len(indptr) and indptr[0] != 0:
         raise InputError(f"X is an inconsistent {X.format.upper()} matrix: indptr starts at {indptr[0]}, not at 0")
     _check_missing(data, forest, "X.toarray()")
-    dtype = data.dtype if data.dtype in (np.float32, np.float64) else score_dtype(data.dtype, forest)
+    dtype = data.dtype if data.dtype in (np.float32, np.float64) else document_dtype(data.dtype, forest)
     if data.dtype.char not in _READ:
         data = data.view(np.uint8) if data.dtype == bool else data.astype(dtype)
     make = _from_csr if X.format == "csr" else _from_csc
@@ -271,7 +271,7 @@ def all_sparse(dtypes: Collection[Any]) -> bool:
 def from_sparse_frame(frame: Any, forest: Forest) -> Documents:
     """A pandas frame of the model's features, `all_sparse`: absent is a column's fill value."""
     dtypes = set(frame.dtypes)
-    dtype = score_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
+    dtype = document_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
     tested = forest.tested.tolist()
     columns = [frame.iloc[:, feature].array for feature in tested]
     places = [column.sp_index.indices for column in columns]

@@ -29,14 +29,14 @@ def _takes_device(what: str) -> Callable[..., Any]:
     return click.option("--device", default="cpu", callback=known, show_default=True, help=where)
 
 
-def _takes_threads(what: str) -> Callable[..., Any]:
+def _takes_threads(what: str, default: str = "all") -> Callable[..., Any]:
     def known(ctx: click.Context, option: click.Parameter, value: int | None) -> int | None:
         if value == 0:
             raise click.BadParameter("0 threads cannot score; say how many, or -1 for all")
         return value
 
     counted = "-1: all, -2: all but one, and so on"
-    return click.option("--threads", type=int, callback=known, help=f"{what}; {counted}.  [default: all]")
+    return click.option("--threads", type=int, callback=known, help=f"{what}; {counted}.  [default: {default}]")
 
 
 def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
@@ -144,7 +144,7 @@ def cli(ctx: click.Context) -> None:
 )
 @click.option("--engine", default="auto", show_default=True, help="An engine that `gpuqs info MODEL` lists.")
 @_takes_device("Where documents are scored")
-@_takes_threads("Threads to read and score with")
+@_takes_threads("Threads to read and score with", default="all, or what a tuned model's plan says")
 @click.option(
     "--precision",
     type=click.Choice(["exact", "fast"]),

@@ -357,8 +357,7 @@ def _by_c(name: str, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
 @cache
 def _c_function(name: str) -> Any:
     import ctypes
-    import sys
 
-    function = getattr(ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None), name)
+    function = getattr(ctypes.CDLL(None), name)
     function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
     return function

@@ -127,7 +127,7 @@ def build_bitslice(
     Parameters
     ----------
     forest : Forest
-        Numeric tests, at most `MAX_LEAVES` leaves a tree, at most 65,535 thresholds a column.
+        At most `MAX_LEAVES` leaves a tree, at most 65,535 thresholds a column.
     ranks : RankTables
         Of this forest, or the part for its nodes of a larger one's, so that documents coded for that fit.
     max_predicates : int
@@ -233,8 +233,8 @@ def gray_values(
 ) -> LeafValues:
     """Leaf values where leaf e stands at ``e ^ (e >> 1)`` (at e in oblivious trees), padded to a power of two.
 
-    So do the bounds of linear leaves' terms. Trees of up to 256 leaves are padded to at least 64, so that whole
-    registers can be loaded.
+    So do the bounds of linear leaves' terms. Trees are padded to at least 64, so that whole registers can be
+    loaded.
     """
     size = np.left_shift(1, np.ceil(np.log2(np.maximum(n_leaves, 1))).astype(np.int64))
     size = np.maximum(size, 64)

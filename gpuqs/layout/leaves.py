@@ -70,7 +70,7 @@ class LeafValues:
         What is added to the finished sums.
     step : float
         0.0: the sums are the scores. Otherwise the scores are ``step`` times the sums.
-    score_dtype : str
+    score_dtype : np.dtype
         Type of the finished scores.
     starts_at_base : bool
         Whether `start` is the base score, else `add_last` is.
@@ -88,7 +88,7 @@ class LeafValues:
     start: np.ndarray
     add_last: npt.NDArray[np.float64]
     step: float
-    score_dtype: str
+    score_dtype: np.dtype
     starts_at_base: bool
     linear_bounds: npt.NDArray[np.int64]
     linear_feature: npt.NDArray[np.int32]
@@ -97,11 +97,6 @@ class LeafValues:
     @lazy
     def _adds_last(self) -> bool:
         return bool(self.add_last.any())
-
-    @lazy
-    def score_type(self) -> np.dtype:
-        """`score_dtype` as NumPy's."""
-        return np.dtype(self.score_dtype)
 
     @lazy
     def sum_dtype(self) -> np.dtype:
@@ -123,7 +118,7 @@ class LeafValues:
         scores = sums if not self.step else sums * self.step
         if add_last is not None or self._adds_last:  # in float64, as Treelite: the same of float32 numbers
             scores = scores + (self.add_last if add_last is None else add_last)
-        return scores if scores.dtype is self.score_type else scores.astype(self.score_type)
+        return scores.astype(self.score_dtype, copy=False)
 
 
 def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str) -> LeafValues:
@@ -157,7 +152,7 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
         start=start,
         add_last=add_last,
         step=step,
-        score_dtype=forest.sum_dtype,
+        score_dtype=dtype,
         starts_at_base=precision == "exact" and forest.base_first,
         linear_bounds=linear_bounds,
         linear_feature=forest.linear_feature,

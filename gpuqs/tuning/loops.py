@@ -42,7 +42,7 @@ _ETA_OF_BLOCKS = 4.0
 _ETA_OF_TREES = 1.0
 #: Beside the default only engines predicted to take at most so many times as long as the best are tried with parameters
 #: of their own.
-_WORTH_TUNING = 2.5
+_WORTH_VARIANTS = 2.5
 #: Most points of one engine that are tried, the cheapest by prediction.
 _MOST_VARIANTS = 6
 #: Most points of all engines, likewise.
@@ -119,7 +119,7 @@ def candidates(
     threads = sorted({1, most_threads, max(most_threads // 2, 1), default.n_threads})
     for name, alone in costs.items():
         variants: dict[tuple[tuple[str, int], ...], float] = {(): 1.0}
-        if alone <= _WORTH_TUNING * best or name == default.engine:
+        if alone <= _WORTH_VARIANTS * best or name == default.engine:
             variants |= dict(_variants(name, forest, n_documents, memory))
         for n_threads in threads:
             each = -(-n_documents // n_threads)

@@ -37,14 +37,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, lightgbm.Bo
     return path, booster
 
 
-@pytest.fixture(scope="module")
-def lambdarank_folder() -> Path:
-    path = Path(__file__).parents[3] / "shared" / "data" / "lightgbm_examples" / "lambdarank"
-    if not path.is_dir():
-        pytest.skip(f"LightGBM's lambdarank example is not at {path}")
-    return path
-
-
 def write_svmlight(path: Path, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> Path:
     with open(path, "w") as file:
         for row, label, query in zip(X.tolist(), y, qid, strict=True):
@@ -57,11 +49,11 @@ def write_svmlight(path: Path, X: np.ndarray, y: np.ndarray, qid: np.ndarray) ->
 # -- score ----------------------------------------------------------------------------------
 
 
-def test_lightgbms_own_example(lambdarank_folder: Path, tmp_path: Path) -> None:
-    data = lightgbm.Dataset(lambdarank_folder / "rank.train")
+def test_lightgbms_own_example(lambdarank_data: Path, tmp_path: Path) -> None:
+    data = lightgbm.Dataset(lambdarank_data / "rank.train")
     booster = lightgbm.train({"objective": "lambdarank", "verbosity": -1, "num_threads": 1}, data, 30)
     booster.save_model(tmp_path / "model.txt")
-    rank_test = lambdarank_folder / "rank.test"
+    rank_test = lambdarank_data / "rank.test"
     result = gpuqs_command("score", tmp_path / "model.txt", rank_test)
     np.testing.assert_array_equal(text_scores(result), booster.predict(rank_test))
     assert re.search(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from forests import probing_documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import real_data
 
 import gpuqs
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.formats import jforests as reader
-
-SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "model_formats"
 
 #: Two trees on columns 0, 2 and 4, and one that is a single leaf.
 MODEL = """<Ensemble>
@@ -97,9 +95,7 @@ def test_against_a_walk() -> None:
 
 
 def test_real_model() -> None:
-    path = SAMPLES / "Jforests.model.xml"
-    if not path.is_file():
-        pytest.skip(f"no real model at {path}")
+    path = real_data("model_formats", "Jforests.model.xml")
     model = gpuqs.load(path)
     assert (model.n_trees, model.n_leaves, model.n_features) == (2, 7, 134)
     check(path.read_text())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import tracemalloc
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from real_data import real_data
 
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
@@ -542,21 +542,13 @@ def test_unknown_objectives_are_refused_by_name() -> None:
         reader.read(text.encode(), "model.txt")
 
 
-def test_a_model_older_than_lightgbm_itself_reads(shared_data: Path) -> None:
-    path = shared_data / "model_formats" / "LightGBM.model.txt"
+def test_a_model_older_than_lightgbm_itself_reads() -> None:
+    path = real_data("model_formats", "LightGBM.model.txt")
     with pytest.raises(lgb.basic.LightGBMError, match="num_cat"):
         lgb.Booster(model_file=str(path))
     with pytest.raises(ModelFormatError, match=r"before 2\.0\.5.*train anew") as caught:
         read_model(path)
     assert (caught.value.source, caught.value.tree, caught.value.field) == (str(path), 0, "num_cat")
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    path = Path(__file__).parents[3] / "shared" / "data"
-    if not path.is_dir():
-        pytest.skip(f"no sample data in {path}")
-    return path
 
 
 @pytest.mark.parametrize(

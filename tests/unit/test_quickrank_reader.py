@@ -11,14 +11,13 @@ import pytest
 from forests import probing_documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import real_data
 
 import gpuqs
 from gpuqs.errors import GpuqsError, ModelFormatError, UnsupportedModelError
 from gpuqs.forest import MAX_DEPTH
 from gpuqs.formats import quickrank as reader
 from gpuqs.formats.xml_trees import number
-
-SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "model_formats"
 
 #: Two trees on columns 0 and 2; the second has its right child first, and one leaf deeper.
 MODEL = """<?xml version="1.0"?>
@@ -127,9 +126,7 @@ def test_against_a_walk() -> None:
 
 @pytest.mark.parametrize("name", ["quickrank.model.xml", "quickrank.model.v2.xml"])
 def test_real_models(name: str) -> None:
-    path = SAMPLES / name
-    if not path.is_file():
-        pytest.skip(f"no real model at {path}")
+    path = real_data("model_formats", name)
     model = gpuqs.load(path)
     assert (model.n_trees, model.n_leaves, model.n_features) == (2, 3, 115)
     assert sorted(set(model.forest.feature.tolist())) == [7, 105, 107, 114]
