@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 #: Apart from Python's own, whose state is the user's.
 _CHANCE: Final = random.Random()
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+
+def once_each(make: Callable[[Key], Value]) -> Callable[[Key], Value]:
+    """A function of one object that is called once for each, and whose value is kept as long as the object lives.
+
+    Threads that ask at once may each call it; all are given the first's.
+    """
+    made: WeakKeyDictionary[Key, Value] = WeakKeyDictionary()
+
+    @wraps(make)
+    def find(of: Key) -> Value:
+        return made[of] if of in made else made.setdefault(of, make(of))
+
+    return find
 
 
 def keep_some(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:

@@ -4,7 +4,7 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 
 - ``X`` is a NumPy array (no subclass), aligned, of native float32 or float64, with at least one row, no more than are
   scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of columns. Its strides are any. Or it is a
-  list or tuple of so many lists or tuples, which hold Python's floats, whole numbers up to 2^53, bools and None alone.
+  list or tuple of so many lists or tuples, of floats (Python's or float64), whole numbers up to 2^53, bools and None.
 - ``output`` is "value" or "raw"; ``raw_score`` and ``output_margin`` are True or False.
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
 - ``n_threads`` is None or a positive int.
@@ -164,12 +164,12 @@ def plain_calls(
         return program, chooser.threads(way, n_documents, here)
 
     return cpu_fallback.PlainCalls(
-        cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
-        of_documents.n_features,
-        min(MOST_SMALL if trees is None else MOST_SMALL_OF_PART, at_once),
-        BRIEF,
-        at_once,
-        threads_of_call,
+        program_of=cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
+        threads_of=threads_of_call,
+        n_features=of_documents.n_features,
+        most=min(MOST_SMALL if trees is None else MOST_SMALL_OF_PART, at_once),
+        most_at_once=at_once,
+        brief=BRIEF,
         of_arrays=not forest.schema.arrays_hold_values,
         single=forest.integer_dtype == "float32",
         raw=_link(forest, precision, "identity", forest.average_raw),

@@ -15,7 +15,7 @@ def taken_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(data[32 : 32 + n_header]), data[start:]
 
 
-def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 3) -> bytes:
+def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 1) -> bytes:
     """A file with a right checksum, whatever its header says."""
     if isinstance(header, dict):
         header = json.dumps(header).encode()

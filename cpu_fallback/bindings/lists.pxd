@@ -1,2 +1,2 @@
 # Nested lists as documents, as other modules see it.
-cdef rows_of(X, Py_ssize_t n_columns, bint single)
+cpdef rows_of(X, Py_ssize_t n_columns, bint single)

@@ -55,7 +55,7 @@ cdef int read_row(PyObject** items, Py_ssize_t n, double* to) noexcept:
     return kinds
 
 
-cdef rows_of(X, Py_ssize_t n_columns, bint single):
+cpdef rows_of(X, Py_ssize_t n_columns, bint single):
     """Rows of a list or tuple of these, whose items are floats, whole numbers, bools or None: float64 [rows, n_columns].
 
     Float32 where ``single``, and there is no float among them, or a None, as the libraries cast what NumPy makes of such.
@@ -93,8 +93,3 @@ cdef rows_of(X, Py_ssize_t n_columns, bint single):
     for at in range(n * n_columns):
         singles[at] = <float>numbers[at]
     return rounded
-
-
-def rows_of_lists(X, Py_ssize_t n_columns, bint single):
-    """As `rows_of`."""
-    return rows_of(X, n_columns, single)

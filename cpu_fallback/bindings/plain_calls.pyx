@@ -39,15 +39,15 @@ cdef enum:
     MOST_LARGE_SIZES = 256  # numbers of documents above `most` whose programs are kept
 
 
-cdef enum:  # What an argument of `Model.predict` asks for. NOT_PLAIN alone has no bit.
-    NOT_PLAIN = 0  # what no plain call has
-    NOTHING = 1  # its default, or what means the same
-    RAW = 2  # raw scores
-    FAST = 4  # precision "fast"
-    N_THREADS = 8  # a number of threads
-    OUT = 16  # the answer in memory of NumPy's
-    N_ITERATIONS = 32  # a number of iterations, which may be that of all trees
-    PART = 64  # a range of iterations
+cdef enum:  # What an argument of `Model.predict` asks for.
+    NOTHING = 0  # its default, or what means the same
+    RAW = 1  # raw scores
+    FAST = 2  # precision "fast"
+    N_THREADS = 4  # a number of threads
+    OUT = 8  # the answer in memory of NumPy's
+    N_ITERATIONS = 16  # a number of iterations, which may be that of all trees
+    PART = 32  # a range of iterations
+    NOT_PLAIN = 64  # what no plain call has
 
 
 cdef Py_ssize_t age_of_costs = 0
@@ -142,19 +142,19 @@ cdef class PlainCalls:
     ----------
     program_of : callable
         Gives the `Scorer` and the `Values` by which so many documents are scored, and the threads that they are worth; or None.
+    threads_of : callable
+        Gives the number of threads of a call that is worth so many, more than one.
     n_features, most : int
         Columns of documents, and most documents of a small batch: what scores such is found without a search.
     most_at_once : int
-        More documents than these are not scored in one go: signals would wait.
-    threads_of : callable
-        Gives the number of threads of a call that is worth so many, more than one.
+        More documents than these, at least ``most``, are not scored in one go: signals would wait.
+    brief : float
+        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
+        one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
     of_arrays : bool
         Whether the arrays of `Model.predict` are documents as they are; else all are made of them first.
     single : bool
         Whether lists of whole numbers are documents of float32 (`Forest.integer_dtype`).
-    brief : float
-        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
-        one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
     raw, value : Link or None
         What makes raw scores and values of sums; None: sums are these. Fixed-point sums have both.
     then : callable, optional
@@ -170,13 +170,13 @@ cdef class PlainCalls:
     cdef double brief
     cdef Chosen chosen
 
-    def __init__(self, program_of, Py_ssize_t n_features, Py_ssize_t most, double brief, Py_ssize_t most_at_once=0,
-                 threads_of=None, bint of_arrays=True, bint single=False, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
+    def __init__(self, *, program_of, threads_of, Py_ssize_t n_features, Py_ssize_t most, Py_ssize_t most_at_once, double brief,
+                 bint of_arrays=True, bint single=False, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
                  bint some_left_out=False):
         self.n_iterations, self.some_left_out = n_iterations, some_left_out
         self.of_arrays, self.single = of_arrays, single
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
-        self.most_at_once, self.threads_of = max(most, most_at_once), threads_of
+        self.most_at_once, self.threads_of = most_at_once, threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
         self.chosen = Chosen(most)
 
@@ -196,7 +196,7 @@ cdef class PlainCalls:
         return (cnp.PyArray_NDIM(x) == 2 and cnp.PyArray_DIM(x, 0) == n and cnp.PyArray_DIM(x, 1) == self.n_features
                 and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
 
-    cdef rows_of(self, X):
+    cdef documents_of(self, X):
         """The array that ``X`` is, or its rows, if it is a list of some; None: no plain call has it."""
         if not self.of_arrays:
             return None
@@ -304,45 +304,48 @@ cdef class PlainCalls:
 
 
 cdef int asked_by(name, value) except -1:
-    """What an argument of `Model.predict` besides ``X`` and ``output`` asks for: one of the bits above, or NOT_PLAIN."""
+    """What an argument of `Model.predict` besides ``X`` and ``output`` asks for."""
     if value is None:
-        return name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range")
-    if value is False:
-        return name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib")
-    if value is True:
-        return RAW * (name in ("raw_score", "output_margin"))
-    if type(value) is int:
-        if name == "n_threads":
-            return N_THREADS * (value > 0)
+        if name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range"):
+            return NOTHING
+    elif value is False:
+        if name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib"):
+            return NOTHING
+    elif value is True:
+        if name in ("raw_score", "output_margin"):
+            return RAW
+    elif type(value) is int:
+        if name == "n_threads" and value > 0:
+            return N_THREADS
         if name == "num_iteration":
             return N_ITERATIONS
-        return (NOTHING if value == 0 else PART) * (name == "start_iteration")
-    if type(value) is tuple:
-        return PART * (name == "iteration_range" and len(value) == 2 and type(value[0]) is int and type(value[1]) is int)
-    if type(value) is cnp.ndarray:
-        return OUT * (name == "out")
-    if type(value) is str:
-        if name == "precision":
-            return value == "exact" or FAST * (value == "fast")
-        return (name == "engine" and value == "auto") or (name == "device" and value == "cpu")
+        if name == "start_iteration":
+            return NOTHING if value == 0 else PART
+    elif type(value) is tuple:
+        if name == "iteration_range" and len(value) == 2 and type(value[0]) is int and type(value[1]) is int:
+            return PART
+    elif type(value) is cnp.ndarray:
+        if name == "out":
+            return OUT
+    elif type(value) is str:
+        if name == "precision" and value == "fast":
+            return FAST
+        if (name == "precision" and value == "exact") or (name == "engine" and value == "auto") \
+                or (name == "device" and value == "cpu"):
+            return NOTHING
     return NOT_PLAIN
 
 
-cdef int asked_by_all(output, dict keywords) except -2:
-    """What a call of `Model.predict` asks for, as the bits above; -1: it is no plain call."""
-    cdef int all_asked = 0, asked
-    if type(output) is not str:
-        return -1
-    if output == "raw":
-        all_asked = RAW
-    elif output != "value":
-        return -1
+cdef int asked_by_all(output, dict keywords) except -1:
+    """What a call of `Model.predict` asks for, as the bits above."""
+    cdef int asked = NOT_PLAIN
+    if type(output) is str:
+        asked = RAW if output == "raw" else NOTHING if output == "value" else NOT_PLAIN
     for name, value in keywords.items():
-        asked = asked_by(name, value)
-        if asked == NOT_PLAIN:
-            return -1
-        all_asked |= asked
-    return all_asked
+        if asked & NOT_PLAIN:
+            return asked
+        asked |= asked_by(name, value)
+    return asked
 
 
 cdef plain_of(ways, int asked, dict keywords):
@@ -366,16 +369,16 @@ cdef bint is_csr(kind) except -1:
 def plain_first(method):
     """`Model.predict` that answers plain calls itself, and has ``method`` answer all others.
 
-    In Cython, for Python takes a microsecond to find fourteen arguments' defaults, ten where it comes from cold caches.
+    In Cython, for Python takes a microsecond to find fifteen arguments' defaults, ten where it comes from cold caches.
     """
     @wraps(method)
     def predict(self, X, output="value", **keywords):
         cdef int asked, n_threads
         if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
-            if asked >= 0:
+            if not asked & NOT_PLAIN:
                 plain = plain_of(self._plain, asked, keywords)
-                rows = None if plain is None else (<PlainCalls?>plain).rows_of(X)
+                rows = None if plain is None else (<PlainCalls?>plain).documents_of(X)
                 if rows is not None:
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                     out = keywords["out"] if asked & OUT else None
@@ -384,7 +387,7 @@ def plain_first(method):
                         return answer
         elif is_csr(type(X)) and self._plain is not None:
             asked = asked_by_all(output, keywords)
-            if asked >= 0 and not asked & ~(NOTHING | RAW | N_THREADS):
+            if not asked & ~(RAW | N_THREADS):
                 n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                 answer = self._plain.of_csr(X, asked & RAW != 0, n_threads)
                 if answer is not None:

@@ -88,7 +88,7 @@ def array_of(X: Any, forest: Forest) -> np.ndarray:
             return np.from_dlpack(X)
         by_value = isinstance(X, (list, tuple)) and forest.schema.arrays_hold_values
         if isinstance(X, (list, tuple)) and not by_value:
-            rows: np.ndarray | None = lists.rows_of_lists(X, forest.n_features, forest.integer_dtype == "float32")
+            rows: np.ndarray | None = lists.rows_of(X, forest.n_features, forest.integer_dtype == "float32")
             if rows is not None:
                 return rows
         array = np.asarray(X, object if by_value else None)

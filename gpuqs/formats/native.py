@@ -14,8 +14,7 @@ The header is ``{"fields": {name: value}, "arrays": {name: {"dtype", "shape", "o
 from the first multiple of 64 behind it. ``"plan"`` may be a third entry, which is handed on as it is: `kept_plan`.
 So are arrays whose names have a dot: `kept_arrays`. (Those of CTRs are the forest's: `gpuqs.formats.native_ctrs`.)
 Names that a reader does not know are passed over; what changes a model's scores raises the version. Arrays that say
-no more than their default does (`gpuqs.forest_arrays`) are left out, from version 3 on. Nothing in a file is ever
-executed.
+no more than their default does (`gpuqs.forest_arrays`) are left out. Nothing in a file is ever executed.
 """
 
 from __future__ import annotations
@@ -58,11 +57,7 @@ FEATURES: Final = {
 
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
-VERSION: Final = 5
-#: What most forests are written in: earlier releases read these, too.
-_OF_MOST: Final = 3
-#: And those with CTRs or linear leaves.
-_OF_CTRS: Final = 4
+VERSION: Final = 1
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: The bytes of the checksum.
@@ -71,8 +66,6 @@ _ALIGNMENT: Final = 64
 
 #: The type of each array in a file.
 _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, array in ARRAYS.items()}
-#: Files of earlier releases lack these: a Forest fills them in.
-_NEWER: Final = ("iteration_starts", "average_raw", "iterations_left_out")
 #: Arrays that files may lack. All others stand for their lengths, or say something of the scores.
 _LINEAR: Final = ("linear_offsets", "linear_feature", "linear_coefficient")
 _MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words", *_LINEAR)
@@ -88,20 +81,19 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 #: The plan in the file that a Forest was read from, and its arrays besides the Forest's.
-_PLANS: WeakKeyDictionary[Forest, Any] = WeakKeyDictionary()
-_KEPT: WeakKeyDictionary[Forest, dict[str, np.ndarray]] = WeakKeyDictionary()
+_BESIDE: WeakKeyDictionary[Forest, tuple[Any, dict[str, np.ndarray]]] = WeakKeyDictionary()
 #: The types that such arrays may have, one dimension each.
 _KEPT_DTYPES: Final = tuple(np.dtype(kind).newbyteorder("<").str for kind in ("float64", "int64", "uint16"))
 
 
 def kept_plan(forest: Forest) -> Any:
     """The plan in the file that a Forest was read from, as JSON's values, not checked yet; None: there is none."""
-    return _PLANS.get(forest)
+    return _BESIDE.get(forest, (None, {}))[0]
 
 
 def kept_arrays(forest: Forest) -> dict[str, np.ndarray]:
     """The arrays besides the Forest's in the file that it was read from; copies, of any content."""
-    return _KEPT.get(forest, {})
+    return _BESIDE.get(forest, (None, {}))[1]
 
 
 def recognises(head: bytes) -> bool:
@@ -156,16 +148,14 @@ def write(
     arrays = {n: np.ascontiguousarray(getattr(forest, n), t) for n, t in _DTYPES.items() if n not in left_out}
     beside = {**kept, **({} if forest.ctrs is None else native_ctrs.arrays_of(forest.ctrs))}
     arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in beside.items()}
-    version = _OF_CTRS if forest.ctrs is not None or forest.has_linear_leaves else _OF_MOST
-    version = VERSION if forest.class_rule == "other" else version
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
-    start = _PREAMBLE.pack(MAGIC, version, len(header), size, 0, 0)
+    start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
     crc = crc32(start[: _CRC.start])
     for part in (start[_CRC.stop :], *_parts(header, arrays)):
         crc = crc32(part, crc)
     with replacing(path) as file:
-        file.write(_PREAMBLE.pack(MAGIC, version, len(header), size, crc, 0))
+        file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
         file.writelines(_parts(header, arrays))
 
 
@@ -284,16 +274,16 @@ def check_size(head: bytes, n_bytes: int, source: str) -> None:
         raise error.at(source) from None
 
 
-def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int, int]:
-    """The version, the length of the header and the checksum of a file of so many bytes."""
+def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int]:
+    """The length of the header and the checksum of a file of so many bytes."""
     if len(head) < _PREAMBLE.size:
         raise ModelFormatError("the file is cut short; save or copy the model anew")
     magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(head)
     if magic != MAGIC:
         raise ModelFormatError("does not begin as a model of gpuqs does")
-    if version > VERSION:
+    if version != VERSION:
         raise ModelFormatError(
-            f"is in version {version} of the format, and this gpuqs reads up to {VERSION}: upgrade gpuqs, "
+            f"is in version {version} of the format, and this gpuqs reads version {VERSION}: upgrade gpuqs, "
             "or copy the file anew if it was not written by a newer one",
             field="version",
         )
@@ -303,15 +293,13 @@ def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int, int]:
     if n_bytes > size:
         problem = f"the file is damaged: {n_bytes:,} bytes, not {size:,}; save or copy the model anew"
         raise ModelFormatError(problem)
-    return version, n_header, crc
+    return n_header, crc
 
 
 def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
-    version, n_header, crc = _preamble(data, len(data))
+    n_header, crc = _preamble(data, len(data))
     if crc32(data[_CRC.stop :], crc32(data[: _CRC.start])) != crc:
         raise ModelFormatError("the file is damaged: its checksum is wrong; save or copy the model anew")
-    if version < 1:
-        raise ModelFormatError("is not a version of the format", field="version")
     header_end = _PREAMBLE.size + n_header
     if header_end > len(data):
         raise ModelFormatError("the header is longer than the file")
@@ -319,9 +307,7 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
     arrays: dict[str, Any] = _arrays(data[_aligned(header_end) :], get(header, "arrays", dict), in_place)
     kept = {name: arrays.pop(name) for name in list(arrays) if "." in name}
     fields = get(header, "fields", dict)
-    values = {
-        name: _field(fields, name, kind) for name, kind in _FIELDS.items() if name in fields or name not in _NEWER
-    }
+    values = {name: _field(fields, name, kind) for name, kind in _FIELDS.items()}
     _check_lengths(arrays, values["n_features"], values["n_outputs"])
     ctrs = native_ctrs.read(get(fields, "ctrs", dict), kept) if "ctrs" in fields else None
     kept = {name: array for name, array in kept.items() if name not in (native_ctrs.KEYS, native_ctrs.VALUES)}
@@ -329,14 +315,11 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
         **arrays,
         **values,
         best_iteration=_field(fields, "best_iteration", int) if fields.get("best_iteration") is not None else None,
-        schema=_schema(fields, values["source"], version),
+        schema=_schema(fields),
         classes=_values(get(fields, "classes", list), "classes"),
         ctrs=ctrs,
     )
-    if header.get("plan") is not None:
-        _PLANS[forest] = header["plan"]
-    if kept:
-        _KEPT[forest] = kept
+    _BESIDE[forest] = header.get("plan"), kept
     return forest
 
 
@@ -394,28 +377,25 @@ def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     return value
 
 
-def _schema(fields: dict[str, Any], source: str, version: int) -> Schema:
-    # Files of version 1 do not say what an absent entry means, and whose rules frames are coded by: the source's.
-    libraries = (library for library in RULES if library and source.startswith(library))
-    library = next(libraries, "") if version == 1 else _field(fields, "library", str)
+def _schema(fields: dict[str, Any]) -> Schema:
+    library, absent = _field(fields, "library", str), _field(fields, "absent", str)
     if library not in RULES:
         raise ModelFormatError("is not a library that is known", field="library")
-    absent = fields.get("absent", "missing" if source.startswith(("XGBoost", "Treelite")) else "zero")
     if absent not in ("missing", "zero"):
         raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
-    listed = [None if item is None else _values(item, "categories") for item in get(fields, "categories", list)]
-    categories, in_order = tuple(listed), _lists(get(fields, "categories_in_order", list, []))
-    if version == 1 and library == "LightGBM":  # whose lists were put where they seemed to belong
-        categories, in_order = (), tuple(item for item in listed if item is not None)
-    names = _values(get(fields, "feature_names", list), "feature_names", str)
-    absent_value = np.nan if absent == "missing" else 0.0
+    categories = (None if item is None else _values(item, "categories") for item in get(fields, "categories", list))
+    in_order = (_values(item, "categories_in_order") for item in get(fields, "categories_in_order", list))
     listed_features = (f"categories_{which}" for which in ("stated", "lost"))
-    stated, lost = (_values(get(fields, name, list, []), name, int) for name in listed_features)
-    return Schema(names, categories, absent_value, in_order, library, stated, lost)
-
-
-def _lists(items: list[Any]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(_values(item, "categories_in_order") for item in items)
+    stated, lost = (_values(get(fields, name, list), name, int) for name in listed_features)
+    return Schema(
+        _values(get(fields, "feature_names", list), "feature_names", str),
+        tuple(categories),
+        np.nan if absent == "missing" else 0.0,
+        tuple(in_order),
+        library,
+        stated,
+        lost,
+    )
 
 
 def _values(items: Any, name: str, kinds: type | tuple[type, ...] = (str, int, float)) -> tuple[Any, ...]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,7 @@ from gpuqs.forest import (
     Forest,
 )
 from gpuqs.forks import lazy
+from gpuqs.kept import once_each
 from gpuqs.layout.category_tables import READING, CategoryTables, build_category_tables
 
 #: The routing bits that say how a categorical node reads its feature.
@@ -83,18 +83,9 @@ class Columns:
         return int(np.count_nonzero((self.routing & CATEGORICAL) == 0))
 
 
-#: The columns of each living forest, found once: every engine asks.
-_FOUND: WeakKeyDictionary[Forest, Columns] = WeakKeyDictionary()
-
-
+@once_each  # every engine asks
 def find_columns(forest: Forest) -> Columns:
     """The distinct (feature, how it is read) pairs that the forest's nodes test; categorical columns come last."""
-    if forest not in _FOUND:
-        _FOUND[forest] = _find(forest)
-    return _FOUND[forest]
-
-
-def _find(forest: Forest) -> Columns:
     if not (forest.routing & (CATEGORICAL | ZERO_MISSING)).any():  # all read as they are
         first, of_node = forest.distinct_features
         as_it_is, no_sets = np.zeros(len(first), np.uint8), np.zeros(len(first) + 1, np.int64)

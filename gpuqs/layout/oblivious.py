@@ -5,21 +5,17 @@ The exit leaf's number, counted from left to right, has a bit for each level: 1 
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.forest import NAN_LEFT, Forest
+from gpuqs.kept import once_each
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.quickscorer import MASK_DTYPES, QuickScorerLayout, list_tests, tree_blocks
 
 #: Masks have a bit for each level.
 MAX_LEVELS = 16
-
-#: What `is_oblivious` says of each living forest.
-_OBLIVIOUS: WeakKeyDictionary[Forest, bool] = WeakKeyDictionary()
 
 
 def n_levels(forest: Forest) -> npt.NDArray[np.int64]:
@@ -42,12 +38,10 @@ def level_nodes(forest: Forest) -> npt.NDArray[np.int64] | None:
     return nodes
 
 
+@once_each
 def is_oblivious(forest: Forest) -> bool:
-    """Whether `level_nodes` has an answer; found out once."""
-    known = _OBLIVIOUS.get(forest)
-    if known is None:
-        known = _OBLIVIOUS[forest] = level_nodes(forest) is not None
-    return known
+    """Whether `level_nodes` has an answer."""
+    return level_nodes(forest) is not None
 
 
 def build_oblivious(forest: Forest, tree_block: int) -> QuickScorerLayout:

@@ -16,18 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.cpu_fallback.making import distinct, flagged
 from gpuqs.forest import NAN_LEFT, Forest
+from gpuqs.kept import once_each
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.ready import ARRAYS, kept_ranks
 
-#: Of each living forest what `count_tests` has counted.
-_COUNTED: WeakKeyDictionary[Forest, int] = WeakKeyDictionary()
 #: Most thresholds that a column may have: ranks fit 16 bits.
 MAX_THRESHOLDS = (1 << 16) - 1
 #: Entries of a level's table are padded to whole 512-bit registers.
@@ -94,13 +92,11 @@ def most_thresholds(columns: Columns) -> int:
     return max([*distinct, *n_nodes[n_nodes <= MAX_THRESHOLDS].tolist()], default=0)
 
 
+@once_each
 def count_tests(forest: Forest) -> int:
-    """Distinct tests, of numbers or categories, that the forest's nodes ask; counted once."""
-    n = _COUNTED.get(forest)
-    if n is None:
-        columns = find_columns(forest)
-        n = _COUNTED[forest] = len(distinct(columns.threshold, columns.of_node)[0])
-    return n
+    """Distinct tests, of numbers or categories, that the forest's nodes ask."""
+    columns = find_columns(forest)
+    return len(distinct(columns.threshold, columns.of_node)[0])
 
 
 def build_ranks(forest: Forest) -> RankTables:

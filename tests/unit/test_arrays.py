@@ -170,7 +170,7 @@ def test_lists_are_read_as_numpy_reads_them(single: bool) -> None:
             with np.errstate(over="ignore"):
                 wanted = array if array.dtype == np.float64 else array.astype(np.float32 if single else np.float64)
             for X in (rows, tuple(map(tuple, rows)), [tuple(row) for row in rows]):
-                got = lists.rows_of_lists(X, 7, single)
+                got = lists.rows_of(X, 7, single)
                 assert got.dtype == wanted.dtype and got.flags.carray
                 assert got.tobytes() == np.where(np.isnan(wanted), np.full_like(wanted, np.nan), wanted).tobytes()
 
@@ -189,7 +189,7 @@ class Real(float):
     ],
 )
 def test_other_lists_are_numpys(X: list[Any]) -> None:
-    assert lists.rows_of_lists(X, 2, False) is lists.rows_of_lists(X, 2, True) is None
+    assert lists.rows_of(X, 2, False) is lists.rows_of(X, 2, True) is None
 
 
 def test_what_offers_an_array() -> None:

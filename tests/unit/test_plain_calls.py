@@ -84,6 +84,12 @@ def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
+def calls_by(program_of: Any) -> cpu_fallback.PlainCalls:
+    """Raw scores of up to eight documents of eight columns."""
+    few = {"n_features": 8, "most": 8, "most_at_once": 8, "brief": plain_calls.BRIEF}
+    return cpu_fallback.PlainCalls(program_of=program_of, threads_of=threads_of_call, **few)
+
+
 def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
     """The answer of the general path, where a named engine leads."""
     words = {name: value for name, value in words.items() if name not in ("num_iteration", "start_iteration")}
@@ -487,7 +493,7 @@ def test_what_else_changes_in_the_environment_is_passed_over(monkeypatch: pytest
     model = Model(made())
     X = probing_documents(np.random.default_rng(7), model.forest, 3)
     program = plain_calls._bound(lambda n: (model._programs.get("walk", "exact", None), 1), 3)
-    score = cpu_fallback.PlainCalls(lambda n: (asked.append(n), program)[1], X.shape[1], 8, plain_calls.BRIEF).raw
+    score = calls_by(lambda n: (asked.append(n), program)[1]).raw
     for name, value in (("GPUQS_OTHER", "1"), ("GPUQS_OTHER", "2"), ("ANOTHER", "1" * 5000)):
         monkeypatch.setenv(name, value)
         score(X)
@@ -597,7 +603,7 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
         scorer.raw(X)
         return bound[0]
 
-    scorer = cpu_fallback.PlainCalls(program_of, X.shape[1], 8, plain_calls.BRIEF)
+    scorer = calls_by(program_of)
     raw = [model.predict(X, "raw", engine="walk") for model in models]
     assert not np.array_equal(*raw)
     np.testing.assert_array_equal(scorer.raw(X), raw[0])
@@ -617,7 +623,7 @@ def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None
             setattr(X, change, {"shape": (1, 32), "dtype": np.int64}[change])
         return program
 
-    assert cpu_fallback.PlainCalls(program_of, 8, 8, plain_calls.BRIEF).raw(X) is None
+    assert calls_by(program_of).raw(X) is None
 
 
 def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
