@@ -21,7 +21,7 @@ MISSING_LEFT = 1 << 31
 #: Flag beside it: the right child is a leaf. (The left one is, where n_left is 1.)
 RIGHT_IS_LEAF = 1 << 30
 #: Most leaves of a forest, of which columns, below the flags, are fewer.
-MAX_LEAVES = RIGHT_IS_LEAF
+MAX_POSITIONS = RIGHT_IS_LEAF
 #: The kernels' nodes, with thresholds as documents are tested.
 NODE32 = np.dtype([("threshold", "f4"), ("unused", "u4"), ("column", "u4"), ("n_left", "u4")])
 NODE64 = np.dtype([("threshold", "f8"), ("column", "u4"), ("n_left", "u4")])
@@ -50,7 +50,7 @@ class PreorderLayout:
 
 
 def build_preorder(forest: Forest) -> PreorderLayout:
-    """Lay a forest of fewer than `MAX_LEAVES` leaves out for walks."""
+    """Lay a forest of fewer than `MAX_POSITIONS` leaves out for walks."""
     columns, ranges = find_columns(forest), number_leaves(forest)
     at = preorder(forest)
     flags = np.where(forest.routing & NAN_LEFT, MISSING_LEFT, 0) | np.where(forest.right < 0, RIGHT_IS_LEAF, 0)

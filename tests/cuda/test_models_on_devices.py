@@ -416,6 +416,6 @@ def test_ranges_of_trees(device: EmulatedDevice, on_device: bool, monkeypatch: p
         np.testing.assert_array_equal(
             to_host(model.predict(X, "leaf", trees=trees)), to_host(model.predict(X, "leaf"))[:, trees]
         )
-    assert len([key for key in model._programs._made if key[-1] is not None]) == PARTS_KEPT
+    assert len([key for key in model._programs._made if key.trees is not None]) == PARTS_KEPT
     with pytest.raises(ValueError, match="step 1"):
         model.predict(X, trees=slice(0, 10, 2))

@@ -226,5 +226,5 @@ def test_auto_takes_what_explain_shows_as_cheapest(forward: EmulatedDevice) -> N
 def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(np.random.default_rng(9), n_trees=1, max_leaves=64, shape="complete")
     assert WalkGpu().supports(forest) is None
-    monkeypatch.setattr("gpuqs.engines.gpu.walk_gpu.MAX_LEAVES", 64)
+    monkeypatch.setattr("gpuqs.engines.gpu.walk_gpu.MAX_POSITIONS", 64)
     assert "30 bits" in str(WalkGpu().supports(forest))

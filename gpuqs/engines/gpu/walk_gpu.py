@@ -12,7 +12,7 @@ from gpuqs.engines.gpu.engine import LAUNCH, GpuEngine
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import leaf_values
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.walk_gpu import MAX_LEAVES, build_preorder
+from gpuqs.layout.walk_gpu import MAX_POSITIONS, build_preorder
 
 if TYPE_CHECKING:
     from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings
@@ -38,7 +38,7 @@ class WalkGpu(GpuEngine):
         return LAUNCH + in_turn + n_documents * forest.n_trees * (8.3 + 3.3 * levels) * 1e-6
 
     def _why_not(self, forest: Forest) -> str | None:
-        if max(len(forest.leaf_value), forest.category_words.size) >= MAX_LEAVES:
+        if max(len(forest.leaf_value), forest.category_words.size) >= MAX_POSITIONS:
             return "it has more leaves or words of category sets than 30 bits count"
         return None
 

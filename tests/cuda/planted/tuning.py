@@ -23,7 +23,7 @@ TUNING = [
         "        pass  # after",
         _TUNING,
     ),
-    Fault("programs are kept as the host's", _TUNE, "device, here, program)", "HOST, here, program)", _TUNING),
+    Fault("programs are kept as the host's", _TUNE, "narrow, device, here)\n", "narrow, HOST, here)\n", _TUNING),
     Fault("a plan counts everywhere", _CHOOSER, "why_not(target(device, machine),", "why_not(plan.target,", _TUNING),
     Fault(
         "calls on a device pass over the plan",
