@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -98,7 +99,7 @@ class Bitslice(CpuEngine):
             of_node = self.word_costs[machine.compiles][word]
             each = forest.n_nodes * of_node + forest.n_trees * self.tree_costs[word]
             if forest.n_leaves > TABLE_LEAVES:
-                each += self.rare_test * max(count_tests(forest) - self.usual_tests * forest.n_nodes, 0.0)
+                each += self.rare_test * max(self._decoded(forest) - self.usual_tests * forest.n_nodes, 0.0)
         if not _has_tables(forest, isa.name):
             each += forest.n_trees * word * self.value
         together = next(n for n in CODED_TOGETHER if n >= min(n_documents, CODED_TOGETHER[-1]))
@@ -106,6 +107,14 @@ class Bitslice(CpuEngine):
         coding = len(forest.tested) * runs * (self.column + together * self.place[isa.widest_word > 128])
         words = -(-n_documents // word) * each
         return CALL + (words + coding) * 1e-3 + category_cost(forest, -(-n_documents // 64), self.category_set)
+
+    def _decoded(self, forest: Forest) -> float:
+        """About so many tests are decoded for a word: those of each superblock, as if nodes drew theirs by chance."""
+        n_tests = count_tests(forest)
+        if n_tests <= self._default("one_superblock"):
+            return n_tests
+        most = self._default("max_predicates")
+        return most * forest.n_nodes / (-n_tests * math.log1p(-most / n_tests))
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0

@@ -73,7 +73,7 @@ class QuickScorer(_OnQuickScorerLayout):
     #: Nanoseconds per document and node, tree and column.
     node: ClassVar[float] = 0.18
     tree: ClassVar[float] = 0.6
-    column: ClassVar[float] = 4.5
+    column: ClassVar[float] = 6.5
     cold_value: ClassVar[float] = 10.0
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
@@ -99,7 +99,7 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     #: Nanoseconds per document and node, tree and column; and of a document on its own.
     node: ClassVar[float] = 0.1
     tree: ClassVar[float] = 0.6
-    column: ClassVar[float] = 1.8
+    column: ClassVar[float] = 2.5
     lone_node: ClassVar[float] = 0.19
     lone_tree: ClassVar[float] = 1.0
     lone_column: ClassVar[float] = QuickScorer.column

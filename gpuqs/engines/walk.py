@@ -30,11 +30,11 @@ class Walk(CpuEngine):
     column: ClassVar[float] = 0.6
     #: To begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
     begun: ClassVar[float] = 0.7
-    cold_call: ClassVar[float] = 18.0
-    cold_node: ClassVar[float] = 0.8
-    cold_tree: ClassVar[float] = 5.0
+    cold_call: ClassVar[float] = 13.0
+    cold_node: ClassVar[float] = 0.55
+    cold_tree: ClassVar[float] = 3.5
     cold_column: ClassVar[float] = 0.5
-    cold_value: ClassVar[float] = 2.0
+    cold_value: ClassVar[float] = 1.5
     #: Nodes that come from memory for each one that a walk visits: those of its line, and of lines asked for with it.
     nodes_of_visit: ClassVar[int] = 16
     #: The same where registers gather: per node visited of trees of up to 256 leaves, and for each doubling of these.
