@@ -23,7 +23,7 @@ cdef extern from "readers/json_numbers.hpp" namespace "gpuqs" nogil:
         double real
 
     JsonNumber read_json_number(const char*, const char*)
-    const char* read_json_numbers(const char*, const char*, vector[int64_t]&, vector[double]&) except +
+    const char* read_json_numbers(const char*, const char*, cbool, vector[int64_t]&, vector[double]&) except +
 
 cdef enum:
     MOST_NESTING = 64  # models need fewer levels
@@ -35,7 +35,7 @@ class Odd(ValueError):
     """The text is not of the part of JSON that is read here."""
 
 
-def decode(bytes data not None, condensed=None, arrays=frozenset()):
+def decode(bytes data not None, condensed=None, arrays=frozenset(), bint single=False):
     """Decode JSON text (UTF-8); an object may hold no key twice.
 
     Parameters
@@ -46,13 +46,16 @@ def decode(bytes data not None, condensed=None, arrays=frozenset()):
     arrays : collection of str
         Keys of objects: an array of numbers alone that is the value of one becomes int64 [n], or float64 [n] if a point or an
         exponent is in any. All other arrays become lists.
+    single : bool
+        The float64 numbers of these arrays will be rounded to float32: they may be the nearest float32 already, where the
+        nearest float64 would be rounded to another one.
 
     Raises
     ------
     Odd
         It is not read here.
     """
-    cdef _Decoder decoder = _Decoder(data, condensed, arrays)
+    cdef _Decoder decoder = _Decoder(data, condensed, arrays, single)
     value = decoder.value(False, 0)
     decoder.next()
     if decoder.at != decoder.end:
@@ -68,10 +71,12 @@ cdef class _Decoder:
     cdef const char* end
     cdef object condensed, arrays
     cdef dict keys  # each one met, once
+    cdef bint single
     cdef vector[int64_t] integers
     cdef vector[double] reals
 
-    def __init__(self, bytes data, condensed, arrays):
+    def __init__(self, bytes data, condensed, arrays, bint single):
+        self.single = single
         self.data, self.condensed, self.arrays, self.keys = data, condensed, arrays, {}
         self.at = data
         self.end = self.at + len(data)
@@ -143,7 +148,7 @@ cdef class _Decoder:
 
     cdef object numbers(self):
         """An array of numbers alone; None where it is another one, which begins here still."""
-        cdef const char* behind = read_json_numbers(self.at + 1, self.end, self.integers, self.reals)
+        cdef const char* behind = read_json_numbers(self.at + 1, self.end, self.single, self.integers, self.reals)
         cdef bint whole = self.reals.empty()
         cdef cnp.npy_intp n = self.integers.size() if whole else self.reals.size()
         cdef cnp.ndarray values

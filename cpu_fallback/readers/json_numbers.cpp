@@ -1,6 +1,8 @@
 #include "readers/json_numbers.hpp"
 
 #include <charconv>
+#include <cmath>
+#include <cstring>
 
 namespace gpuqs {
 namespace {
@@ -16,14 +18,22 @@ bool is_digit(const char* p, const char* end) { return p < end && static_cast<un
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The nearest double of a text that is a number of JSON's; false: none that is finite, or this library reads none.
-bool read_real(const char* begin, const char* end, double* value) {
+// The nearest double or float of a text that is a number of JSON's; false: none that is finite, or this library reads none.
+template <class Real> bool read_real(const char* begin, const char* end, Real* value) {
 #ifdef __cpp_lib_to_chars
     return std::from_chars(begin, end, *value).ec == std::errc();
 #else
     (void)begin, (void)end, (void)value;
     return false;
 #endif
+}
+
+// Whether a number lies halfway between two floats, or so near zero that floats are wider apart there.
+bool may_round_twice(double value) {
+    constexpr uint64_t kBelowFloats = (uint64_t{1} << 29) - 1;
+    uint64_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return (bits & kBelowFloats) == uint64_t{1} << 28 || (std::fabs(value) < 0x1p-126 && value != 0);
 }
 
 }  // namespace
@@ -76,7 +86,7 @@ JsonNumber read_json_number(const char* p, const char* end) {
     return {p, false, fits, 0, value};
 }
 
-const char* read_json_numbers(const char* p, const char* end, std::vector<int64_t>& integers, std::vector<double>& reals) {
+const char* read_json_numbers(const char* p, const char* end, bool single, std::vector<int64_t>& integers, std::vector<double>& reals) {
     integers.clear();
     reals.clear();
     const auto skip_spaces = [&] {
@@ -84,8 +94,13 @@ const char* read_json_numbers(const char* p, const char* end, std::vector<int64_
     };
     while (true) {
         skip_spaces();
-        const JsonNumber number = read_json_number(p, end);
+        JsonNumber number = read_json_number(p, end);
         if (!number.end || !number.fits) return nullptr;
+        if (single && !number.whole && may_round_twice(number.real)) {
+            float nearest;
+            if (!read_real(p, number.end, &nearest)) return nullptr;
+            number.real = static_cast<double>(nearest);
+        }
         p = number.end;
         if (number.whole && reals.empty()) {
             integers.push_back(number.integer);

@@ -17,7 +17,8 @@ struct JsonNumber {
 JsonNumber read_json_number(const char* p, const char* end);
 
 // Reads numbers up to the bracket that closes their array, and gives what lies behind it; null: it holds something else, no
-// number, or one that does not fit. `integers` are all of them if no other one is met, else `reals` are.
-const char* read_json_numbers(const char* p, const char* end, std::vector<int64_t>& integers, std::vector<double>& reals);
+// number, or one that does not fit. `integers` are all of them if no other one is met, else `reals` are; where these are for
+// floats (`single`), numbers that would be rounded twice are the nearest float.
+const char* read_json_numbers(const char* p, const char* end, bool single, std::vector<int64_t>& integers, std::vector<double>& reals);
 
 }  // namespace gpuqs

@@ -6,6 +6,7 @@ import json
 from array import array
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from gpuqs.errors import ModelFormatError
 from gpuqs.forks import no_collection
 
 _REQUIRED: Final = object()
+#: Characters of a number that is compared exactly; others are rounded twice.
+_MOST_DIGITS: Final = 1000
 #: Levels of nesting that no model needs.
 _DEEP: Final = 100
 _KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text"}
@@ -26,6 +29,7 @@ def parse_json(
     data: bytes | memoryview | str,
     condensed: Callable[[dict[str, Any]], Any] | None = None,
     arrays: Collection[str] = frozenset(),
+    single: bool = False,
 ) -> Any:
     """JSON text (UTF-8) to Python objects; no key may appear twice in one object.
 
@@ -37,15 +41,17 @@ def parse_json(
         be held as objects until all are read.
     arrays : collection of str
         Keys of objects whose values, where they are arrays of numbers alone, may be int64 or float64 arrays.
+    single : bool
+        Fractions will be rounded to float32: they are given such that this is as good as rounding once.
     """
     if type(data) is bytes:
         with suppress(json_text.Odd), no_collection():
-            return json_text.decode(data, condensed, arrays)
+            return json_text.decode(data, condensed, arrays, single)
     closed = _distinct if condensed is None else partial(_condensed, condensed)
     try:
         text = data if isinstance(data, str) else str(memoryview(data), "utf-8")
         with no_collection():
-            return json.loads(text, object_pairs_hook=closed)
+            return json.loads(text, object_pairs_hook=closed, parse_float=rounded_once if single else None)
     except RecursionError:
         refuse_depth(text)
         raise
@@ -53,6 +59,19 @@ def parse_json(
         raise
     except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
         raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+
+
+def rounded_once(text: str) -> float:
+    """A decimal number as a float64 that rounds to its nearest float32, which its nearest float64 may not."""
+    value = float(text)
+    with np.errstate(all="ignore"):
+        single = np.float32(value)
+        beyond = np.nextafter(single, np.float32(np.inf if value > float(single) else -np.inf))
+    halfway = np.isfinite([single, beyond]).all() and float(single) + float(beyond) == 2 * value
+    if not halfway or len(text) > _MOST_DIGITS:
+        return value
+    above = Fraction(text) - Fraction(value)
+    return value if above == 0 else float(max(single, beyond) if above > 0 else min(single, beyond))
 
 
 def refuse_depth(text: str | bytes, field: str | None = None) -> None:

@@ -24,7 +24,7 @@ from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.forks import no_collection
-from gpuqs.formats.fields import get, numbers, parse_json, refuse_depth, whole
+from gpuqs.formats.fields import get, numbers, parse_json, refuse_depth, rounded_once, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.xgboost_trees import ARRAYS, condensed, forest_arrays
 from gpuqs.schema import Schema
@@ -164,7 +164,7 @@ def _parse(data: bytes | memoryview) -> Any:
     if re.match(rb"\{[iUIlL#$]", data):
         with no_collection():
             return ubjson.decode(data, condensed)
-    return parse_json(data, condensed, ARRAYS)
+    return parse_json(data, condensed, ARRAYS, single=True)
 
 
 # -- the whole model ---------------------------------------------------------------------------
@@ -195,6 +195,7 @@ def _forest(document: Any) -> Forest:
     arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
     weight = booster.get("weight_drop", model.get("weight_drop"))
     weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
+    weight = weight[:n_trees]  # process_type="update" appends some that no tree has
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
     for name, values in (("weight_drop", weight), ("tree_info", output)):
         if len(values) != n_trees:
@@ -309,7 +310,7 @@ def _base_margin(
     """The base score as a margin per output, with XGBoost's own float32 arithmetic."""
     text = param.get("base_score")
     try:  # "5E-1"; from 3.1 on "[2.5E-1,-1E0]"
-        values = json.loads(text) if isinstance(text, str) else text
+        values = json.loads(text, parse_float=rounded_once) if isinstance(text, str) else text
     except RecursionError:
         refuse_depth(str(text), "base_score")
         raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuqs.cpu_fallback.json_text import Odd, decode
-from gpuqs.formats.fields import numbers, parse_json
+from gpuqs.formats.fields import numbers, parse_json, rounded_once
 
 ARRAYS = frozenset("ab")
 
@@ -111,6 +113,37 @@ def test_bytes_that_are_no_utf8() -> None:
     for text in (b'"\xff"', b'"\xed\xa0\x80"', b'"a\\n\xff"', b'{"\xff": 1}', b"\xff", b"[1]\xff"):
         with pytest.raises(Odd):
             decode(text)
+
+
+def nearest_single(exact: Fraction) -> np.float32:
+    """By whole numbers alone; halfway, that with an even last bit."""
+    exponent = max(-149, (abs(exact.numerator) // exact.denominator).bit_length() - 24)
+    while abs(exact) < Fraction(2) ** (exponent + 23) and exponent > -149:
+        exponent -= 1
+    return np.float32(np.ldexp(float(round(exact / Fraction(2) ** exponent)), exponent))
+
+
+@given(st.integers(0, 0x7F7F_FFFE), st.sampled_from([-1, 0, 1]), st.integers(1, 45), st.booleans())
+@example(0x3F80_0000, 1, 25, True)
+@example(0, 1, 2, False)
+def test_decimals_about_halfway_between_floats_are_rounded_once(bits: int, side: int, digit: int, below: bool) -> None:
+    ends = np.array([bits, bits + 1], np.uint32).view(np.float32)
+    halfway = (Fraction(float(ends[0])) + Fraction(float(ends[1]))) / 2
+    exact = (halfway + side * halfway / 10**digit) * (-1 if below else 1)
+    with localcontext() as context:
+        context.prec = 1200
+        text = format(Decimal(exact.numerator) / Decimal(exact.denominator), "e")
+    expected = nearest_single(Fraction(text))
+    decoded = decode(f'{{"a": [1.5, {text}]}}'.encode(), None, ARRAYS, True)["a"]
+    assert np.float32(decoded[1]).tobytes() == expected.tobytes()
+    if len(text) <= 1000:
+        assert np.float32(rounded_once(text)).tobytes() == expected.tobytes()
+        assert np.float32(parse_json(f"[{text}]", single=True)[0]).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("text", ["0.0", "-0.0", "1e999", "-1e999", "1e-999", "5e-324", "16777217.0", "3.4028236e38"])
+def test_floats_far_from_halfway_are_as_ever(text: str) -> None:
+    assert struct.pack("d", rounded_once(text)) == struct.pack("d", float(text))
 
 
 @given(st.text('{}[]",:0123456789.eE+-truefalsn \n\\ab', max_size=30))

@@ -372,6 +372,31 @@ def test_dart_weights_beside_the_trees() -> None:
     assert_equal_forests(written, reader.read(json.dumps(model).encode(), "model"))
 
 
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_dart_models_that_were_refreshed_have_weights_that_no_tree_has(rounds: int) -> None:
+    booster, rows = train({"booster": "dart", "rate_drop": 0.5, "seed": 1}, TARGET), training_rows()[0]
+    refreshing = {"booster": "dart", "process_type": "update", "updater": "refresh", "nthread": 1, "verbosity": 0}
+    again = xgb.train(refreshing, xgb.DMatrix(rows, TARGET), rounds, xgb_model=booster)
+    model = gpuqs.from_model(again)
+    assert model.n_trees == rounds
+    np.testing.assert_array_equal(model.predict(rows), again.predict(xgb.DMatrix(rows)))
+
+
+@pytest.mark.parametrize("number", ["1.00000005960464478", "16777217.00000000001", "-1.00000005960464477", "7.1e-46"])
+@pytest.mark.parametrize("place", ["leaf", "base score"])
+def test_decimals_are_rounded_once(number: str, place: str) -> None:
+    """As XGBoost reads what others wrote, with more digits than it writes itself."""
+    model, rows = document(train({"max_depth": 1}, TARGET, 1)), training_rows()[0]
+    if place == "leaf":
+        model["learner"]["gradient_booster"]["model"]["trees"][0]["split_conditions"][1] = "here"
+    else:
+        model["learner"]["learner_model_param"]["base_score"] = f"[{number}]"
+    text = json.dumps(model).replace('"here"', number).encode()
+    booster = xgb.Booster(model_file=bytearray(text))
+    expected = booster.predict(xgb.DMatrix(rows), output_margin=True)
+    np.testing.assert_array_equal(gpuqs.from_model(reader.read(text, "model")).predict(rows, "raw"), expected)
+
+
 def test_deleted_nodes_are_dropped() -> None:
     booster = train({}, TARGET)
     model = document(booster)
