@@ -28,6 +28,7 @@ BENCHES = {
 }
 #: Their results are not of one processor, or have a folder of their own.
 OTHERS = (
+    ("regret.py", "what `auto` takes beside the fastest engine; it prints, and keeps nothing"),
     ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them"),
     ("gpu.py", "the engines of GPUs beside nvForest and XGBoost; it needs a GPU"),
     ("profile.py kernel", "the kernels of GPUs, by Nsight Compute; it needs a GPU"),
