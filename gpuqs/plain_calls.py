@@ -2,9 +2,10 @@
 
 A call of `Model.predict` is plain where all of these hold; every other call takes the general path, `Model._answer`:
 
-- ``X`` is a NumPy array (no subclass), aligned, of native float32 or float64, with at least one row, no more than are
-  scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of columns. Its strides are any. Or it is a
-  list or tuple of so many lists or tuples, of floats (Python's or float64), whole numbers up to 2^53, bools and None.
+- ``X`` has at least one row, no more than are scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of
+  columns. It is an aligned NumPy array (no subclass) of native float32 or float64, whose strides are any; or one of a
+  few integers or bools, if ``out`` is None; or a list or tuple of lists or tuples of floats (Python's or float64), ints
+  up to 2^53, bools and None.
 - ``output`` is "value" or "raw"; ``raw_score`` and ``output_margin`` are True or False.
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
 - ``n_threads`` is None or a positive int.

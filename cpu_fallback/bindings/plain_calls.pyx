@@ -37,6 +37,7 @@ cdef bytes environment(const char* name):
 
 cdef enum:
     MOST_LARGE_SIZES = 256  # numbers of documents above `most` whose programs are kept
+    MOST_CAST = 1 << 14  # whole numbers of an array that are cast; of more, and many columns, the tested ones alone are
 
 
 cdef enum:  # What an argument of `Model.predict` asks for.
@@ -154,7 +155,7 @@ cdef class PlainCalls:
     of_arrays : bool
         Whether the arrays of `Model.predict` are documents as they are; else all are made of them first.
     single : bool
-        Whether lists of whole numbers are documents of float32 (`Forest.integer_dtype`).
+        Whether whole numbers are documents of float32 (`Forest.integer_dtype`).
     raw, value : Link or None
         What makes raw scores and values of sums; None: sums are these. Fixed-point sums have both.
     then : callable, optional
@@ -196,12 +197,16 @@ cdef class PlainCalls:
         return (cnp.PyArray_NDIM(x) == 2 and cnp.PyArray_DIM(x, 0) == n and cnp.PyArray_DIM(x, 1) == self.n_features
                 and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
 
-    cdef documents_of(self, X):
-        """The array that ``X`` is, or its rows, if it is a list of some; None: no plain call has it."""
+    cdef documents_of(self, X, bint has_out):
+        """The array that ``X`` is, few whole numbers as floats, or its rows, if it is a list; None: no plain call has it."""
+        cdef CDefaultFloatMode mode
         if not self.of_arrays:
             return None
         if type(X) is cnp.ndarray:
-            return X
+            if has_out or not (cnp.PyArray_ISINTEGER(X) or cnp.PyArray_ISBOOL(X)) or cnp.PyArray_SIZE(X) > MOST_CAST:
+                return X
+            mode.hold()  # until this returns
+            return cnp.PyArray_Cast(X, cnp.NPY_FLOAT if self.single else cnp.NPY_DOUBLE)
         return rows_of(X, self.n_features, self.single) if len(X) <= self.most_at_once else None
 
     cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
@@ -378,7 +383,7 @@ def plain_first(method):
             asked = asked_by_all(output, keywords)
             if not asked & NOT_PLAIN:
                 plain = plain_of(self._plain, asked, keywords)
-                rows = None if plain is None else (<PlainCalls?>plain).documents_of(X)
+                rows = None if plain is None else (<PlainCalls?>plain).documents_of(X, asked & OUT)
                 if rows is not None:
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                     out = keywords["out"] if asked & OUT else None

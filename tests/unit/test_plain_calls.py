@@ -151,6 +151,30 @@ def test_lists_of_numbers(fields: dict[str, Any], integer_dtype: str, general: l
                     assert len(general) == (2 if given is not lists else 1) * (model.forest.link == "argmax")
 
 
+INTEGERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?", ">i4", ">u8")
+
+
+@pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_whole_numbers(kind: str, integer_dtype: str, general: list[int]) -> None:
+    model = Model(made(integer_dtype=integer_dtype))
+    dtype = np.dtype(kind)
+    X = np.random.default_rng(6).integers(-3, 4, (3_000, 16)).astype(dtype)
+    if dtype.itemsize == 8:
+        X[:10] = [[2**24 + 1], [2**53 - 1], [2**53 + 1], [2**63 - 1], *[[1]] * 6]
+    for rows in (X[:1, :8], X[:9, ::2], np.asfortranarray(X[:60, 8:]), X[::-3, :8]):
+        expected = asked_otherwise(model, rows.astype(integer_dtype))
+        general.clear()
+        assert model.predict(rows).tobytes() == expected.tobytes()
+        assert model.predict(rows, num_iteration=10**6, raw_score=True).tobytes() == expected.tobytes()
+        assert not general
+    assert model.predict(X[:, :8]).tobytes() == model.predict(X[:, :8].astype(integer_dtype)).tobytes()
+    assert general == [3_000]  # many are cast some at a time
+    out = np.empty(9)
+    assert np.array_equal(model.predict(X[:9, :8], out=out), model.predict(X[:9, :8]))
+    assert general == [3_000, 9]
+
+
 @pytest.mark.parametrize("absent", [0.0, np.nan])
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
 def test_sparse_matrices_of_few_rows(fields: dict[str, Any], absent: float, general: list[int]) -> None:
