@@ -23,6 +23,7 @@ cdef extern from "readers/json_numbers.hpp" namespace "gpuqs" nogil:
         double real
 
     JsonNumber read_json_number(const char*, const char*)
+    cbool is_halfway_between_floats(double)
     const char* read_json_numbers(const char*, const char*, cbool, vector[int64_t]&, vector[double]&) except +
 
 cdef enum:
@@ -47,8 +48,7 @@ def decode(bytes data not None, condensed=None, arrays=frozenset(), bint single=
         Keys of objects: an array of numbers alone that is the value of one becomes int64 [n], or float64 [n] if a point or an
         exponent is in any. All other arrays become lists.
     single : bool
-        The float64 numbers of these arrays will be rounded to float32: they may be the nearest float32 already, where the
-        nearest float64 would be rounded to another one.
+        Fractions will be rounded to float32. One whose nearest float64 lies halfway between two of these is not read here.
 
     Raises
     ------
@@ -117,6 +117,8 @@ cdef class _Decoder:
         if found.end == NULL:
             raise Odd
         self.at = found.end
+        if self.single and not found.whole and (not found.fits or is_halfway_between_floats(found.real)):
+            raise Odd
         if found.fits:
             return found.integer if found.whole else found.real
         try:

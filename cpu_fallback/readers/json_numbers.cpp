@@ -18,8 +18,8 @@ bool is_digit(const char* p, const char* end) { return p < end && static_cast<un
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The nearest double or float of a text that is a number of JSON's; false: none that is finite, or this library reads none.
-template <class Real> bool read_real(const char* begin, const char* end, Real* value) {
+// The nearest double of a text that is a number of JSON's; false: none that is finite, or this library reads none.
+bool read_real(const char* begin, const char* end, double* value) {
 #ifdef __cpp_lib_to_chars
     return std::from_chars(begin, end, *value).ec == std::errc();
 #else
@@ -28,15 +28,15 @@ template <class Real> bool read_real(const char* begin, const char* end, Real* v
 #endif
 }
 
-// Whether a number lies halfway between two floats, or so near zero that floats are wider apart there.
-bool may_round_twice(double value) {
+}  // namespace
+
+bool is_halfway_between_floats(double value) {
     constexpr uint64_t kBelowFloats = (uint64_t{1} << 29) - 1;
+    if (std::fabs(value) < 0x1p-126) return std::fmod(std::fabs(value) * 0x1p150, 2.0) == 1.0;  // floats are 2^-149 apart there
     uint64_t bits;
     std::memcpy(&bits, &value, sizeof bits);
-    return (bits & kBelowFloats) == uint64_t{1} << 28 || (std::fabs(value) < 0x1p-126 && value != 0);
+    return (bits & kBelowFloats) == uint64_t{1} << 28;
 }
-
-}  // namespace
 
 JsonNumber read_json_number(const char* p, const char* end) {
     constexpr JsonNumber none = {nullptr, false, false, 0, 0.0};
@@ -94,13 +94,9 @@ const char* read_json_numbers(const char* p, const char* end, bool single, std::
     };
     while (true) {
         skip_spaces();
-        JsonNumber number = read_json_number(p, end);
+        const JsonNumber number = read_json_number(p, end);
         if (!number.end || !number.fits) return nullptr;
-        if (single && !number.whole && may_round_twice(number.real)) {
-            float nearest;
-            if (!read_real(p, number.end, &nearest)) return nullptr;
-            number.real = static_cast<double>(nearest);
-        }
+        if (single && !number.whole && is_halfway_between_floats(number.real)) return nullptr;
         p = number.end;
         if (number.whole && reals.empty()) {
             integers.push_back(number.integer);

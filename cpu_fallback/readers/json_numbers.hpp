@@ -16,9 +16,12 @@ struct JsonNumber {
 // Reads [p, end) up to the first byte that is no part of a number.
 JsonNumber read_json_number(const char* p, const char* end);
 
+// Whether it lies halfway between two floats: what was rounded to it may have been nearer to one of them.
+bool is_halfway_between_floats(double value);
+
 // Reads numbers up to the bracket that closes their array, and gives what lies behind it; null: it holds something else, no
-// number, or one that does not fit. `integers` are all of them if no other one is met, else `reals` are; where these are for
-// floats (`single`), numbers that would be rounded twice are the nearest float.
+// number, one that does not fit, or, where floats are wanted (`single`), one halfway between two. `integers` are all of them if
+// no other one is met, else `reals` are.
 const char* read_json_numbers(const char* p, const char* end, bool single, std::vector<int64_t>& integers, std::vector<double>& reals);
 
 }  // namespace gpuqs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -64,14 +65,14 @@ def parse_json(
 def rounded_once(text: str) -> float:
     """A decimal number as a float64 that rounds to its nearest float32, which its nearest float64 may not."""
     value = float(text)
-    with np.errstate(all="ignore"):
-        single = np.float32(value)
-        beyond = np.nextafter(single, np.float32(np.inf if value > float(single) else -np.inf))
-    halfway = np.isfinite([single, beyond]).all() and float(single) + float(beyond) == 2 * value
-    if not halfway or len(text) > _MOST_DIGITS:
+    if abs(value) < 2.0**-126:  # where float32 numbers are 2^-149 apart
+        is_halfway = value * 2.0**150 % 2 == 1
+    else:
+        is_halfway = int(np.float64(value).view(np.uint64)) % (1 << 29) == 1 << 28
+    if not is_halfway or len(text) > _MOST_DIGITS:
         return value
     above = Fraction(text) - Fraction(value)
-    return value if above == 0 else float(max(single, beyond) if above > 0 else min(single, beyond))
+    return value if above == 0 else math.nextafter(value, math.inf if above > 0 else -math.inf)
 
 
 def refuse_depth(text: str | bytes, field: str | None = None) -> None:

@@ -283,8 +283,8 @@ def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int]:
         raise ModelFormatError("does not begin as a model of gpuqs does")
     if version != VERSION:
         raise ModelFormatError(
-            f"is in version {version} of the format, and this gpuqs reads version {VERSION}: upgrade gpuqs, "
-            "or copy the file anew if it was not written by a newer one",
+            f"is in version {version} of the format, and this gpuqs reads version {VERSION} alone: "
+            "upgrade gpuqs, or save or copy the model anew if it was not written by a newer one",
             field="version",
         )
     if n_bytes < size:
