@@ -14,7 +14,7 @@ import argparse
 import random
 import time
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from growth import documents
@@ -68,7 +68,7 @@ def choices(n_trees: int, n_leaves: int, n_features: int, sizes: tuple[int, ...]
         medians = []
         for cold, (n_calls, seconds) in ((False, WARM), (True, COLD)):
             taken = measure(calls, batches[:n_calls], cold, 1, seconds)
-            medians.append({name: float(told[MEDIAN] or 0.0) for name, told in taken.items()})
+            medians.append({name: cast(float, told[MEDIAN]) for name, told in taken.items()})
         found.append(Choice(n_trees, n_leaves, n_features, n, model.engine_for(n), *medians))
     return found
 

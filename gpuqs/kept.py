@@ -35,7 +35,7 @@ def keep_some(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Valu
     Which other one gives way is chance, for the oldest is the next to come where keys take turns.
     """
     if key not in kept and len(kept) >= most:
-        kept.pop(_CHANCE.choice(tuple(kept)), None)
+        kept.pop(_CHANCE.choice(list(kept)), None)
     return kept.setdefault(key, value)
 
 

@@ -98,13 +98,13 @@ class PlainWays:
 
     @lazy
     def _rows_of_csr(self) -> Callable[[Any], np.ndarray | None] | None:
-        return reader_of_few(self._programs.forest)
+        return reader_of_few(self._programs.forest, rows_at_once(self._programs.forest, narrow=True))
 
     def of_csr(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
         """The answer for a CSR matrix of scipy's, with options as of `narrow`; None: the general path has it."""
-        rows = None if self._rows_of_csr is None else self._rows_of_csr(X)
-        plain = None if rows is None else self.narrow
-        if plain is None:
+        plain = None if self._rows_of_csr is None else self.narrow
+        rows = None if plain is None or self._rows_of_csr is None else self._rows_of_csr(X)
+        if plain is None or rows is None:
             return None
         scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
         return scores
@@ -119,6 +119,9 @@ class PlainWays:
         ValueError
             They contradict each other, or name iterations that are not there.
         """
+        whole = self.fast if precision == "fast" else self.exact
+        if start == 0 and number is None and iteration_range is None:
+            return whole
         key = precision, start, number, iteration_range
         found = self._of_iterations.get(key)
         if found is None:
@@ -131,7 +134,7 @@ class PlainWays:
                 iteration_range=iteration_range,
             )
             if trees is None:
-                found = (self.fast if precision == "fast" else self.exact,)
+                found = (whole,)
             else:
                 found = (plain_calls(self._chooser, self._programs, precision=precision, trees=trees),)
             keep_some(self._of_iterations, key, found, self._programs.parts_kept)

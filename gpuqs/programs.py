@@ -10,6 +10,7 @@ from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import HOST, Device
 from gpuqs.engines import ENGINES, LEFT_OUT, Program
+from gpuqs.engines.parameters import Changed
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
@@ -21,10 +22,6 @@ from gpuqs.layout.ranks import RankTables, build_ranks
 PARTS_KEPT, MOST_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
 
 
-#: Parameters of an engine, as `gpuqs.engines.parameters.changed` gives them.
-Params = tuple[tuple[str, int], ...]
-
-
 class Key(NamedTuple):
     """What a program is made for; ``trees``: the first and the end of a range, None for all."""
 
@@ -32,7 +29,7 @@ class Key(NamedTuple):
     precision: str
     machine: Machine
     narrow: bool
-    params: Params
+    params: Changed
     device: Any
     trees: tuple[int, int] | None
 
@@ -69,7 +66,7 @@ class Programs:
         narrow: bool = False,
         device: Device = HOST,
         machine: Machine | None = None,
-        params: Params = (),
+        params: Changed = (),
     ) -> Program:
         """The program of an engine on a device; for what `gpuqs.cpu_fallback.machine` gives if no ``machine`` is named.
 
@@ -108,7 +105,7 @@ class Programs:
         narrow: bool,
         device: Device,
         machine: Machine,
-        params: Params,
+        params: Changed,
     ) -> Key:
         narrow = narrow and self.forest.narrowed is not self.forest
         bounds = None if trees is None else (trees.start, trees.stop)
@@ -143,13 +140,13 @@ class Programs:
         of_all = forest.n_nodes + forest.leaf_value.size + len(forest.category_words) + len(forest.linear_coefficient)
         return forest.n_features + n_trees / max(forest.n_trees, 1) * of_all
 
-    def trial(self, name: str, params: Params, narrow: bool, device: Device, machine: Machine) -> Program:
+    def trial(self, name: str, params: Changed, narrow: bool, device: Device, machine: Machine) -> Program:
         """A program of the whole forest, as `get` would give it, that is not kept, unless it is one that is there."""
         key = self._key(name, "exact", None, narrow, device, machine, params)
         return self._made.get(key) or self._prepare(key, device)
 
     def keep(
-        self, program: Program, name: str, params: Params, narrow: bool, device: Device, machine: Machine
+        self, program: Program, name: str, params: Changed, narrow: bool, device: Device, machine: Machine
     ) -> None:
         """Keep what `trial` gave."""
         self._made.setdefault(self._key(name, "exact", None, narrow, device, machine, params), program)

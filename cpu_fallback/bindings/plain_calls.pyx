@@ -222,7 +222,7 @@ cdef class PlainCalls:
     cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None, bint given=False):
         """Raw scores or values, by so many threads (0: as many as such a call gets), in ``out`` if it is given, or None.
 
-        ``given``: x is the caller's own, not made of other documents."""
+        ``given``: numbers next to zero are zeros to linear leaves, as in the callers' arrays and lists."""
         cdef cnp.ndarray sums, scores
         cdef Documents docs
         cdef Scorer scorer
@@ -368,7 +368,7 @@ cdef plain_of(ways, int asked, dict keywords):
 
 cdef bint is_csr(kind) except -1:
     """Whether these are matrices or arrays of scipy's own in compressed rows."""
-    return kind.__name__ in ("csr_matrix", "csr_array") and kind.__module__.startswith("scipy.sparse.")
+    return kind.__name__ in ("csr_matrix", "csr_array") and str(kind.__module__).startswith("scipy.sparse.")
 
 
 def plain_first(method):

@@ -28,6 +28,9 @@ cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
 
 cnp.import_array()
 
+cdef enum:
+    MOST_ENTRIES = 1 << 17  # of a matrix of few rows
+
 BOUNDS = _BOUNDS
 OUTSIDE = _OUTSIDE
 TWICE = _TWICE
@@ -160,7 +163,7 @@ cdef int scatter_all(const int32_t* indptr, const int32_t* indices, const out_t*
 def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, int64_t tested, double absent, refused):
     """The tested columns of a small CSR matrix as rows [n, tested]; ``absent`` is what absent entries are, the rest as above.
 
-    None: it is not as most are (indices of 32 bits, data of native floats), or something is wrong with it.
+    None: it is not as most are (indices of 32 bits, data of native floats), has many entries, or something is wrong with it.
     """
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out
@@ -174,6 +177,8 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
     if cnp.PyArray_DIM(indptr, 0) != n + 1 or (<const int32_t*>cnp.PyArray_DATA(indptr))[0] != 0:
         return None
     entries = min(cnp.PyArray_DIM(indices, 0), cnp.PyArray_DIM(data, 0))
+    if entries > MOST_ENTRIES:  # Python's lock is kept
+        return None
     shape[0], shape[1] = n, tested
     out = cnp.PyArray_EMPTY(2, shape, cnp.PyArray_TYPE(data), False)
     if cnp.PyArray_TYPE(data) == cnp.NPY_FLOAT:

@@ -16,7 +16,7 @@ from gpuqs.forest import ZERO_THRESHOLD, Forest
 
 #: Values that are read as they lie in memory; others are cast first.
 _READ = "bhilqBHILQfd"
-#: Most values of a matrix of few rows.
+#: Most values of rows that are made at once.
 _FEW_VALUES = 1 << 17
 
 
@@ -70,7 +70,7 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     return make(_Matrix(X.shape[0], indptr, indices, data, dtype, _refused(forest)), forest)
 
 
-def reader_of_few(forest: Forest) -> Callable[[Any], np.ndarray | None] | None:
+def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray | None] | None:
     """What reads usual CSR matrices of few rows at once: `from_sparse` takes longer than a small forest to score them.
 
     Returns
@@ -82,7 +82,7 @@ def reader_of_few(forest: Forest) -> Callable[[Any], np.ndarray | None] | None:
     if forest.ctrs is not None or forest.schema.arrays_hold_values or forest.schema.library == "scikit-learn":
         return None
     n_features, n_tested, place_of = forest.n_features, len(forest.tested), forest.place_of
-    absent, refused, most = forest.schema.absent, _refused(forest), _FEW_VALUES // max(1, n_tested)
+    absent, refused, most = forest.schema.absent, _refused(forest), min(most_rows, _FEW_VALUES // n_tested)
 
     def read(X: Any) -> np.ndarray | None:
         shape = X.shape

@@ -114,7 +114,7 @@ class Bitslice(CpuEngine):
         if n_tests <= self._default("one_superblock"):
             return n_tests
         most = self._default("max_predicates")
-        return most * forest.n_nodes / (-n_tests * math.log1p(-most / n_tests))
+        return max(most * forest.n_nodes / (-n_tests * math.log1p(-most / n_tests)), n_tests)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 #: Values of an engine's parameters, by name; those left out have their defaults.
 Params: TypeAlias = Mapping[str, int]
+#: Those that are not the defaults, as `changed` gives them.
+Changed: TypeAlias = tuple[tuple[str, int], ...]
 NONE_GIVEN: Params = {}
 
 
@@ -60,7 +62,7 @@ def settings(engine: str, parameters: tuple[Parameter, ...], params: Params) -> 
     return values
 
 
-def changed(engine: str, parameters: tuple[Parameter, ...], params: Params) -> tuple[tuple[str, int], ...]:
+def changed(engine: str, parameters: tuple[Parameter, ...], params: Params) -> Changed:
     """The parameters that do not have their defaults, in order: the same for all ways to say the same.
 
     Raises

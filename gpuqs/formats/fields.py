@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from array import array
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -68,7 +69,7 @@ def rounded_once(text: str) -> float:
     if abs(value) < 2.0**-126:  # where float32 numbers are 2^-149 apart
         is_halfway = value * 2.0**150 % 2 == 1
     else:
-        is_halfway = int(np.float64(value).view(np.uint64)) % (1 << 29) == 1 << 28
+        is_halfway = int.from_bytes(struct.pack("<d", value), "little") % (1 << 29) == 1 << 28
     if not is_halfway or len(text) > _MOST_DIGITS:
         return value
     above = Fraction(text) - Fraction(value)

@@ -20,7 +20,7 @@ from gpuqs.layout.traversal import preorder
 MISSING_LEFT = 1 << 31
 #: Flag beside it: the right child is a leaf. (The left one is, where n_left is 1.)
 RIGHT_IS_LEAF = 1 << 30
-#: Most leaves of a forest, of which columns, below the flags, are fewer.
+#: Leaves of all trees together are fewer, and so are columns, below the flags.
 MAX_POSITIONS = RIGHT_IS_LEAF
 #: The kernels' nodes, with thresholds as documents are tested.
 NODE32 = np.dtype([("threshold", "f4"), ("unused", "u4"), ("column", "u4"), ("n_left", "u4")])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
-from gpuqs.engines.parameters import changed, settings
+from gpuqs.engines.parameters import Changed, changed, settings
 from gpuqs.engines.walk import gathers
 from gpuqs.forest import Forest
 from gpuqs.layout.rankwalk import WALKS
@@ -118,7 +118,7 @@ def candidates(
     found = {default.way: default}
     threads = sorted({1, most_threads, max(most_threads // 2, 1), default.n_threads})
     for name, alone in costs.items():
-        variants: dict[tuple[tuple[str, int], ...], float] = {(): 1.0}
+        variants: dict[Changed, float] = {(): 1.0}
         if alone <= _WORTH_VARIANTS * best or name == default.engine:
             variants |= dict(_variants(name, forest, n_documents, memory))
         for n_threads in threads:
@@ -138,7 +138,7 @@ def candidates(
 
 def _variants(
     engine: str, forest: Forest, n_documents: int, memory: Hierarchy
-) -> Iterator[tuple[tuple[tuple[str, int], ...], float]]:
+) -> Iterator[tuple[Changed, float]]:
     """Parameters to try, and what they are predicted to cost in units of the default's cost."""
     if engine == "bitslice":
         yield from _of_bitslice(forest, n_documents, memory)
@@ -148,7 +148,7 @@ def _variants(
 
 def _of_blocks(
     engine: str, forest: Forest, n_documents: int, memory: Hierarchy
-) -> Iterator[tuple[tuple[tuple[str, int], ...], float]]:
+) -> Iterator[tuple[Changed, float]]:
     loop, parameters = loop_of(engine, forest), ENGINES[engine].parameters
     known = {parameter.name: parameter for parameter in parameters}
     defaults = settings(engine, parameters, {})
@@ -210,13 +210,13 @@ def _work(loop: Loop, forest: Forest, trees: int, n_documents: int) -> Work:
 
 def _of_bitslice(
     forest: Forest, n_documents: int, memory: Hierarchy
-) -> Iterator[tuple[tuple[tuple[str, int], ...], float]]:
+) -> Iterator[tuple[Changed, float]]:
     engine = ENGINES["bitslice"]
     values, isa = settings(engine.name, engine.parameters, {}), cpu_fallback.instruction_set()
     word = isa.widest_word
     words = -(-n_documents // word)
 
-    def params(**asked: int) -> tuple[tuple[str, int], ...]:
+    def params(**asked: int) -> Changed:
         return changed(engine.name, engine.parameters, asked)
 
     def ratio_of(nodes: float, documents: int) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuqs.engines import ENGINES, LEFT_OUT
-from gpuqs.engines.parameters import changed
+from gpuqs.engines.parameters import Changed, changed
 from gpuqs.errors import ModelFormatError
 from gpuqs.tuning.machine import Target
 
@@ -44,7 +44,7 @@ class Way:
     """
 
     engine: str
-    params: tuple[tuple[str, int], ...] = ()
+    params: Changed = ()
     n_threads: int | None = None
     planned: bool = field(default=False, compare=False)
 
@@ -69,7 +69,7 @@ class Candidate:
     """
 
     engine: str
-    params: tuple[tuple[str, int], ...]
+    params: Changed
     n_threads: int
     predicted: float | None = None
     measured: float | None = None

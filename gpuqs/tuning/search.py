@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuqs.devices import HOST, Device
 from gpuqs.engines import ENGINES, Program
+from gpuqs.engines.parameters import Changed
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
 from gpuqs.tuning.loops import candidates
@@ -47,7 +48,7 @@ _MOST_PROGRAMS = 8
 _MOST_BATCHES = 64
 
 #: An engine and its parameters: what programs are made for.
-Key: TypeAlias = tuple[str, tuple[tuple[str, int], ...]]
+Key: TypeAlias = tuple[str, Changed]
 
 
 def typical(readings: list[float]) -> float:
@@ -95,7 +96,7 @@ class Asked:
     most_threads: int
     predict: Callable[[str, int], float | None]
     default: Callable[[int], Candidate]
-    prepare: Callable[[str, tuple[tuple[str, int], ...]], Program]
+    prepare: Callable[[str, Changed], Program]
     engines: list[str]
     progress: Callable[[int, int | None], object]
     device: Device = HOST

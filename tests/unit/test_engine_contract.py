@@ -20,7 +20,10 @@ from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import find_device
 from gpuqs.engines import ENGINES
 from gpuqs.engines.base import Engine
+from gpuqs.engines.bitslice import Bitslice
 from gpuqs.forest import Forest
+from gpuqs.layout.bitslice import build_bitslice
+from gpuqs.layout.ranks import build_ranks, count_tests
 from gpuqs.model import Model
 
 TESTS = Path(__file__).parents[1]
@@ -161,3 +164,19 @@ def test_sums_begin_with_what_they_are_given(name: str) -> None:
             engine.score(program, device.from_host(X), sums, started=True)
             got = device.to_host(sums)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("n_thresholds", [100, 300, 2_000])
+def test_bitslice_foresees_how_many_tests_its_superblocks_decode(
+    n_thresholds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = {"n_trees": 60, "max_leaves": 120, "n_features": 20, "n_thresholds": n_thresholds}
+    forest = random_forest(np.random.default_rng(0), **shape)
+    engine, sizes = Bitslice(), {"one_superblock": 1_000, "max_predicates": 900}
+    monkeypatch.setattr(engine, "_default", sizes.__getitem__)
+    layout = build_bitslice(forest, build_ranks(forest), sizes["max_predicates"], forest.n_nodes, True)
+    decoded = int(layout.block_low[-1])
+    assert engine._decoded(forest) == pytest.approx(decoded, rel=0.1)
+    assert count_tests(forest) <= decoded
+    sizes["one_superblock"] = count_tests(forest)
+    assert engine._decoded(forest) == count_tests(forest)

@@ -120,12 +120,14 @@ def nearest_single(exact: Fraction) -> np.float32:
     exponent = max(-149, (abs(exact.numerator) // exact.denominator).bit_length() - 24)
     while abs(exact) < Fraction(2) ** (exponent + 23) and exponent > -149:
         exponent -= 1
-    return np.float32(np.ldexp(float(round(exact / Fraction(2) ** exponent)), exponent))
+    size = np.ldexp(float(round(abs(exact) / Fraction(2) ** exponent)), exponent)
+    return np.float32(-size if exact < 0 else size)
 
 
 @given(st.integers(0, 0x7F7F_FFFF), st.sampled_from([-1, 0, 1]), st.integers(1, 45), st.booleans())
 @example(0x3F80_0000, 1, 25, True)
 @example(0, 1, 2, False)
+@example(0, -1, 1, True)
 @example(0x7F7F_FFFF, -1, 30, False)
 @example(0x7F7F_FFFF, 1, 30, True)
 def test_decimals_about_halfway_between_floats_are_rounded_once(bits: int, side: int, digit: int, below: bool) -> None:

@@ -227,14 +227,18 @@ def test_warm_up_leaves_nothing_to_prepare(n_documents: int, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_warm_up_leaves_nothing_to_choose(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "words", [{}, {"num_iteration": 2}, {"start_iteration": 1}, {"iteration_range": (1, 2)}], ids=str
+)
+def test_warm_up_leaves_nothing_to_choose(words: Any, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = Model(FOREST), np.ascontiguousarray(X[:7])
-    expected = Model(FOREST).predict(rows, precision=precision)
-    model.warm_up(7, precision=precision).warm_up(10**30, precision=precision)
+    words = {"precision": precision, **words}
+    expected = Model(FOREST).predict(rows, **words)
+    model.warm_up(7, **words).warm_up(10**30, **words)
     monkeypatch.setattr(Chooser, "way", None)
-    np.testing.assert_array_equal(model.predict(rows, precision=precision), expected)
+    np.testing.assert_array_equal(model.predict(rows, **words), expected)
     with pytest.raises(TypeError):
-        model.predict(rows[:6], precision=precision)
+        model.predict(rows[:6], **words)
 
 
 @pytest.mark.parametrize("ask", [MODEL.warm_up, MODEL.explain, MODEL.engine_for], ids=["warm_up", "explain", "engine"])

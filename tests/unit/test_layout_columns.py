@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 from forests import random_forest
 from hypothesis import example, given, settings
@@ -73,3 +76,13 @@ def test_float32_documents_decide_alike(t: float, x: float) -> None:
         neighbour = np.nextafter(down, np.float32(np.inf))
     for value in (np.float32(x), down, neighbour):
         assert (value <= down) == (float(value) <= t)
+
+
+def test_columns_are_found_once_for_each_forest() -> None:
+    forests = [random_forest(np.random.default_rng(seed), n_features=9 + seed) for seed in (0, 1)]
+    found = [find_columns(forest) for forest in forests]
+    assert all(find_columns(forest) is columns for forest, columns in zip(forests, found, strict=True))
+    freed = weakref.ref(found[0])
+    del found, forests
+    gc.collect()
+    assert freed() is None

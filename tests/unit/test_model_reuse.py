@@ -9,8 +9,11 @@ import pytest
 from agreement import on_cpu
 from forests import probing_documents, random_forest
 
+from gpuqs import cpu_fallback
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.model import Model
+from gpuqs.threads import LEAF
+from gpuqs.tuning.plan import Way
 
 
 def make(**fields: object) -> Model:
@@ -77,6 +80,32 @@ def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.Mo
         assert kept(make(**fields)) == bounds[-21:]  # twelve of seven trees, nine of six: 138
     monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     assert kept(make()) == bounds[-16:]
+
+
+def test_what_is_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, machine = make(), cpu_fallback.machine()
+    chosen = model.engine_for(77), model._chooser.threads(Way("walk"), 77, machine)
+    monkeypatch.setattr("gpuqs.chooser.ENGINES", {})
+    assert (model.engine_for(77), model._chooser.threads(Way("bitslice", n_threads=3), 77, machine)) == (chosen[0], 3)
+    with pytest.raises(KeyError):
+        model._chooser.threads(Way("walk"), 78, machine)
+
+
+def test_documents_of_all_columns_have_one_program() -> None:
+    model = make()
+    assert model.forest.narrowed is model.forest
+    programs = [model._programs.get("walk", "exact", None, narrow) for narrow in (False, True)]
+    assert programs[0] is programs[1] and len(model._programs._made) == 1
+
+
+def test_leaves_of_few_trees_are_worth_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, more = make(), []
+    threads = model._chooser.threads
+    monkeypatch.setattr(model._chooser, "threads", lambda *args: more.append(args[3]) or threads(*args))
+    for trees in (slice(0, 20), slice(4, 9)):
+        for output in ("leaf", "per_tree", "value"):
+            model.predict(X, output, trees=trees, engine="walk")
+    assert more == [LEAF * 20, LEAF * 20, 0.0, LEAF * 5, LEAF * 5, 0.0]
 
 
 def test_a_range_has_one_program_however_it_is_said() -> None:

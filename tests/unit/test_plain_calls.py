@@ -151,6 +151,33 @@ def test_lists_of_numbers(fields: dict[str, Any], integer_dtype: str, general: l
                     assert len(general) == (2 if given is not lists else 1) * (model.forest.link == "argmax")
 
 
+def test_sparse_matrices_of_many_rows_or_entries(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    model = Model(made())
+    X = np.random.default_rng(6).normal(size=(1 << 14, 8))
+    S = sparse.csr_matrix(X)
+    for n in (1, (1 << 14) - 1, 1 << 14):
+        assert model.predict(S[:n]).tobytes() == model.predict(X[:n]).tobytes()
+    assert not general
+    wide = sparse.csr_matrix((np.ones((1 << 17) + 1), np.arange((1 << 17) + 1), [0, (1 << 17) + 1]))
+    of_wide = Model(dataclasses.replace(model.forest, n_features=wide.shape[1]))
+    assert of_wide.predict(wide).tobytes() == of_wide.predict(wide.toarray()).tobytes()
+    assert general == [1]
+    with monkeypatch.context() as few:
+        few.setattr("gpuqs.arrays.sparse._FEW_VALUES", 8 * 10)
+        assert Model(model.forest).predict(S[:11]).tobytes() == model.predict(X[:11]).tobytes()
+        assert general == [1, 11]
+    monkeypatch.setattr("gpuqs.plain_calls.rows_at_once", lambda forest, narrow: 10)
+    assert Model(model.forest).predict(S[:11]).tobytes() == model.predict(X[:11]).tobytes()
+    assert general == [1, 11, 11]
+
+
+def test_a_sparse_array_of_one_dimension_is_refused() -> None:
+    sparse = pytest.importorskip("scipy.sparse", minversion="1.15")
+    with pytest.raises(InputError, match="X has shape"):
+        Model(made()).predict(sparse.coo_array(np.ones(8)).tocsr())
+
+
 INTEGERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?", ">i4", ">u8")
 
 
@@ -310,12 +337,15 @@ def test_documents_that_are_made_first_are_plain_whatever_the_threads() -> None:
         def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
             return np.random.default_rng(8).normal(size=(3, 8))
 
-    model._plain.exact = Noted()
+    model._plain.exact = model._plain.narrow = Noted()
     rows = Offered()
     want = Model(forest).predict(rows, "raw")
     for n_threads in (None, 1, 2, np.int64(1)):
         np.testing.assert_array_equal(model.predict(rows, "raw", n_threads=n_threads), want)
-    assert asked == [0, 1, 2, 1]
+    sparse = pytest.importorskip("scipy.sparse").csr_matrix(rows.__array__())
+    for n_threads in (None, 1, 2):
+        np.testing.assert_array_equal(model.predict(sparse, "raw", n_threads=n_threads), want)
+    assert asked == [0, 1, 2, 1, 0, 1, 2]
     for wrong, error in ((0, ValueError), (1.5, TypeError)):
         with pytest.raises(error, match="n_threads must"):
             model.predict(rows, "raw", n_threads=wrong)
