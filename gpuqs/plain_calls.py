@@ -102,9 +102,9 @@ class PlainWays:
 
     def of_csr(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
         """The answer for a CSR matrix of scipy's, with options as of `narrow`; None: the general path has it."""
-        plain = None if self._rows_of_csr is None else self.narrow
-        rows = None if plain is None or self._rows_of_csr is None else self._rows_of_csr(X)
-        if plain is None or rows is None:
+        read, plain = self._rows_of_csr, self.narrow
+        rows = None if read is None or plain is None else read(X)
+        if rows is None or plain is None:
             return None
         scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
         return scores

@@ -82,7 +82,7 @@ def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray 
     if forest.ctrs is not None or forest.schema.arrays_hold_values or forest.schema.library == "scikit-learn":
         return None
     n_features, n_tested, place_of = forest.n_features, len(forest.tested), forest.place_of
-    absent, refused, most = forest.schema.absent, _refused(forest), min(most_rows, _FEW_VALUES // n_tested)
+    absent, refused, most = forest.schema.absent, _refused(forest), min(most_rows, _FEW_VALUES // max(n_tested, 1))
 
     def read(X: Any) -> np.ndarray | None:
         shape = X.shape

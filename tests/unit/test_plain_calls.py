@@ -172,8 +172,16 @@ def test_sparse_matrices_of_many_rows_or_entries(monkeypatch: pytest.MonkeyPatch
     assert general == [1, 11, 11]
 
 
+def test_a_sparse_matrix_of_no_columns() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    model = Model(dataclasses.replace(made(max_leaves=1), n_features=0))
+    np.testing.assert_array_equal(model.predict(sparse.csr_matrix((3, 0))), model.predict(np.zeros((3, 0))))
+
+
 def test_a_sparse_array_of_one_dimension_is_refused() -> None:
-    sparse = pytest.importorskip("scipy.sparse", minversion="1.15")
+    pytest.importorskip("scipy", minversion="1.15")
+    from scipy import sparse
+
     with pytest.raises(InputError, match="X has shape"):
         Model(made()).predict(sparse.coo_array(np.ones(8)).tocsr())
 
