@@ -8,7 +8,6 @@ import struct
 from array import array
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
@@ -72,6 +71,8 @@ def rounded_once(text: str) -> float:
         is_halfway = int.from_bytes(struct.pack("<d", value), "little") % (1 << 29) == 1 << 28
     if not is_halfway or len(text) > _MOST_DIGITS:
         return value
+    from fractions import Fraction  # here: few numbers need it
+
     above = Fraction(text) - Fraction(value)
     return value if above == 0 else math.nextafter(value, math.inf if above > 0 else -math.inf)
 
