@@ -63,6 +63,11 @@ def decode(bytes data not None, condensed=None, arrays=frozenset(), bint single=
     return value
 
 
+def is_halfway(double value):
+    """Whether a number lies halfway between two float32 numbers."""
+    return is_halfway_between_floats(value)
+
+
 cdef class _Decoder:
     """A position in the text, and a method for each kind of value. Behind the text Python keeps a byte of 0."""
 

@@ -167,6 +167,10 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
     """
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out
+    cdef const int32_t* bounds
+    cdef const int32_t* columns
+    cdef const void* values
+    cdef void* to
     cdef int64_t entries
     cdef int problem
     if not (type(indptr) is type(indices) is type(data) is cnp.ndarray and n > 0 and tested > 0 and column_of.shape[0] > 0):
@@ -174,19 +178,17 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
     for array, kinds in ((indptr, (cnp.NPY_INT32,)), (indices, (cnp.NPY_INT32,)), (data, (cnp.NPY_FLOAT, cnp.NPY_DOUBLE))):
         if cnp.PyArray_NDIM(array) != 1 or cnp.PyArray_TYPE(array) not in kinds or not cnp.PyArray_ISCARRAY_RO(array):
             return None
-    if cnp.PyArray_DIM(indptr, 0) != n + 1 or (<const int32_t*>cnp.PyArray_DATA(indptr))[0] != 0:
+    bounds, columns = <const int32_t*>cnp.PyArray_DATA(indptr), <const int32_t*>cnp.PyArray_DATA(indices)
+    if cnp.PyArray_DIM(indptr, 0) != n + 1 or bounds[0] != 0:
         return None
     entries = min(cnp.PyArray_DIM(indices, 0), cnp.PyArray_DIM(data, 0))
     if entries > MOST_ENTRIES:  # Python's lock is kept
         return None
     shape[0], shape[1] = n, tested
     out = cnp.PyArray_EMPTY(2, shape, cnp.PyArray_TYPE(data), False)
+    values, to = cnp.PyArray_DATA(data), cnp.PyArray_DATA(out)
     if cnp.PyArray_TYPE(data) == cnp.NPY_FLOAT:
-        problem = scatter_all(<const int32_t*>cnp.PyArray_DATA(indptr), <const int32_t*>cnp.PyArray_DATA(indices),
-                              <const float*>cnp.PyArray_DATA(data), entries, n, column_of, tested, absent, refused,
-                              <float*>cnp.PyArray_DATA(out))
+        problem = scatter_all(bounds, columns, <const float*>values, entries, n, column_of, tested, absent, refused, <float*>to)
     else:
-        problem = scatter_all(<const int32_t*>cnp.PyArray_DATA(indptr), <const int32_t*>cnp.PyArray_DATA(indices),
-                              <const double*>cnp.PyArray_DATA(data), entries, n, column_of, tested, absent, refused,
-                              <double*>cnp.PyArray_DATA(out))
+        problem = scatter_all(bounds, columns, <const double*>values, entries, n, column_of, tested, absent, refused, <double*>to)
     return None if problem else out

@@ -83,21 +83,22 @@ def without_history(X: Any) -> Any:
 def array_of(X: Any, forest: Forest) -> np.ndarray:
     """What offers itself as an array, or a nested list, whose values keep their types where some are categories."""
     X = without_history(X)
+    is_list = isinstance(X, (list, tuple))
     try:
         if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
             return np.from_dlpack(X)
-        by_value = isinstance(X, (list, tuple)) and forest.schema.arrays_hold_values
-        if isinstance(X, (list, tuple)) and not by_value:
+        by_value = is_list and forest.schema.arrays_hold_values
+        if is_list and not by_value:
             rows: np.ndarray | None = lists.rows_of(X, forest.n_features, forest.integer_dtype == "float32")
             if rows is not None:
                 return rows
         array = np.asarray(X, object if by_value else None)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
-    if isinstance(X, (list, tuple)) and array.ndim == 1 and len(array) == forest.n_features > 1 and not _nested(X):
+    if is_list and array.ndim == 1 and len(array) == forest.n_features > 1 and not _nested(X):
         asked = f"X must be 2-dimensional [documents, {forest.n_features}], not 1-dimensional"
         raise InputError(f"{asked}; pass [X] to score one document")
-    of_objects = isinstance(X, (list, tuple)) and array.dtype == object and array.ndim == 1
+    of_objects = is_list and array.dtype == object and array.ndim == 1
     if of_objects and _nested(X):  # NumPy refuses that from 1.24 on
         raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: its rows differ in length")
     return array

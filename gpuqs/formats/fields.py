@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from array import array
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -65,11 +64,7 @@ def parse_json(
 def rounded_once(text: str) -> float:
     """A decimal number as a float64 that rounds to its nearest float32, which its nearest float64 may not."""
     value = float(text)
-    if abs(value) < 2.0**-126:  # where float32 numbers are 2^-149 apart
-        is_halfway = value * 2.0**150 % 2 == 1
-    else:
-        is_halfway = int.from_bytes(struct.pack("<d", value), "little") % (1 << 29) == 1 << 28
-    if not is_halfway or len(text) > _MOST_DIGITS:
+    if not json_text.is_halfway(value) or len(text) > _MOST_DIGITS:
         return value
     from fractions import Fraction  # here: few numbers need it
 
