@@ -75,7 +75,7 @@ def _turns(seconds: dict[str, float]) -> list[str]:
 
 
 def processor() -> str:
-    """The processor's name, as the system tells it; AMD's with its generation, which the name may leave out."""
+    """The processor's name, as the system tells it; AMD's with its generation, and if its AVX-512 is hidden."""
     try:
         with open("/proc/cpuinfo") as info:
             pairs = (line.partition(":")[::2] for line in info.read().partition("\n\n")[0].splitlines())
@@ -84,7 +84,10 @@ def processor() -> str:
     fields = {name.strip(): value.strip() for name, value in pairs}
     name = fields.get("model name", "unknown processor")
     generation = _zen(int(fields["cpu family"]), int(fields["model"])) if "AMD" in name else None
-    return f"{name} (Zen {generation})" if generation else name
+    if generation is None:
+        return name
+    hidden = generation >= 4 and "avx512f" not in fields["flags"].split()
+    return f"{name} (Zen {generation}{', AVX2' if hidden else ''})"
 
 
 def _zen(family: int, model: int) -> int | None:
