@@ -21,7 +21,7 @@ WALK, REFERENCE = ENGINES["walk"], ENGINES["reference"]
 
 @pytest.fixture(autouse=True, params=["nodes alone", "nodes and leaves", "wide links"])
 def nodes_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: request.param != "nodes and leaves")
+    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: request.param == "nodes alone")
     if request.param == "wide links":
         monkeypatch.setattr("gpuqs.layout.walk.MAX_SHORT_LEAVES", 0)
     try:
