@@ -60,7 +60,7 @@ class Bitslice(CpuEngine):
     #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
         False: {128: 1.5, 256: 1.8, 512: 2.3},
-        True: {128: 1.2, 256: 1.45, 512: 1.6},
+        True: {128: 0.95, 256: 1.45, 512: 1.6},
     }
     #: The same per tree, half of it for oblivious trees, which have no programs; and per level of these.
     tree_costs: ClassVar[dict[int, float]] = {128: 8.0, 256: 17.0, 512: 31.0}
@@ -70,10 +70,10 @@ class Bitslice(CpuEngine):
     rare_test: ClassVar[float] = 1.8
     usual_tests: ClassVar[float] = 0.5
     #: Per tree and place of a document, where leaf values are read one by one.
-    value: ClassVar[float] = 0.16
+    value: ClassVar[float] = 0.24
     #: Per column, for each run of documents that are coded together, and for each place in it: without registers of 32
     #: bytes or more, and with them (False, True).
-    column: ClassVar[float] = 8.0
+    column: ClassVar[float] = 12.0
     place: ClassVar[dict[bool, float]] = {False: 2.5, True: 0.25}
     #: Nanoseconds per category set and 64 documents.
     category_set: ClassVar[float] = 7.0
@@ -83,7 +83,7 @@ class Bitslice(CpuEngine):
     cold_column: ClassVar[float] = 20.0
     cold_value: ClassVar[float] = 0.0
     #: Per leaf of trees too large for tables, and per line of them, which a document reads one of in each tree.
-    cold_leaf: ClassVar[float] = 1.0
+    cold_leaf: ClassVar[float] = 0.67
     cold_line: ClassVar[float] = 6.4
 
     def supports(self, forest: Forest) -> str | None:

@@ -47,16 +47,17 @@ class RankWalk(CpuEngine):
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 128, 1, 4096),
     )
     #: Nanoseconds per document: of a walk, per step; of jumps, per tree, and per word and for each doubling of its
-    #: steps; per column. Documents of more bytes than words can name are taken to jump, though they cannot.
-    step: ClassVar[float] = 0.37
+    #: steps; per column of those that walk or jump (False, True). Documents of more bytes than words can name are taken
+    #: to jump, though they cannot.
+    step: ClassVar[float] = 0.67
     jump_tree: ClassVar[float] = 1.4
     jump_word: ClassVar[float] = 1.0
     jump_doubling: ClassVar[float] = 0.07
-    column: ClassVar[float] = 4.5
-    #: Of more documents: nanoseconds per node of those that pass it together, and of each register of them, narrower
-    #: than 64 bytes or so wide (False, True); per column, and per tree and column of each document.
-    node: ClassVar[dict[bool, float]] = {False: 0.37, True: 0.1}
-    register_node: ClassVar[dict[bool, float]] = {False: 0.29, True: 0.55}
+    column: ClassVar[dict[bool, float]] = {False: 12.5, True: 4.5}
+    #: Of more documents, by the bytes of a register: nanoseconds per node of those that pass it together, and of each
+    #: register of them; per column, and per tree and column of each document.
+    node: ClassVar[dict[int, float]] = {16: 0.67, 32: 0.37, 64: 0.1}
+    register_node: ClassVar[dict[int, float]] = {16: 0.52, 32: 0.29, 64: 0.55}
     searched_column: ClassVar[float] = 30.0
     tree: ClassVar[float] = 0.3
     searched_value: ClassVar[float] = 1.25
@@ -88,13 +89,13 @@ class RankWalk(CpuEngine):
                 of_trees = trees * self.jump_tree + words * (self.jump_word + self.jump_doubling * doublings)
             else:
                 of_trees = int(forest.tree_depth.sum()) * 1e-3 * self.step
-            work = n_documents * (of_trees + columns * self.column)
+            work = n_documents * (of_trees + columns * self.column[isa.has_jumps])
         else:
-            registers, wide = math.ceil(n_documents / lanes), lanes == MOST_LANES
+            registers = math.ceil(n_documents / lanes)
             together = math.ceil(registers / REGISTERS_TOGETHER)
             if registers > 2:  # three are asked as four
                 registers = together * REGISTERS_TOGETHER
-            work = kilonodes(forest) * (together * self.node[wide] + registers * self.register_node[wide])
+            work = kilonodes(forest) * (together * self.node[lanes] + registers * self.register_node[lanes])
             work += n_documents * (trees * self.tree + columns * self.searched_value) + columns * self.searched_column
         return CALL + work + category_cost(forest, n_documents, once=CATEGORY_COLUMN)
 

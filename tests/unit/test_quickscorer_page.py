@@ -118,7 +118,7 @@ def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.
     assert few[0] == 1 and few[-1] <= (4 if compiled else 50)
     assert not taken("bwqs", small)
     narrow, narrower = (Model(lambdamart_like(50, 31, rows[:, :n_columns])) for n_columns in (40, 6))
-    assert {1} <= set(taken("bwqs", narrow)) <= set(range(1, 5 if compiled else 9)) and taken("qs", narrower) == [1, 2]
+    assert {1} <= set(taken("bwqs", narrow)) <= set(range(1, 5 if compiled else 13)) and taken("qs", narrower) == [1, 2]
     for levels in (6, 8):
         oblivious = Model(oblivious_like(50, levels, rows))
         assert set(range(1, 13)) <= set(taken("qs_oblivious", oblivious))
