@@ -94,18 +94,28 @@ def array_of(X: Any, forest: Forest) -> np.ndarray:
                 return rows
         array = np.asarray(X, object if by_value else None)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
-        raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {error}") from error
+        raise _no_array(X, (is_list and _uneven(X)) or error) from error
     if is_list and array.ndim == 1 and len(array) == forest.n_features > 1 and not _nested(X):
         asked = f"X must be 2-dimensional [documents, {forest.n_features}], not 1-dimensional"
         raise InputError(f"{asked}; pass [X] to score one document")
-    of_objects = is_list and array.dtype == object and array.ndim == 1
-    if of_objects and _nested(X):  # NumPy refuses that from 1.24 on
-        raise InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: its rows differ in length")
+    if is_list and array.dtype == object and array.ndim == 1 and (uneven := _uneven(X)):
+        raise _no_array(X, uneven)  # NumPy refuses that from 1.24 on
     return array
+
+
+def _no_array(X: Any, why: object) -> InputError:
+    return InputError(f"X, a {type(X).__name__}, cannot be read as an array of numbers: {why}")
 
 
 def _nested(X: Any) -> bool:
     return any(isinstance(row, (list, tuple, np.ndarray)) for row in X)
+
+
+def _uneven(X: Any) -> str:
+    """Which row of a list is not as long as the first; empty: none."""
+    lengths = [len(row) if isinstance(row, (list, tuple)) or np.ndim(row) else 1 for row in X]
+    odd = next((at for at, n in enumerate(lengths) if n != lengths[0]), None)
+    return "" if odd is None else f"rows 0 and {odd} differ in length: {lengths[0]} and {lengths[odd]}"
 
 
 def from_array(X: np.ndarray, forest: Forest) -> Documents:
