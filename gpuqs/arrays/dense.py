@@ -113,7 +113,8 @@ def _nested(X: Any) -> bool:
 
 def _uneven(X: Any) -> str:
     """Which row of a list is not as long as the first; empty: none."""
-    lengths = [len(row) if isinstance(row, (list, tuple)) or np.ndim(row) else 1 for row in X]
+    kinds = (list, tuple, np.ndarray)  # others are asked nothing: they may refuse, as sparse matrices do
+    lengths = [len(row) if isinstance(row, kinds) and getattr(row, "ndim", True) else 1 for row in X]
     odd = next((at for at, n in enumerate(lengths) if n != lengths[0]), None)
     return "" if odd is None else f"rows 0 and {odd} differ in length: {lengths[0]} and {lengths[odd]}"
 

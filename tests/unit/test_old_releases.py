@@ -171,6 +171,25 @@ def test_lists_whose_rows_differ_in_length(monkeypatch: pytest.MonkeyPatch) -> N
         MODEL.predict(ragged)
 
 
+class Refusing:
+    """Has no length, and cannot be an array."""
+
+    ndim = 2
+
+    def __len__(self) -> int:
+        raise TypeError("no length")
+
+    def __array__(self, *args: object, **options: object) -> np.ndarray:
+        raise ValueError("no array")
+
+
+def test_rows_that_tell_no_length_are_refused() -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    for rows in ([Refusing()], [[1.0, 2.0, 3.0], Refusing()], [scipy.csr_matrix((1, 3))]):
+        with pytest.raises(InputError):
+            MODEL.predict(rows)
+
+
 def test_files_need_a_pyarrow_that_reads_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = tmp_path / "rows.csv"
