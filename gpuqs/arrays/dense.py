@@ -18,6 +18,8 @@ from gpuqs.forest import ZERO_THRESHOLD, Forest
 WIDE = 4
 #: Types that engines read as they are.
 _NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
+#: Rows of nested lists. Others are not asked for their length: they may refuse, as sparse matrices do.
+_ROWS = (list, tuple, np.ndarray)
 
 
 class Documents(NamedTuple):
@@ -108,13 +110,12 @@ def _no_array(X: Any, why: object) -> InputError:
 
 
 def _nested(X: Any) -> bool:
-    return any(isinstance(row, (list, tuple, np.ndarray)) for row in X)
+    return any(isinstance(row, _ROWS) for row in X)
 
 
 def _uneven(X: Any) -> str:
     """Which row of a list is not as long as the first; empty: none."""
-    kinds = (list, tuple, np.ndarray)  # others are asked nothing: they may refuse, as sparse matrices do
-    lengths = [len(row) if isinstance(row, kinds) and getattr(row, "ndim", True) else 1 for row in X]
+    lengths = [len(row) if isinstance(row, _ROWS) and getattr(row, "ndim", True) else 1 for row in X]
     odd = next((at for at, n in enumerate(lengths) if n != lengths[0]), None)
     return "" if odd is None else f"rows 0 and {odd} differ in length: {lengths[0]} and {lengths[odd]}"
 

@@ -43,7 +43,7 @@ MOST = 2.5
 #: The engines that are measured; `qs_oblivious` runs on bwqs's kernel.
 MEASURED = ("bitslice", "rankwalk", "vqs", "qs", "bwqs", "walk")
 _ALIKE = {"qs_oblivious": "bwqs"}
-#: What they take of their cost with this forest on the machine that the costs were measured on; the middle one: 1.
+#: What they take of their cost with this forest on the machine that the costs were measured on; their ratios count.
 _AT_HOME = {"bitslice": 0.75, "rankwalk": 1.4, "vqs": 0.87, "qs": 0.83, "bwqs": 0.91, "walk": 1.4}
 #: What `walk` takes of its cost where registers gather, which they do not on that machine: as it came out on an Intel
 #: Xeon (Sapphire Rapids or later) that other engines give factors of about 1.

@@ -373,14 +373,25 @@ def test_dart_weights_beside_the_trees() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_dart_models_that_were_refreshed_have_weights_that_no_tree_has(rounds: int) -> None:
-    """XGBoost 3.2 keeps the weights of trees that ``process_type="update"`` left out; 3.4 makes no such model."""
-    model = json.loads(train({"booster": "dart", "rate_drop": 0.5, "seed": 1}, TARGET, rounds).save_raw("json"))
+def test_dart_models_that_were_refreshed(rounds: int) -> None:
+    booster, rows = train({"booster": "dart", "rate_drop": 0.5, "seed": 1}, TARGET), training_rows()[0]
+    refreshing = {"booster": "dart", "process_type": "update", "updater": "refresh", "nthread": 1, "verbosity": 0}
+    try:
+        again = xgb.train(refreshing, xgb.DMatrix(rows, TARGET), rounds, xgb_model=booster)
+    except xgb.core.XGBoostError as error:
+        assert "weight_drop.size()" in str(error)
+        pytest.skip("this release of XGBoost (3.4 is one) does not refresh fewer trees than there are")
+    model = gpuqs.from_model(again)
+    assert model.n_trees == rounds
+    np.testing.assert_array_equal(model.predict(rows), again.predict(xgb.DMatrix(rows)))
+
+
+def test_dart_weights_that_no_tree_has() -> None:
+    """As XGBoost 3.2 writes them when it has refreshed fewer trees than there are."""
+    model = json.loads(train({"booster": "dart", "rate_drop": 0.5, "seed": 1}, TARGET).save_raw("json"))
     expected = reader.read(json.dumps(model).encode(), "model")
     booster = model["learner"]["gradient_booster"]
-    weights = (booster if "weight_drop" in booster else booster["model"])["weight_drop"]
-    assert len(weights) == rounds
-    weights += [0.25, 0.5]
+    (booster if "weight_drop" in booster else booster["model"])["weight_drop"] += [0.25, 0.5]
     assert_equal_forests(reader.read(json.dumps(model).encode(), "model"), expected)
 
 
