@@ -310,7 +310,7 @@ def _base_margin(
     """The base score as a margin per output, with XGBoost's own float32 arithmetic."""
     text = param.get("base_score")
     try:  # "5E-1"; from 3.1 on "[2.5E-1,-1E0]"
-        values = json.loads(text, parse_float=rounded_once) if isinstance(text, str) else text
+        values = json.loads(text, parse_float=rounded_once, parse_int=rounded_once) if isinstance(text, str) else text
     except RecursionError:
         refuse_depth(str(text), "base_score")
         raise
