@@ -164,6 +164,12 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
     }
 }
 
+// Apart, so that no conversion leaves the mode that the caller has set.
+[[gnu::noinline]] void rank_below(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes,
+                                  int64_t plane_bytes) {
+    rank_values<Below>(ranks, documents, first, n, planes, plane_bytes);
+}
+
 // Ranks of documents [first, first + n) to planes[plane][plane_bytes].
 void rank(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
     for (int t = 0; t < ranks.columns.n_tables; t++)
@@ -172,8 +178,10 @@ void rank(const RankTables& ranks, const Documents& documents, int64_t first, in
         rank_values<AsFloat>(ranks, documents, first, n, planes, plane_bytes);
     else if (ranks.single)
         rank_values<Nearest>(ranks, documents, first, n, planes, plane_bytes);
-    else
-        rank_values<Below>(ranks, documents, first, n, planes, plane_bytes);
+    else {
+        const RoundDown mode;
+        rank_below(ranks, documents, first, n, planes, plane_bytes);
+    }
 }
 
 }  // namespace

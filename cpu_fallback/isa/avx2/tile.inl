@@ -9,28 +9,35 @@
 namespace gpuqs {
 namespace {
 
-// A lane is set where a value is not the float32 that it becomes.
+// Bits are set where a value is not the float32 that it becomes.
 using Lossy = __m256d;
-inline bool any(Lossy lossy) { return _mm256_movemask_pd(lossy) != 0; }
+inline bool any(Lossy lossy) { return !_mm256_testz_si256(_mm256_castpd_si256(lossy), _mm256_castpd_si256(lossy)); }
+
+// For as long as this lives, conversions round down in its thread: no instruction says so by itself.
+class RoundDown {
+public:
+    RoundDown() : before_(_mm_getcsr()) { _mm_setcsr((before_ & ~_MM_ROUND_MASK) | _MM_ROUND_DOWN); }
+    ~RoundDown() { _mm_setcsr(before_); }
+    RoundDown(const RoundDown&) = delete;
+    RoundDown& operator=(const RoundDown&) = delete;
+
+private:
+    const unsigned before_;
+};
+
+inline __m128 read_four(const char* at) { return _mm256_cvtpd_ps(_mm256_loadu_pd(reinterpret_cast<const double*>(at))); }
 
 inline __m256 read_fours(Nearest, const char* low, const char* high, Lossy&) {
-    return _mm256_set_m128(_mm256_cvtpd_ps(_mm256_loadu_pd(reinterpret_cast<const double*>(high))),
-                           _mm256_cvtpd_ps(_mm256_loadu_pd(reinterpret_cast<const double*>(low))));
+    return _mm256_set_m128(read_four(high), read_four(low));
 }
 
 inline __m256 read_fours(Below, const char* at_low, const char* at_high, Lossy& lossy) {
     const __m256d low = _mm256_loadu_pd(reinterpret_cast<const double*>(at_low));
     const __m256d high = _mm256_loadu_pd(reinterpret_cast<const double*>(at_high));
-    const __m128 near_low = _mm256_cvtpd_ps(low), near_high = _mm256_cvtpd_ps(high);
-    const __m256d back_low = _mm256_cvtps_pd(near_low), back_high = _mm256_cvtps_pd(near_high);
-    lossy = _mm256_or_pd(lossy, _mm256_cmp_pd(back_low, low, _CMP_NEQ_OQ));
-    lossy = _mm256_or_pd(lossy, _mm256_cmp_pd(back_high, high, _CMP_NEQ_OQ));
-    // One step down where the nearest is above: from its bits take 1, or add 1 if it is negative. It is never +0 there.
-    const __m256i above_low = _mm256_castpd_si256(_mm256_cmp_pd(back_low, low, _CMP_GT_OQ));
-    const __m256i above_high = _mm256_castpd_si256(_mm256_cmp_pd(back_high, high, _CMP_GT_OQ));
-    const __m256i above = _mm256_permute4x64_epi64(_mm256_packs_epi32(above_low, above_high), 0xd8);
-    const __m256i near = _mm256_castps_si256(_mm256_set_m128(near_high, near_low));
-    return _mm256_castsi256_ps(_mm256_add_epi32(near, _mm256_sign_epi32(above, near)));
+    const __m128 below_low = _mm256_cvtpd_ps(low), below_high = _mm256_cvtpd_ps(high);
+    lossy = _mm256_or_pd(lossy, _mm256_xor_pd(low, _mm256_cvtps_pd(below_low)));
+    lossy = _mm256_or_pd(lossy, _mm256_xor_pd(high, _mm256_cvtps_pd(below_high)));
+    return _mm256_set_m128(below_high, below_low);
 }
 
 }  // namespace

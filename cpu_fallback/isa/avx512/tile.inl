@@ -13,6 +13,10 @@ namespace {
 using Lossy = __m512i;
 inline bool any(Lossy lossy) { return _mm512_test_epi64_mask(lossy, lossy) != 0; }
 
+struct RoundDown {
+    RoundDown() {}  // conversions say so by themselves
+};
+
 inline __m512d both(const char* low, const char* high) {
     const __m512d first = _mm512_castpd256_pd512(_mm256_loadu_pd(reinterpret_cast<const double*>(low)));
     return _mm512_insertf64x4(first, _mm256_loadu_pd(reinterpret_cast<const double*>(high)), 1);

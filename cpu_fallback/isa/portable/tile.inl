@@ -9,6 +9,10 @@ namespace {
 
 constexpr int kTile = 1;
 
+struct RoundDown {
+    RoundDown() {}  // values are rounded to nearest and corrected
+};
+
 // A value; true if it is not the float32 that it becomes.
 template <class Reading> inline bool copy_tile(const char* at, float* to) { return read_one<Reading>(at, to); }
 
