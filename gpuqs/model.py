@@ -225,8 +225,8 @@ class Model:
             was taken over live after early stopping, which has no iterations past its best one, asking for these is an
             error.
         iteration_range : (int, int), optional
-            As in XGBoost: score with the iterations from the first number up to, but not including, the second; where
-            the second is 0, up to the last.
+            As in ``xgboost.Booster``: score with the iterations from the first number up to, but not including, the
+            second; where the second is 0, up to the last. (An ``XGBModel`` then takes those before the first, too.)
         **others
             LightGBM's, XGBoost's and CatBoost's further keywords, with values that change no score, such as
             ``validate_features=True``, ``pred_early_stop=False``, ``verbosity=-1`` or ``task_type="CPU"``; and their

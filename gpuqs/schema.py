@@ -90,6 +90,8 @@ class Schema:
         Features whose categories the caller stated: numbers stand for them by value, whatever the library's rules.
     lost : tuple of int
         Features that were categories which the model file does not hold soundly: no text can be coded as theirs.
+    objects_as_float64 : bool
+        Numbers of arrays of objects become float64; else what `Forest.integer_dtype` says, as those of lists do.
     hashed : bool
         Categories of documents become the hashes of their texts, whatever codes the model has for them (`gpuqs.ctrs`).
     """
@@ -101,6 +103,7 @@ class Schema:
     library: str = ""
     stated: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    objects_as_float64: bool = False
     hashed: bool = False
 
     def __post_init__(self) -> None:

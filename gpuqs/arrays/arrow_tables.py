@@ -243,7 +243,10 @@ def _hashes(values: Any) -> np.ndarray | None:
 
 
 def fill_numbers(out: np.ndarray, column: Any, rounded: np.dtype | None = None) -> None:
-    """Fill ``out`` with a (chunked) Arrow array of numbers, rounded once (to ``rounded``); NaN where it is null."""
+    """Fill ``out`` with a (chunked) Arrow array of numbers, rounded to ``rounded`` first; NaN where it is null.
+
+    Decimals become float64 before.
+    """
     if rounded is not None and rounded != out.dtype:
         first = np.empty(len(out), rounded)
         fill_numbers(first, column)

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gpuqs.arrays.coding import Coder, Column, Kind, coders_of, distinct_objects
 from gpuqs.arrays.refusals import trained_on
@@ -120,7 +121,7 @@ def _uneven(X: Any) -> str:
     return "" if odd is None else f"rows 0 and {odd} differ in length: {lengths[0]} and {lengths[odd]}"
 
 
-def from_array(X: np.ndarray, forest: Forest) -> Documents:
+def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Documents:
     """A NumPy array as documents: floats as they are, uncopied; other numbers as the source library casts them.
 
     Parameters
@@ -130,6 +131,8 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
         categories themselves where the schema says so (`Schema.arrays_hold_values`): whole numbers, and texts in arrays
         of objects.
     forest : Forest
+    listed : bool
+        X was a list before.
 
     Raises
     ------
@@ -152,7 +155,8 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
     if forest.schema.arrays_hold_values:
         return _by_value(X, forest)
     if X.dtype == object:
-        return _of_objects(X, forest)
+        as_float64 = forest.schema.objects_as_float64 and not listed
+        return coded_rows(numbers_of_objects(X, forest, np.float64 if as_float64 else forest.integer_dtype))
     dtype = X.dtype if X.dtype in _NATIVE else document_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
@@ -162,20 +166,16 @@ def from_array(X: np.ndarray, forest: Forest) -> Documents:
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
 
 
-def _of_objects(X: np.ndarray, forest: Forest) -> Documents:
-    """Python's numbers, and None for missing values, as nested lists hold them: cast once, as the libraries do."""
-    return coded_rows(numbers_of_objects(X, forest))
-
-
 def numbers_of_objects(
-    X: np.ndarray, forest: Forest, first: int = 0, features: Sequence[int] | None = None
+    X: np.ndarray, forest: Forest, dtype: npt.DTypeLike, first: int = 0, features: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Objects [documents, features] as numbers.
+    """Objects [documents, features] as numbers: Python's, and None for missing values, cast once as the libraries do.
 
     Parameters
     ----------
     X : object array
     forest : Forest
+    dtype : {"float64", "float32"}
     first : int
         The number of the first document, for messages.
     features : sequence of int, optional
@@ -207,7 +207,7 @@ def numbers_of_objects(
         )
     try:
         with np.errstate(over="ignore"):
-            return X.astype(forest.integer_dtype)
+            return X.astype(dtype)
     except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
         places = (named(*place) for place, value in np.ndenumerate(X) if not _is_float(value))
         raise InputError(f"X holds a number in {next(places, 'some document')} that no float holds: {error}") from None
@@ -235,7 +235,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         rows = X[start:stop]
         out = np.empty(rows.shape, dtype, order="F")
         if of_objects:
-            out[:, numbers] = numbers_of_objects(rows[:, numbers], forest, start, numbers).astype(first)
+            out[:, numbers] = numbers_of_objects(rows[:, numbers], forest, first, start, numbers)
         else:
             out[:, numbers] = rows[:, numbers].astype(first)
         for feature, coder in enumerate(coders):

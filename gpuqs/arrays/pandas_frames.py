@@ -213,7 +213,8 @@ def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype
 
 def _of_objects(column: np.ndarray, feature: int, forest: Forest) -> Callable[[int, int], np.ndarray]:
     """Rows [start, stop) of a column of numbers that are objects."""
-    return lambda start, stop: numbers_of_objects(column[start:stop, None], forest, start, [feature])[:, 0]
+    dtype = forest.integer_dtype
+    return lambda start, stop: numbers_of_objects(column[start:stop, None], forest, dtype, start, [feature])[:, 0]
 
 
 def labels_of(X: Any, forest: Forest) -> tuple[list[str], bool]:

@@ -22,7 +22,12 @@ _REQUIRED: Final = object()
 _MOST_DIGITS: Final = 1000
 #: Levels of nesting that no model needs.
 _DEEP: Final = 100
-_KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text"}
+_KINDS: Final[dict[type, str]] = {
+    dict: "an object",
+    list: "an array",
+    str: "a text",
+    bool: "true or false",
+}
 
 
 def parse_json(
@@ -110,6 +115,11 @@ def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int |
     return value
 
 
+def is_plain_number(text: str) -> bool:
+    """Whether a text that Python reads as a number could be one elsewhere, too: no 1_000, no digits beyond ASCII."""
+    return text.isascii() and "_" not in text
+
+
 def whole(
     obj: Any, key: str, low: int, high: int, default: int | None = None, *, tree: int | None = None
 ) -> int:
@@ -119,7 +129,7 @@ def whole(
     value = obj.get(key, default)
     if isinstance(value, str):
         try:
-            value = int(value)
+            value = int(value) if is_plain_number(value) else None
         except ValueError:  # no number, or one of thousands of digits
             value = None
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:

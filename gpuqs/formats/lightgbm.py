@@ -20,7 +20,7 @@ from gpuqs.forest import (
     ZERO_THRESHOLD,
     Forest,
 )
-from gpuqs.formats.fields import refuse_depth
+from gpuqs.formats.fields import is_plain_number, refuse_depth
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.labels import labels_of
 from gpuqs.formats.lightgbm_linear import LinearLeaves
@@ -107,7 +107,8 @@ def from_object(obj: Any) -> Forest | None:
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     labels: tuple[Any, ...] = ()
-    if ("lightgbm", "LGBMModel") in kinds:
+    is_estimator = ("lightgbm", "LGBMModel") in kinds
+    if is_estimator:
         refuse_own_methods(obj, "lightgbm", _METHODS)
         labels = labels_of(getattr(obj, "classes_", ()))
         if not hasattr(obj, "booster_"):
@@ -131,6 +132,8 @@ def from_object(obj: Any) -> Forest | None:
             "categories that are texts or numbers"
         ) from error
     forest = _with_whole_sigmoid(read(text.encode(), "lightgbm.Booster"), obj)
+    if is_estimator:  # scikit-learn's checks of its arrays come first
+        forest = replace(forest, schema=replace(forest.schema, objects_as_float64=True))
     if not forest.objective:  # a caller's own: LightGBM gives raw scores, not labels
         labels = ()
     best = obj.best_iteration if obj.best_iteration > 0 else None
@@ -483,7 +486,7 @@ def _link(objective: str) -> tuple[str, float]:
         return link, 1.0
     scales = [option.partition(":")[2] for option in options if option.startswith("sigmoid:")]
     try:
-        scale = float(scales[-1]) if scales else 0.0
+        scale = float(scales[-1]) if scales and is_plain_number(scales[-1]) else 0.0
     except ValueError:
         scale = 0.0
     if not 0.0 < scale < np.inf:

@@ -168,6 +168,7 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] 
     fields["categories_in_order"] = [_plain(values, "category") for values in schema.in_order]
     fields["library"] = schema.library
     fields["categories_stated"], fields["categories_lost"] = list(schema.stated), list(schema.lost)
+    fields["objects_as_float64"] = schema.objects_as_float64
     fields["absent"] = "missing" if np.isnan(schema.absent) else "zero"
     fields["classes"] = _plain(forest.classes, "class label")
     if forest.ctrs is not None:
@@ -395,6 +396,7 @@ def _schema(fields: dict[str, Any]) -> Schema:
         library,
         stated,
         lost,
+        get(fields, "objects_as_float64", bool, False),
     )
 
 

@@ -193,7 +193,8 @@ def _forest(document: Any) -> Forest:
     trees = get(model, "trees", list)
     n_trees = len(trees)
     arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
-    weight = booster.get("weight_drop", model.get("weight_drop"))
+    has_weights = kind == "dart" or version >= (3, 3)  # which has no booster of its own for DART
+    weight = booster.get("weight_drop", model.get("weight_drop")) if has_weights else None
     weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
     weight = weight[:n_trees]  # process_type="update" appends some that no tree has
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)

@@ -151,7 +151,8 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
         known = len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True))
         if known and (tuple(cells) == schema.names or not _counted(schema.names)):
             return Guess(True, "the model's feature names")
-        if known or (len(cells) > 1 and _counted(cells)):
+        indexed = len(cells) > 2 and cells[0] == ""  # pandas writes an index under no name
+        if known or (len(cells) > 1 and _counted(cells[1:] if indexed else cells)):
             raise InputError(
                 f"{path}: the first line, {start_of(cells)}, may be a document, or the columns' numbers, which pandas "
                 f"writes as a header; {_SAY_WHICH}"
@@ -164,7 +165,7 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
             f"or {_SAY_WHICH}"
         )
     named = {a for a, b in zip(cells, spelled, strict=True) if b in names or a in special}.intersection(texts)
-    all_texts = len(texts) == len(cells) - (cells[0] == "")  # pandas writes an index under no name
+    all_texts = len(texts) == len(cells) - (cells[0] == "")  # of an index
     if named - _categories_among(named, schema):
         if schema.has_names or not schema.has_categories or has_all:
             return Guess(True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +84,24 @@ def test_objects_at_thresholds() -> None:
     for x in (X.tolist(), [*X.tolist(), [None] * X.shape[1]], X.astype(object)):
         want = trained.booster.predict(x, pred_leaf=True, num_threads=1)
         np.testing.assert_array_equal(trained.model.predict(x, "leaf"), want)
+
+
+def test_arrays_of_objects_for_estimators(tmp_path: Path) -> None:
+    """An estimator's ``predict`` has scikit-learn make float64 of them first; of lists it does not."""
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(1)
+    X = 1.7e9 + rng.integers(0, 86_400, (500, 1)).astype(float)
+    estimator = lgb.LGBMRegressor(n_estimators=20, verbosity=-1, n_jobs=1).fit(X, X[:, 0] % 3600)
+    model = gpuqs.from_model(estimator)
+    model.save(tmp_path / "model.gpuqs")
+    objects = X.astype(object)
+    assert (estimator.predict(objects) != estimator.booster_.predict(objects)).any()
+    for x in (objects, X, objects.tolist(), [*objects.tolist(), [None]]):
+        want = estimator.predict(x)
+        for each in (model, gpuqs.load(tmp_path / "model.gpuqs")):
+            np.testing.assert_array_equal(each.predict(x), want)
+    of_booster = gpuqs.from_model(estimator.booster_)
+    np.testing.assert_array_equal(of_booster.predict(objects), estimator.booster_.predict(objects))
 
 
 def test_frames() -> None:

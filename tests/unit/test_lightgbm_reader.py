@@ -446,6 +446,7 @@ def test_the_damaged_tree_is_named() -> None:
         ("objective=.*", "objective=binary sigmoid:-1", "not a positive number", "objective"),
         ("objective=.*", "objective=binary sigmoid:x", "not a positive number", "objective"),
         ("objective=.*", "objective=binary sigmoid:nan", "not a positive number", "objective"),
+        ("objective=.*", "objective=binary sigmoid:1_0", "not a positive number", "objective"),
         ("feature_names=.*", "feature_names=a b c d", "4 names for 2 features", "feature_names"),
         ("tree_sizes=.*", "tree_sizes=1 2", "lists 2 trees but the file holds 3", "tree_sizes"),
         ("tree_sizes=.*", "tree_sizes=", "lists 0 trees", "tree_sizes"),

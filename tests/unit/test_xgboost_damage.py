@@ -86,6 +86,11 @@ def all_of(*edits: Edit) -> Edit:
     return edit
 
 
+def weights(values: list[float]) -> Edit:
+    """As XGBoost 3.4 writes those of DART."""
+    return all_of(in_gbtree("weight_drop", values), lambda model: model.update(version=[3, 4, 0]))
+
+
 def in_gbtree(key: str, value: Any) -> Edit:
     return lambda model: model["learner"]["gradient_booster"]["model"].__setitem__(key, value)
 
@@ -122,8 +127,8 @@ BAD: dict[str, tuple[Edit, str]] = {
         in_gbtree("tree_info", [0, 1]),
         "tree 1, field 'tree_info': output is not in [0, 1)",
     ),
-    "weights missing": (in_gbtree("weight_drop", [1.0]), "field 'weight_drop': 1 values for 2 trees"),
-    "weight NaN": (in_gbtree("weight_drop", [1.0, np.nan]), "tree 1, field 'weight_drop'"),
+    "weights missing": (weights([1.0]), "field 'weight_drop': 1 values for 2 trees"),
+    "weight NaN": (weights([1.0, np.nan]), "tree 1, field 'weight_drop'"),
     "iterations": (in_gbtree("iteration_indptr", [0, 5]), "field 'iteration_indptr': must rise from 0 to 2"),
     "features": (in_param("num_feature", "two"), "field 'num_feature': must be a whole number"),
     "huge features": (in_param("num_feature", "9" * 30), "field 'num_feature': must be a whole number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -364,13 +365,29 @@ def test_dart_weights_beside_the_trees() -> None:
     written = reader.read(json.dumps(model).encode(), "model")
     assert len(np.unique(written.tree_weight)) > 1
     booster = model["learner"]["gradient_booster"]
-    if "weight_drop" in booster:
+    if "gbtree" in booster:
         booster["gbtree"]["model"]["weight_drop"] = booster["weight_drop"]
-        other = booster["gbtree"]
+        other, model["version"] = booster["gbtree"], [3, 4, 0]
     else:
-        other = {"name": "dart", "weight_drop": booster["model"].pop("weight_drop"), "gbtree": booster}
+        weights = booster.pop("weight_drop", None) or booster["model"].pop("weight_drop")
+        other, model["version"] = {"name": "dart", "weight_drop": weights, "gbtree": booster}, [3, 2, 0]
     model["learner"]["gradient_booster"] = other
-    assert_equal_forests(written, reader.read(json.dumps(model).encode(), "model"))
+    read = reader.read(json.dumps(model).encode(), "model")
+    assert_equal_forests(replace(written, source=read.source), read)
+
+
+@pytest.mark.parametrize("place", ["booster", "model"])
+def test_weights_of_trees_that_are_no_dart_count_for_nothing(place: str) -> None:
+    model, rows = json.loads(train({}, TARGET).save_raw("json")), training_rows()[0]
+    model["version"] = [3, 2, 0]
+    booster = model["learner"]["gradient_booster"]
+    (booster if place == "booster" else booster["model"])["weight_drop"] = [0.5] * len(booster["model"]["trees"])
+    text = json.dumps(model).encode()
+    forest = reader.read(text, "model")
+    np.testing.assert_array_equal(forest.tree_weight, 1)
+    if RELEASE < (3, 3):
+        expected = xgb.Booster(model_file=bytearray(text)).predict(xgb.DMatrix(rows), output_margin=True)
+        np.testing.assert_array_equal(gpuqs.from_model(forest).predict(rows, "raw"), expected)
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
