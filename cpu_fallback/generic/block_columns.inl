@@ -43,6 +43,7 @@ public:
 private:
     static constexpr int kFewColumns = 3;  // a window of fewer costs more than it saves
     static constexpr int64_t kValueBytes = sizeof(typename Reading::In);
+    using Unasked = typename Reading::Unasked;  // once a loss is found, no more are looked for
 
     const float* values_of(int c) {
         const int feature = columns_.feature[c];
@@ -59,8 +60,13 @@ private:
         lossy_ = false;
         const char* from = at(c);
         int d = 0;
-        if (documents_.row_stride == kValueBytes)
-            for (; d + kTile <= n_; d += kTile) lossy_ |= copy_tile<Reading>(from + d * kValueBytes, own_ + d);
+        if (documents_.row_stride == kValueBytes) {
+            for (; d + kTile <= n_; d += kTile)
+                if (lossy_)
+                    copy_tile<Unasked>(from + d * kValueBytes, own_ + d);
+                else
+                    lossy_ = copy_tile<Reading>(from + d * kValueBytes, own_ + d);
+        }
         for (; d < n_; d++) lossy_ |= read_one<Reading>(from + d * documents_.row_stride, own_ + d);
         for (; d < size_; d++) own_[d] = 0;
         return own_;
@@ -72,7 +78,10 @@ private:
         lossy_ = false;
         int d = 0;
         for (; d + kTile <= n_; d += kTile, from += kTile * documents_.row_stride)
-            lossy_ |= transpose_tile<Reading>(from, documents_.row_stride, window_[0] + d, kRankBlock);
+            if (lossy_)
+                transpose_tile<Unasked>(from, documents_.row_stride, window_[0] + d, kRankBlock);
+            else
+                lossy_ = transpose_tile<Reading>(from, documents_.row_stride, window_[0] + d, kRankBlock);
         for (; d < n_; d++, from += documents_.row_stride)
             for (int k = 0; k < kTile; k++) lossy_ |= read_one<Reading>(from + k * kValueBytes, window_[k] + d);
         for (int k = 0; k < kTile; k++)

@@ -7,16 +7,20 @@ namespace {
 
 struct AsFloat {  // float32 documents
     using In = float;
+    using Unasked = AsFloat;
     static float searched(float x) { return x; }
     static float compared(float x) { return x; }
 };
 struct Nearest {  // float64 documents that the source library casts to float32 first
     using In = double;
+    using Unasked = Nearest;
     static float searched(double x) { return static_cast<float>(x); }
     static float compared(double x) { return searched(x); }
 };
+struct BelowUnasked;
 struct Below {  // other float64 documents: the largest float32 not above
     using In = double;
+    using Unasked = BelowUnasked;
     static float searched(double x) {
         float near = static_cast<float>(x);
         int32_t bits;
@@ -27,6 +31,7 @@ struct Below {  // other float64 documents: the largest float32 not above
     }
     static double compared(double x) { return x; }
 };
+struct BelowUnasked : Below {};  // beside a value that is known to be lossy: whether these are does not matter
 
 template <class Reading> inline typename Reading::In value_at(const char* at) {
     return *reinterpret_cast<const typename Reading::In*>(at);

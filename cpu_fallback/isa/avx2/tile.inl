@@ -31,6 +31,10 @@ inline __m256 read_fours(Nearest, const char* low, const char* high, Lossy&) {
     return _mm256_set_m128(read_four(high), read_four(low));
 }
 
+inline __m256 read_fours(BelowUnasked, const char* low, const char* high, Lossy& lossy) {
+    return read_fours(Nearest(), low, high, lossy);
+}
+
 inline __m256 read_fours(Below, const char* at_low, const char* at_high, Lossy& lossy) {
     const __m256d low = _mm256_loadu_pd(reinterpret_cast<const double*>(at_low));
     const __m256d high = _mm256_loadu_pd(reinterpret_cast<const double*>(at_high));

@@ -24,9 +24,13 @@ inline __m512d both(const char* low, const char* high) {
 
 inline __m256 read_fours(Nearest, const char* low, const char* high, Lossy&) { return _mm512_cvtpd_ps(both(low, high)); }
 
+inline __m256 round_down(__m512d x) { return _mm512_cvt_roundpd_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+
+inline __m256 read_fours(BelowUnasked, const char* low, const char* high, Lossy&) { return round_down(both(low, high)); }
+
 inline __m256 read_fours(Below, const char* low, const char* high, Lossy& lossy) {
     const __m512d x = both(low, high);
-    const __m256 below = _mm512_cvt_roundpd_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    const __m256 below = round_down(x);
     const __m512i back = _mm512_castpd_si512(_mm512_cvtps_pd(below));
     lossy = _mm512_ternarylogic_epi64(lossy, back, _mm512_castpd_si512(x), 0xf6);  // lossy | (back ^ x)
     return below;
