@@ -69,6 +69,26 @@ def test_float64_values_decide_where_float32_are_equal(isa: str, n_thresholds: i
     np.testing.assert_array_equal(alone, expected[: len(alone)])
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_value_alone_that_is_no_float32_is_found_wherever_it_lies(isa: str, order: str) -> None:
+    """Once one is found, those beside it are not asked any more: none must be missed before."""
+    rng = np.random.default_rng(5)
+    threshold = 1 + 2.0**-30  # 1 as float32
+    forest = forest_of_columns(rng, [1] * 19)
+    forest = replace(forest, threshold=np.full(forest.n_nodes, threshold), routing=np.zeros(forest.n_nodes, np.uint8))
+    model, exact = Model(forest), rng.integers(0, 3, (140, 19)).astype(np.float64)
+    expected = model.predict(exact, "leaf", engine="reference")
+    X = np.array(exact, order=order)
+    for row, column in [*((row, 4) for row in range(140)), *((77, column) for column in range(19))]:
+        X[row, column] = np.nextafter(threshold, 2)
+        beside = np.array(exact[row : row + 1])
+        beside[0, column] = 2.0
+        right = np.array(expected)
+        right[row] = model.predict(beside, "leaf", engine="reference")
+        np.testing.assert_array_equal(model.predict(X, "leaf", engine="bitslice"), right)
+        X[row, column] = exact[row, column]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_words_are_made_by_nibble_or_by_byte(isa: str, dtype: type) -> None:
     """Most tests of a column send missing values one way; the others lie far apart, but for the first of one column."""
