@@ -68,4 +68,4 @@ def _given(X: Any, forest: Forest) -> Documents:
     if hasattr(X, "tocsr"):
         return from_sparse(X, forest)
     refuse_other_tables(X)
-    return from_array(array_of(X, forest), forest, listed=isinstance(X, (list, tuple)))
+    return from_array(array_of(X, forest), forest, listed=getattr(X, "dtype", None) != np.dtype(object))

@@ -132,7 +132,7 @@ def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Docume
         of objects.
     forest : Forest
     listed : bool
-        X was a list before.
+        X was made of what has no type of objects, such as a list.
 
     Raises
     ------

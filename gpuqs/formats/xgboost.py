@@ -193,9 +193,12 @@ def _forest(document: Any) -> Forest:
     trees = get(model, "trees", list)
     n_trees = len(trees)
     arrays: dict[str, Any] = forest_arrays(trees if isinstance(trees, list) else trees.tolist(), n_outputs, n_features)
-    has_weights = kind == "dart" or version >= (3, 3)  # which has no booster of its own for DART
-    weight = booster.get("weight_drop", model.get("weight_drop")) if has_weights else None
-    weight = np.ones(n_trees, np.float32) if weight is None else numbers(weight, "weight_drop", np.float32)
+    weight: Any = np.ones(n_trees, np.float32)
+    if kind == "dart":
+        weight = get(booster, "weight_drop", list)
+    elif version >= (3, 3):  # which has no booster of its own for DART
+        weight = booster.get("weight_drop", model.get("weight_drop", weight))
+    weight = numbers(weight, "weight_drop", np.float32)
     weight = weight[:n_trees]  # process_type="update" appends some that no tree has
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
     for name, values in (("weight_drop", weight), ("tree_info", output)):
@@ -319,6 +322,7 @@ def _base_margin(
         values = None
     values = values if isinstance(values, list) else [values]
     base = numbers(values, "base_score", np.float32)
+    is_finite = bool(np.isfinite(base).all())
     if len(base) not in (1, n_outputs):
         raise ModelFormatError(f"{len(base)} values for {n_outputs} outputs", field="base_score")
     base = np.broadcast_to(base, n_outputs)
@@ -339,7 +343,7 @@ def _base_margin(
         with np.errstate(invalid="ignore", over="ignore"):
             gap = np.maximum(np.diff(base) - least, least)
             base = np.append(base[:1], gap + _log(-_by_c("expm1f", -gap)))
-    if not np.isfinite(base).all():
+    if not (is_finite and np.isfinite(base).all()):
         raise ModelFormatError(f"{str(text)[:100]} is no base score of {objective}", field="base_score")
     return base.astype(np.float64)
 

@@ -122,7 +122,9 @@ class Guess(NamedTuple):
     doubt: str = ""
 
 
-def is_header(cells: list[str], schema: Schema, special: Collection[str], path: object) -> Guess:
+def is_header(
+    cells: list[str], n_features: int, schema: Schema, special: Collection[str], path: object
+) -> Guess:
     """Whether cells are names of columns.
 
     They are if one that is no number is a name that the model (or the caller) knows, and no category of the model,
@@ -132,6 +134,7 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
     Parameters
     ----------
     cells : list of str
+    n_features : int
     schema : Schema
         The model's feature names and categories.
     special : collection of str
@@ -151,8 +154,13 @@ def is_header(cells: list[str], schema: Schema, special: Collection[str], path: 
         known = len(cells) > 1 and all(a in names or b in special for a, b in zip(spelled, cells, strict=True))
         if known and (tuple(cells) == schema.names or not _counted(schema.names)):
             return Guess(True, "the model's feature names")
-        indexed = len(cells) > 2 and cells[0] == ""  # pandas writes an index under no name
-        if known or (len(cells) > 1 and _counted(cells[1:] if indexed else cells)):
+        if len(cells) == n_features + 1 and cells[0] == "" and _counted(cells[1:]):
+            raise InputError(
+                f"{path}: the first line, {start_of(cells)}, may be a document without a label, or what pandas writes "
+                "over an index and columns without names; write the file by to_csv(index=False, header=False), or say "
+                "--no-header (header=False) if it is a document"
+            )
+        if known or (len(cells) > 1 and _counted(cells)):
             raise InputError(
                 f"{path}: the first line, {start_of(cells)}, may be a document, or the columns' numbers, which pandas "
                 f"writes as a header; {_SAY_WHICH}"

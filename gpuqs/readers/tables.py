@@ -163,7 +163,7 @@ class CsvReader(_TableReader):
         check_columns(names, self.forest.n_features, self.path)
         if header is None:
             special = {self.label or "label", self.query or "qid"}
-            header, doubt = is_header(names, self.forest.schema, special, self.path)
+            header, doubt = is_header(names, self.forest.n_features, self.forest.schema, special, self.path)
             if doubt:
                 self.warnings.append(
                     f"the first line of {self.path}, {start_of(names)}, was taken for {doubt}; if it is a document, "

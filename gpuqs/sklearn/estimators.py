@@ -80,7 +80,9 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         if names is None and not isinstance(X, np.ma.MaskedArray):  # whose mask check_array would drop
             objects = getattr(X, "dtype", None) in (None, np.dtype(object)) and not hasattr(X, "tocsr")  # or lists
             dtype = object if objects and _keeps_texts(self._model.forest) else "numeric"
-            return validate_data(self, X, reset=False, dtype=dtype, accept_sparse=True, ensure_all_finite=False)
+            X = validate_data(self, X, reset=False, dtype=dtype, accept_sparse=True, ensure_all_finite=False)
+            # Numbers that are objects still were a list's, which the model reads otherwise than such arrays.
+            return list(X) if dtype == "numeric" and X.dtype == object else X
         # Names that LightGBM stores otherwise are right, and not what `validate_data` compares.
         stored = self._model.forest.schema.stored
         if names is None or list(map(stored, names)) != list(self._model.feature_names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
 
@@ -89,6 +90,8 @@ def test_objects_at_thresholds() -> None:
 def test_arrays_of_objects_for_estimators(tmp_path: Path) -> None:
     """An estimator's ``predict`` has scikit-learn make float64 of them first; of lists it does not."""
     pytest.importorskip("sklearn")
+    from gpuqs.sklearn import wrap
+
     rng = np.random.default_rng(1)
     X = 1.7e9 + rng.integers(0, 86_400, (500, 1)).astype(float)
     estimator = lgb.LGBMRegressor(n_estimators=20, verbosity=-1, n_jobs=1).fit(X, X[:, 0] % 3600)
@@ -96,9 +99,10 @@ def test_arrays_of_objects_for_estimators(tmp_path: Path) -> None:
     model.save(tmp_path / "model.gpuqs")
     objects = X.astype(object)
     assert (estimator.predict(objects) != estimator.booster_.predict(objects)).any()
-    for x in (objects, X, objects.tolist(), [*objects.tolist(), [None]]):
+    decimals = [[Decimal(value) for value in row] for row in X.tolist()]
+    for x in (objects, X, objects.tolist(), [*objects.tolist(), [None]], decimals, list(objects)):
         want = estimator.predict(x)
-        for each in (model, gpuqs.load(tmp_path / "model.gpuqs")):
+        for each in (model, gpuqs.load(tmp_path / "model.gpuqs"), wrap(estimator)):
             np.testing.assert_array_equal(each.predict(x), want)
     of_booster = gpuqs.from_model(estimator.booster_)
     np.testing.assert_array_equal(of_booster.predict(objects), estimator.booster_.predict(objects))

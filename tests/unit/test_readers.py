@@ -737,7 +737,7 @@ TEXTS = Schema(categories=(("7", "red"), ("7", "big"), ("7", "new")))
     "first",
     [
         *("1,x,3", "1,,red", "1e3,0x1F,3", "4,1,x,3", "12:30,2,3", "NA,x,3"),
-        *("x,NA,nan", "0,1,2", ",0,1,2", "a,b,2019", "nan,x,"),
+        *("x,NA,nan", "0,1,2", "a,b,2019", "nan,x,"),
     ],
 )
 def test_a_first_line_that_may_be_a_document_is_never_lost(tmp_path: Path, first: str) -> None:
@@ -747,6 +747,15 @@ def test_a_first_line_that_may_be_a_document_is_never_lost(tmp_path: Path, first
         read(path)
     if len(cells) == 3:
         np.testing.assert_array_equal(read(path, header=True).values, [[7, 7, 7]])
+
+
+def test_a_header_that_pandas_writes_over_an_index_is_no_document(tmp_path: Path) -> None:
+    columns = np.arange(6.0).reshape(2, 3)
+    path = tmp_path / "data.csv"
+    path.write_text(pytest.importorskip("pandas").DataFrame(columns).to_csv())
+    with pytest.raises(InputError, match=r"data\.csv: the first line, , 0, 1.*to_csv\(index=False.*--no-header"):
+        read(path)
+    np.testing.assert_array_equal(read(write(tmp_path, ",0,1\n3,4,5\n")).values, [[np.nan, 0, 1], [3, 4, 5]])
 
 
 @pytest.mark.parametrize("first", ["2,1,0", "1,0,1,2", "1,1,1"])

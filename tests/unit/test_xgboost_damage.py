@@ -141,6 +141,14 @@ BAD: dict[str, tuple[Edit, str]] = {
     "base score text": (in_param("base_score", "[1,"), "field 'base_score'"),
     "base score object": (in_param("base_score", '{"a":1}'), "field 'base_score'"),
     "base score NaN": (in_param("base_score", "NaN"), "field 'base_score': NaN is no base score of"),
+    "base score without end": (
+        all_of(in_learner("objective", {"name": "binary:logistic"}), in_param("base_score", "9" * 400)),
+        "field 'base_score': 999",
+    ),
+    "DART without weights": (
+        in_learner("gradient_booster", {"name": "dart", "gbtree": small_model()["learner"]["gradient_booster"]}),
+        "field 'weight_drop': is missing",
+    ),
     "feature names": (
         in_learner("feature_names", ["a", 1]),
         "field 'feature_names': is not an array of texts",
