@@ -6,14 +6,15 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
   columns. It is an aligned NumPy array (no subclass) of native float32 or float64, whose strides are any; or one of a
   few integers or bools, if ``out`` is None; or a list or tuple of lists or tuples of floats (Python's or float64), ints
   up to 2^53, bools and None.
-- ``output`` is "value" or "raw"; ``raw_score`` and ``output_margin`` are True or False.
+- ``output`` is "value" or "raw", or "leaf" where the answer holds few numbers; ``raw_score``, ``output_margin`` and
+  ``pred_leaf`` are True or False.
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
 - ``n_threads`` is None or a positive int.
 - ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
   with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.of_numpy`).
 - ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints.
 - ``device`` is None or "cpu", and the model is on the host.
-- ``trees`` and ``base_margin`` are None; ``pred_leaf`` and ``pred_contrib`` are False.
+- ``trees`` and ``base_margin`` are None; ``pred_contrib`` is False.
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
 - An engine of the CPU's kernels scores it.
 

@@ -11,7 +11,7 @@ from gpuqs.cpu_fallback.links cimport Link
 from gpuqs.cpu_fallback.lists cimport rows_of
 from gpuqs.cpu_fallback.scorer import most_threads
 from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
-from libc.stdint cimport int16_t
+from libc.stdint cimport int16_t, int32_t
 from libc.stdlib cimport getenv
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
@@ -38,6 +38,7 @@ cdef bytes environment(const char* name):
 cdef enum:
     MOST_LARGE_SIZES = 256  # numbers of documents above `most` whose programs are kept
     MOST_CAST = 1 << 14  # whole numbers of an array that are cast; of more, and many columns, the tested ones alone are
+    MOST_LEAVES = 1 << 17  # leaves' numbers of an answer, some 100 us to write; more are work that threads may share
 
 
 cdef enum:  # What an argument of `Model.predict` asks for.
@@ -48,7 +49,8 @@ cdef enum:  # What an argument of `Model.predict` asks for.
     OUT = 8  # the answer in memory of NumPy's
     N_ITERATIONS = 16  # a number of iterations, which may be that of all trees
     PART = 32  # a range of iterations
-    NOT_PLAIN = 64  # what no plain call has
+    LEAF = 64  # the leaves' numbers
+    NOT_PLAIN = 128  # what no plain call has
 
 
 cdef Py_ssize_t age_of_costs = 0
@@ -65,8 +67,11 @@ def costs_changed():
     age_of_costs += 1
 
 
-cdef int fill(Scorer scorer, const Documents& documents, Values values, int n_threads, void* sums, Link link,
-              void* scores) except -1 nogil:
+cdef int fill(Scorer scorer, const Documents& documents, Values values, int n_threads, void* sums, Link link, void* scores,
+              bint leaves) except -1 nogil:
+    if leaves:
+        scorer.fill_leaves(documents, values, <int32_t*>scores, n_threads)
+        return 0
     scorer.fill(documents, values, sums, n_threads)
     if link is not None:
         link.fill(sums, documents.n, scores, n_threads)
@@ -219,8 +224,9 @@ cdef class PlainCalls:
             return max(so_far - 1, 1)
         return so_far + 20 if so_far < 80 else -1000
 
-    cdef scores(self, cnp.ndarray x, bint raw, int n_threads=0, cnp.ndarray out=None, bint given=False):
-        """Raw scores or values, by so many threads (0: as many as such a call gets), in ``out`` if it is given, or None.
+    cdef scores(self, cnp.ndarray x, int of, int n_threads=0, cnp.ndarray out=None, bint given=False):
+        """Raw scores, the leaves' numbers (``of``: RAW, LEAF) or values, by so many threads (0: as many as such a call gets), in
+        ``out`` if it is given, or None.
 
         ``given``: numbers next to zero are zeros to linear leaves, as in the callers' arrays and lists."""
         cdef cnp.ndarray sums, scores
@@ -235,6 +241,7 @@ cdef class PlainCalls:
         cdef Link link
         cdef double seconds
         cdef int worth
+        cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
         if n == 0 or n > self.most_at_once or not self.takes(x, n):
@@ -245,6 +252,8 @@ cdef class PlainCalls:
         if program is None:
             return None
         scorer, values, worth = program
+        if leaves and (n * values.c.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # the general path counts that work
+            return None
         if n_threads == 0:
             n_threads = 1 if worth == 1 else self.threads_of(worth)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
@@ -255,17 +264,17 @@ cdef class PlainCalls:
         docs.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
         docs.planes = NULL
         docs.tiny_is_zero = given
-        shape[0], shape[1] = n, values.c.n_outputs
-        n_dims = 1 if values.c.n_outputs == 1 else 2
-        link = self.raw_link if raw else self.value_link
+        shape[0], shape[1] = n, values.c.n_trees if leaves else values.c.n_outputs
+        n_dims = 1 if shape[1] == 1 and not leaves else 2
+        link = None if leaves else self.raw_link if of & RAW else self.value_link
         of_link = link is not None and link.c.step != 0  # fixed-point sums become scores of another type
-        type_of_sums = number_type(values.sum_format)
+        type_of_sums = cnp.NPY_INT32 if leaves else number_type(values.sum_format)
         type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
         if out is None:
             scores = cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
         elif (cnp.PyArray_NDIM(out) == n_dims and cnp.PyArray_DIM(out, 0) == n
                 and (n_dims == 1 or cnp.PyArray_DIM(out, 1) == shape[1]) and cnp.PyArray_TYPE(out) == type_of_scores
-                and cnp.PyArray_ISCARRAY(out) and (raw or self.then is None) and lie_apart(x, out)):
+                and cnp.PyArray_ISCARRAY(out) and (of or self.then is None) and lie_apart(x, out)):
             scores = out
         else:
             return None
@@ -276,15 +285,15 @@ cdef class PlainCalls:
         seconds = -seconds_now()
         counts = is_small and n_threads == 1
         if counts and chosen.keeps_lock[n] > 0:
-            fill(scorer, docs, values, 1, of_sums, link, of_scores)
+            fill(scorer, docs, values, 1, of_sums, link, of_scores, leaves)
             seconds += seconds_now()
         else:
             with nogil:
-                fill(scorer, docs, values, n_threads, of_sums, link, of_scores)
+                fill(scorer, docs, values, n_threads, of_sums, link, of_scores, leaves)
                 seconds += seconds_now()
         if counts:
             chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
-        if raw or self.then is None:
+        if of or self.then is None:
             return scores
         return self.then(cnp.PyArray_Reshape(scores, (n, values.c.n_outputs))).reshape((<object>scores).shape)
 
@@ -301,11 +310,11 @@ cdef class PlainCalls:
         """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, makes no plain
         call: it holds other numbers than native floats, more rows than are scored in one go or none, or no documents at all.
         ``n_threads``: 0, as many as such a call gets."""
-        return self.scores(X, True, n_threads)
+        return self.scores(X, RAW, n_threads)
 
     def values(self, cnp.ndarray X not None, int n_threads=0):
         """Values, likewise."""
-        return self.scores(X, False, n_threads)
+        return self.scores(X, 0, n_threads)
 
 
 cdef int asked_by(name, value) except -1:
@@ -319,6 +328,8 @@ cdef int asked_by(name, value) except -1:
     elif value is True:
         if name in ("raw_score", "output_margin"):
             return RAW
+        if name == "pred_leaf":
+            return LEAF
     elif type(value) is int:
         if name == "n_threads" and value > 0:
             return N_THREADS
@@ -345,12 +356,12 @@ cdef int asked_by_all(output, dict keywords) except -1:
     """What a call of `Model.predict` asks for, as the bits above."""
     cdef int asked = NOT_PLAIN
     if type(output) is str:
-        asked = RAW if output == "raw" else NOTHING if output == "value" else NOT_PLAIN
+        asked = NOTHING if output == "value" else RAW if output == "raw" else LEAF if output == "leaf" else NOT_PLAIN
     for name, value in keywords.items():
         if asked & NOT_PLAIN:
             return asked
         asked |= asked_by(name, value)
-    return asked
+    return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
 
 
 cdef plain_of(ways, int asked, dict keywords):
@@ -387,7 +398,7 @@ def plain_first(method):
                 if rows is not None:
                     n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                     out = keywords["out"] if asked & OUT else None
-                    answer = (<PlainCalls>plain).scores(rows, asked & RAW, n_threads, out, True)
+                    answer = (<PlainCalls>plain).scores(rows, asked & (RAW | LEAF), n_threads, out, True)
                     if answer is not None:
                         return answer
         elif is_csr(type(X)) and self._plain is not None:

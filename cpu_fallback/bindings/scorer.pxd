@@ -298,5 +298,6 @@ cdef class Scorer:
     cdef void _choose(self, str isa, int n_features) except *
     cdef Documents _documents(self, const Py_buffer* view) except *
     cdef int fill(self, const Documents& documents, Values values, void* sums, int n_threads) except -1 nogil
+    cdef int fill_leaves(self, const Documents& documents, Values values, int32_t* leaves, int n_threads) except -1 nogil
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves, bint started,
               double* seconds)

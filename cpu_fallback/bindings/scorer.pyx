@@ -267,6 +267,11 @@ cdef class Scorer:
         c_score(self.engine.get()[0], self.kernels[0], documents, values.c, sums, n_threads, False)
         return 0
 
+    cdef int fill_leaves(self, const Documents& documents, Values values, int32_t* leaves, int n_threads) except -1 nogil:
+        """`leaves`, likewise."""
+        c_exit_leaves(self.engine.get()[0], documents, values.c, leaves, n_threads)
+        return 0
+
     def score(self, Values values, documents, sums, int n_threads, bint started=False):
         """Fill `sums`, C order [documents, outputs] of `values.sum_dtype`; started: add to what it holds."""
         self._run(values, documents, sums, values.sum_format, values.c.n_outputs, n_threads, False, started, NULL)

@@ -65,6 +65,14 @@ PLAIN: list[dict[str, Any]] = [
     {"precision": "fast", "output": "raw"},
 ]
 
+#: Those whose answers are leaves.
+LEAVES: list[dict[str, Any]] = [
+    {"output": "leaf"},
+    {"pred_leaf": True},
+    {"output": "leaf", "pred_leaf": True, "n_threads": 3},
+    {"output": "leaf", "num_iteration": -1},
+]
+
 
 def made(**fields: Any) -> Forest:
     return random_forest(np.random.default_rng(5), **fields)
@@ -111,6 +119,30 @@ def test_same_bits(fields: dict[str, Any], dtype: type, general: list[int]) -> N
             assert given.tobytes() == expected.tobytes()
     calls = 10 * len(PLAIN)
     assert len(general) == calls * (2 if model.forest.link == "argmax" else 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
+def test_same_leaves(fields: dict[str, Any], dtype: type, general: list[int]) -> None:
+    model = Model(made(**fields))
+    with np.errstate(over="ignore"):
+        documents = probing_documents(np.random.default_rng(6), model.forest, 10_000).astype(dtype)
+    most, n = (1 << 17) // model.n_trees, model.n_iterations
+    for n_documents in (1, 9, 300, most, most + 1):
+        X = documents[:n_documents]
+        expected = model.predict(X, "leaf", engine="reference")
+        general.clear()
+        for words in LEAVES:
+            out = np.full(expected.shape, 77, np.int32)
+            for given in (model.predict(X, **words), model.predict(X, out=out, **words)):
+                assert given.dtype == expected.dtype and np.array_equal(given, expected)
+            assert given is out
+        assert n_documents == most or bool(general) == (model.forest.link == "argmax" or n_documents > most)
+        part = slice(*model.forest.iteration_starts[[1, n]])
+        assert np.array_equal(model.predict(X, "leaf", start_iteration=1), expected[:, part])
+    for out in (np.empty((9, model.n_trees)), np.empty(9, np.int32)):
+        with pytest.raises(InputError, match="out"):
+            model.predict(documents[:9], "leaf", out=out)
 
 
 def orders() -> dict[str, np.ndarray]:
