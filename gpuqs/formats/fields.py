@@ -22,12 +22,7 @@ _REQUIRED: Final = object()
 _MOST_DIGITS: Final = 1000
 #: Levels of nesting that no model needs.
 _DEEP: Final = 100
-_KINDS: Final[dict[type, str]] = {
-    dict: "an object",
-    list: "an array",
-    str: "a text",
-    bool: "true or false",
-}
+_KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text", bool: "true or false"}
 
 
 def parse_json(
@@ -102,7 +97,7 @@ def _condensed(condensed: Callable[[dict[str, Any]], Any], pairs: list[tuple[str
 
 
 def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:
-    """``obj[key]``, which must be of ``kind`` (dict, list or str); ``default`` where it is absent."""
+    """``obj[key]``, which must be of ``kind`` (a key of `_KINDS`); ``default`` where it is absent."""
     if not isinstance(obj, dict):
         raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)

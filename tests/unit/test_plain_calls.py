@@ -92,6 +92,12 @@ def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
+def model_and_documents(fields: dict[str, Any], n: int, dtype: type) -> tuple[Model, np.ndarray]:
+    model = Model(made(**fields))
+    with np.errstate(over="ignore"):
+        return model, probing_documents(np.random.default_rng(6), model.forest, n).astype(dtype)
+
+
 def calls_by(program_of: Any) -> cpu_fallback.PlainCalls:
     """Raw scores of up to eight documents of eight columns."""
     few = {"n_features": 8, "most": 8, "most_at_once": 8, "brief": plain_calls.BRIEF}
@@ -107,9 +113,7 @@ def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
 def test_same_bits(fields: dict[str, Any], dtype: type, general: list[int]) -> None:
-    model = Model(made(**fields))
-    with np.errstate(over="ignore"):
-        documents = probing_documents(np.random.default_rng(6), model.forest, 20_000).astype(dtype)
+    model, documents = model_and_documents(fields, 20_000, dtype)
     most = plain_calls.MOST_SMALL
     for n in (1, 2, 7, 8, 9, 64, most - 1, most, most + 1, 20_000):
         for words in PLAIN:
@@ -124,9 +128,7 @@ def test_same_bits(fields: dict[str, Any], dtype: type, general: list[int]) -> N
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
 def test_same_leaves(fields: dict[str, Any], dtype: type, general: list[int]) -> None:
-    model = Model(made(**fields))
-    with np.errstate(over="ignore"):
-        documents = probing_documents(np.random.default_rng(6), model.forest, 10_000).astype(dtype)
+    model, documents = model_and_documents(fields, 10_000, dtype)
     most, n = (1 << 17) // model.n_trees, model.n_iterations
     for n_documents in (1, 9, 300, most, most + 1):
         X = documents[:n_documents]
