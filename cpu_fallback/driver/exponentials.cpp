@@ -11,8 +11,8 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kTableBits = 11, kTablePowers = 1 << kTableBits;
-constexpr double kMostTableExponent = 709.78271289338397;
+#include "driver/table_exponentials.inl"
+
 constexpr int kTogether = 256, kFewest = 4;  // numbers that are made at once
 
 // Of 2^(i / kTablePowers). Made as the module is loaded: what a function makes when it is first called, a child that was forked
@@ -29,28 +29,11 @@ const std::array<uint64_t, kTablePowers> kMantissas = [] {
     return of;
 }();
 
-// CatBoost's exponentials, of numbers that make normal ones: a table of powers of two, and a polynomial of the third degree.
-void by_table(const double* x, int64_t n, double* __restrict out) {
-    constexpr double ln2 = 0x1.62e42fefa39efp-1;
-    constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
-    for (int64_t i = 0; i < n; i++) {
-        const double moved = x[i] * (kTablePowers / ln2) + round;
-        uint64_t bits;
-        std::memcpy(&bits, &moved, sizeof bits);
-        const double t = (moved - round) * (ln2 / kTablePowers) - x[i];
-        const double sum = (3.0000000027955394 - t) * (t * t) * 0.16666666685227835 - t + 1;
-        bits = ((bits + (uint64_t{1023} << kTableBits)) >> kTableBits) << 52 | kMantissas[bits & (kTablePowers - 1)];
-        double power;
-        std::memcpy(&power, &bits, sizeof power);
-        out[i] = sum * power;
-    }
-}
-
 double one_by_table(double x) {
     if (!(x < kMostTableExponent)) return x > 0 ? std::numeric_limits<double>::infinity() : x;
     if (x < kLeastTableExponent) return 0;
     double power;
-    by_table(&x, 1, &power);
+    by_table(kMantissas.data(), &x, 1, &power);
     return power;
 }
 
@@ -75,7 +58,7 @@ template <class Real, int n> std::array<Real, n> numbers_below(Real most) {
 }
 
 // Whether vectors make the C library's exponentials of these numbers.
-template <class Real, size_t n> bool are_equal(void (*vectors)(const Real*, int64_t, Real*), const std::array<Real, n>& x) {
+template <class Real, size_t n> bool are_equal(bool (*vectors)(const Real*, int64_t, Real*), const std::array<Real, n>& x) {
     std::array<Real, n> made{}, wanted{};
     vectors(x.data(), n, made.data());
     for (size_t i = 0; i < n; i++) {
@@ -103,30 +86,17 @@ const bool kFloatsAsVectors = [] {
            are_equal(kVectors.floats, telling);
 }();
 
-// Some numbers by all() at once where they fit(), else by one().
+// Numbers by all(), which tells whether it made all of some; what does not fit() by one().
 template <class Real, class Fit, class All, class One>
 void make(const Real* x, int64_t n, Real* out, bool together, Fit fit, All all, One one) {
     Real some[kTogether];  // out may be x
     for (int64_t first = 0; first < n; first += kTogether) {
         const int m = static_cast<int>(std::min<int64_t>(kTogether, n - first));
-        if (!together || m < kFewest) {
-            for (int i = 0; i < m; i++) out[first + i] = one(x[first + i]);
-            continue;
-        }
-        bool all_fit = true;
-        for (int i = 0; i < m; i++) {
-            some[i] = x[first + i];
-            all_fit &= fit(some[i]);
-        }
-        if (all_fit) {
-            all(some, m, out + first);
-            continue;
-        }
-        Real fitting[kTogether];
-        std::transform(some, some + m, fitting, [&](Real each) { return fit(each) ? each : Real(0); });
-        all(fitting, m, out + first);
+        std::copy_n(x + first, m, some);
+        const bool at_once = together && m >= kFewest;
+        if (at_once && all(some, m, out + first)) continue;
         for (int i = 0; i < m; i++)
-            if (!fit(some[i])) out[first + i] = one(some[i]);
+            if (!at_once || !fit(some[i])) out[first + i] = one(some[i]);
     }
 }
 
@@ -147,7 +117,11 @@ void exponentials(const float* x, int64_t n, float* out) {
 }
 
 void table_exponentials(const double* x, int64_t n, double* out) {
-    make(x, n, out, true, [](double v) { return v >= kLeastTableExponent && v < kMostTableExponent; }, by_table, one_by_table);
+    const auto fits = [](double v) { return v >= kLeastTableExponent && v < kMostTableExponent; };
+    const auto all = kHasVectors ? kVectors.by_table : by_table;
+    make(
+        x, n, out, true, fits, [&](const double* some, int64_t m, double* to) { return all(kMantissas.data(), some, m, to); },
+        one_by_table);
 }
 
 void table_exponentials(const float* x, int64_t n, float* out) {

@@ -17,16 +17,18 @@ void exponentials(const float* x, int64_t n, float* out);
 void table_exponentials(const double* x, int64_t n, double* out);
 void table_exponentials(const float* x, int64_t n, float* out);
 
-// CatBoost's exponential of what is less is 0.
-constexpr double kLeastTableExponent = -708.39641853226408;
+// CatBoost's exponential of what is less than the first is 0, of what is not less than the second infinite.
+constexpr double kLeastTableExponent = -708.39641853226408, kMostTableExponent = 709.78271289338397;
 
 // Whether vectors make the C library's here.
 bool has_vector_exponentials();
 
-// For processors with AVX2 and FMA, of numbers below kMostExponent (floats: kMostFloatExponent) in magnitude alone; out is not x.
+// For processors with AVX2 and FMA. Each tells whether all numbers fit: are below kMostExponent (floats: kMostFloatExponent) in
+// magnitude, or between the two above. Of those that do not, it makes anything. out is not x.
 struct VectorExponentials {
-    void (*doubles)(const double* x, int64_t n, double* out);
-    void (*floats)(const float* x, int64_t n, float* out);
+    bool (*doubles)(const double* x, int64_t n, double* out);
+    bool (*floats)(const float* x, int64_t n, float* out);
+    bool (*by_table)(const uint64_t* mantissas, const double* x, int64_t n, double* out);
 };
 constexpr double kMostExponent = 512;
 constexpr float kMostFloatExponent = 88;

@@ -49,29 +49,48 @@ struct by_powers {
 };
 template <class Each> struct each_by_powers : by_powers {
     static constexpr bool is_of_each = true;
-    template <class Real> static void exponents(int n, Real scale, Real* out) {
-        for (int k = 0; k < n; k++) out[k] = Each::exponent(out[k], scale);
+    template <class Real> static void exponents(int64_t n_documents, int n, Real scale, Real* out) {
+        for (int64_t i = 0; i < n_documents * n; i++) out[i] = Each::exponent(out[i], scale);
     }
-    template <class Real> static void finish(int n, Real* out) {
-        for (int k = 0; k < n; k++) out[k] = Each::of(out[k]);
+    template <class Real> static void finish(int64_t n_documents, int n, Real* out) {
+        for (int64_t i = 0; i < n_documents * n; i++) out[i] = Each::of(out[i]);
+    }
+};
+// A step of a document, of all of them: of four at once, for maxima and sums wait for each other.
+template <class Step, class Real> void by_fours(int64_t n_documents, int n, Real* out) {
+    int64_t d = 0;
+    for (; d + 4 <= n_documents; d += 4) Step::template some<4>(n, out + d * n);
+    for (; d < n_documents; d++) Step::template some<1>(n, out + d * n);
+}
+// Of a document that holds a NaN, the total becomes NaN, and with it all values.
+struct subtract_top {
+    template <int documents, class Real> static void some(int n, Real* out) {
+        Real top[documents];
+        for (int d = 0; d < documents; d++) top[d] = out[d * n];
+        for (int k = 1; k < n; k++)
+            for (int d = 0; d < documents; d++) top[d] = out[d * n + k] > top[d] ? out[d * n + k] : top[d];
+        for (int d = 0; d < documents; d++)
+            for (int k = 0; k < n; k++) out[d * n + k] -= top[d];
+    }
+};
+template <bool in_double> struct divide_by_total {
+    template <int documents, class Real> static void some(int n, Real* out) {
+        double total[documents] = {};
+        for (int k = 0; k < n; k++)
+            for (int d = 0; d < documents; d++) total[d] += out[d * n + k];
+        for (int d = 0; d < documents; d++) {
+            const auto divisor = static_cast<std::conditional_t<in_double, double, Real>>(total[d]);
+            for (int k = 0; k < n; k++) out[d * n + k] = static_cast<Real>(out[d * n + k] / divisor);
+        }
     }
 };
 // The quotients are of doubles, or of the values' own type. The total is a double, as most libraries have it.
 template <bool in_double> struct softmax_by_powers : by_powers {
-    template <class Real> static void exponents(int n, Real, Real* out) {
-        Real top = out[0], nan = 0;
-        for (int k = 0; k < n; k++) {
-            nan = out[k] != out[k] ? out[k] : nan;
-            top = out[k] > top ? out[k] : top;
-        }
-        if (nan != nan) top = nan;
-        for (int k = 0; k < n; k++) out[k] -= top;
+    template <class Real> static void exponents(int64_t n_documents, int n, Real, Real* out) {
+        by_fours<subtract_top>(n_documents, n, out);
     }
-    template <class Real> static void finish(int n, Real* out) {
-        double total = 0;
-        for (int k = 0; k < n; k++) total += out[k];
-        const auto divisor = static_cast<std::conditional_t<in_double, double, Real>>(total);
-        for (int k = 0; k < n; k++) out[k] = static_cast<Real>(out[k] / divisor);
+    template <class Real> static void finish(int64_t n_documents, int n, Real* out) {
+        by_fours<divide_by_total<in_double>>(n_documents, n, out);
     }
 };
 // A link of all scores of a document.
@@ -181,11 +200,13 @@ struct rounded_softmax : at_once {
     }
 };
 struct table_softmax : softmax_by_powers<true> {  // CatBoost's
-    template <class Real> static void exponents(int n, Real scale, Real* out) {
-        softmax_by_powers<true>::exponents(n, scale, out);
-        const int by_fours = n / 4 * 4;
-        for (int k = 0; k < by_fours; k++) out[k] = std::max(out[k], static_cast<Real>(kLeastTableExponent));
-        for (int k = by_fours; k < n; k++) out[k] = above_least(out[k]);
+    template <class Real> static void exponents(int64_t n_documents, int n, Real scale, Real* out) {
+        softmax_by_powers<true>::exponents(n_documents, n, scale, out);
+        const int at_once = n / 4 * 4;
+        for (Real* const end = out + n_documents * n; out < end; out += n) {
+            for (int k = 0; k < at_once; k++) out[k] = std::max(out[k], static_cast<Real>(kLeastTableExponent));
+            for (int k = at_once; k < n; k++) out[k] = above_least(out[k]);
+        }
     }
     template <class Real> static void powers(int64_t n, Real* out) { table_exponentials(out, n, out); }
 };
@@ -212,9 +233,9 @@ template <class Kernel, class Real> void run(const Finish& of, const void* sums,
     const auto raw = [&](int64_t d) { return Raw<Real>{from + d * n, of.last, divisor, n}; };
     if constexpr (Kernel::takes_powers) {
         for (int64_t d = 0; d < n_documents; d++) identity::apply(raw(d), scale, to + d * n);
-        for (int64_t d = 0; d < n_documents; d++) Kernel::exponents(n, scale, to + d * n);
+        Kernel::exponents(n_documents, n, scale, to);
         Kernel::powers(n_documents * n, to);
-        for (int64_t d = 0; d < n_documents; d++) Kernel::finish(n, to + d * n);
+        Kernel::finish(n_documents, n, to);
     } else {
         for (int64_t d = 0; d < n_documents; d++) Kernel::apply(raw(d), scale, to + d * (width == of.n_outputs ? n : width));
     }
