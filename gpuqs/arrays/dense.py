@@ -115,10 +115,15 @@ def _nested(X: Any) -> bool:
 
 
 def _uneven(X: Any) -> str:
-    """Which row of a list is not as long as the first; empty: none."""
-    lengths = [len(row) if isinstance(row, _ROWS) and getattr(row, "ndim", True) else 1 for row in X]
+    """Which row of a list is not as long as the first, or is one value; empty: none."""
+    lengths = [len(row) if isinstance(row, _ROWS) and getattr(row, "ndim", True) else None for row in X]
     odd = next((at for at, n in enumerate(lengths) if n != lengths[0]), None)
-    return "" if odd is None else f"rows 0 and {odd} differ in length: {lengths[0]} and {lengths[odd]}"
+    if odd is None:
+        return ""
+    if lengths[0] is None or lengths[odd] is None:
+        lone, row = (0, odd) if lengths[0] is None else (odd, 0)
+        return f"item {lone} is one value ({type(X[lone]).__name__}), item {row} a row"
+    return f"rows 0 and {odd} differ in length: {lengths[0]} and {lengths[odd]}"
 
 
 def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Documents:

@@ -223,5 +223,5 @@ def start_of(cells: list[str]) -> str:
 
 
 def start_of_cell(cell: str) -> str:
-    """A cell, for messages."""
-    return cell[:40] + "..." * (len(cell) > 40)
+    """A cell, for messages; of an empty one, quotes."""
+    return cell[:40] + "..." * (len(cell) > 40) or "''"

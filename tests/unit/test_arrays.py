@@ -259,6 +259,8 @@ def test_a_list_of_one_features_values_is_told_how_to_become_documents() -> None
         (np.zeros((2, 3), "V8"), r"dtype \|V8"),
         (np.zeros(2, [("a", "f8"), ("b", "f8"), ("c", "f8")]), "structured array; pass pandas"),
         ([[1, 2, 3], [1, 2]], "cannot be read as an array of numbers"),
+        ([[1, 2, 3], None], r"item 1 is one value \(NoneType\), item 0 a row"),
+        ([2.0, [1, 2, 3]], r"item 0 is one value \(float\), item 1 a row"),
         (SparseLike(), r"not a matrix of scipy.sparse; pass scipy.sparse.csr_matrix\(X\)"),
         (np.ma.masked_array(np.zeros((2, 3)), mask=True), r"masked array; pass X.filled"),
     ],

@@ -753,7 +753,7 @@ def test_a_header_that_pandas_writes_over_an_index_is_no_document(tmp_path: Path
     columns = np.arange(6.0).reshape(2, 3)
     path = tmp_path / "data.csv"
     path.write_text(pytest.importorskip("pandas").DataFrame(columns).to_csv())
-    with pytest.raises(InputError, match=r"data\.csv: the first line, , 0, 1.*to_csv\(index=False.*--no-header"):
+    with pytest.raises(InputError, match=r"data\.csv: the first line, '', 0, 1.*to_csv\(index=False.*--no-header"):
         read(path)
     np.testing.assert_array_equal(read(write(tmp_path, ",0,1\n3,4,5\n")).values, [[np.nan, 0, 1], [3, 4, 5]])
 
