@@ -21,7 +21,10 @@ from gpuqs.forks import lazy
 from gpuqs.schema import LOST, Schema
 from gpuqs.text_hashes import are_hashes, hash_of_name
 
-_HOW = "pass an array of codes, or tell its categories: gpuqs.load(path, categories={column: values in code order})"
+_HOW = (
+    "pass an array of codes, or tell its categories, by the feature's name in the model or its number: "
+    "gpuqs.load(path, categories={feature: values in code order}), gpuqs.from_model(model, categories=...)"
+)
 
 _MEND = (
     "make the same columns category columns as in training, or tell which they are: "
@@ -91,10 +94,16 @@ class CodeTable(NamedTuple):
         if rules.unseen_refused:
             bad = np.flatnonzero(np.isnan(codes) & ~self.missing[places])
             if len(bad):
+                value = self.values[places[bad[0]]]
+                if isinstance(value, (bytes, tuple)):
+                    raise InputError(
+                        f"column {column.name!r} holds the category {value!r}, a {type(value).__name__}, of which "
+                        f"{schema.library} keeps pieces of a text; train with categories that are texts or numbers"
+                    )
                 raise InputError(
-                    f"column {column.name!r} holds the category {self.values[places[bad[0]]]!r}, which the model has "
-                    f"not seen, and which {schema.library} refuses (some releases take some for another one); make it "
-                    "missing (None), or drop the document"
+                    f"column {column.name!r} holds the category {value!r}, which the model has not seen, and which "
+                    f"{schema.library} refuses (some releases take some for another one); make it missing (None), or "
+                    "drop the document"
                 )
         return np.asarray(codes)
 

@@ -98,7 +98,7 @@ def test_other_numbers_of_category_columns_are_refused() -> None:
     for X, found in ((FRAME.assign(w=1), "1: 't'"), (FRAME.assign(v="a"), "3: 't', 'w', 'v'"), (text, "1: 't'")):
         with pytest.raises(InputError, match=found):
             read(X, IN_ORDER)
-    with pytest.raises(InputError, match="column 't' has dtype category, not a number"):
+    with pytest.raises(InputError, match=r"'t' has dtype category, not a number; .*the feature's name in the model"):
         read(FRAME, Schema(NAMES, library="LightGBM"))
 
 
@@ -113,6 +113,9 @@ def test_xgboost_and_catboost_refuse_what_their_libraries_do() -> None:
     xgboost = dataclasses.replace(PLACED, library="XGBoost")
     with pytest.raises(InputError, match="column 't' holds the category 'new', which the model has not seen"):
         read(FRAME.assign(w=FRAME["t"].cat.rename_categories([10, 20, 30])), xgboost)
+    of_bytes = pd.Categorical([b"x", b"y", b"x", b"y"])
+    with pytest.raises(InputError, match="category b'x', a bytes, of which XGBoost keeps pieces of a text"):
+        read(FRAME.assign(t=of_bytes, w=FRAME["t"].cat.rename_categories([10, 20, 30])), xgboost)
     with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not take for categories"):
         read(FRAME.assign(t=FRAME["t"].cat.remove_categories(["new"]), w=10), xgboost)
     catboost = Schema(NAMES, (("x", "z"), ("10", 10, "1", 1), None), library="CatBoost")
