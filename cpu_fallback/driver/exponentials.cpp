@@ -86,17 +86,13 @@ const bool kFloatsAsVectors = [] {
            are_equal(kVectors.floats, telling);
 }();
 
-// Numbers by all(), which tells whether it made all of some; what does not fit() by one().
-template <class Real, class Fit, class All, class One>
-void make(const Real* x, int64_t n, Real* out, bool together, Fit fit, All all, One one) {
+// Some numbers by all() at once where it tells that all fit, else by one(), which makes the same of each.
+template <class Real, class All, class One> void make(const Real* x, int64_t n, Real* out, bool together, All all, One one) {
     Real some[kTogether];  // out may be x
     for (int64_t first = 0; first < n; first += kTogether) {
         const int m = static_cast<int>(std::min<int64_t>(kTogether, n - first));
         std::copy_n(x + first, m, some);
-        const bool at_once = together && m >= kFewest;
-        if (at_once && all(some, m, out + first)) continue;
-        for (int i = 0; i < m; i++)
-            if (!at_once || !fit(some[i])) out[first + i] = one(some[i]);
+        if (!together || m < kFewest || !all(some, m, out + first)) std::transform(some, some + m, out + first, one);
     }
 }
 
@@ -105,23 +101,17 @@ void make(const Real* x, int64_t n, Real* out, bool together, Fit fit, All all, 
 bool has_vector_exponentials() { return kDoublesAsVectors && kFloatsAsVectors; }
 
 void exponentials(const double* x, int64_t n, double* out) {
-    make(
-        x, n, out, kDoublesAsVectors, [](double v) { return std::fabs(v) < kMostExponent; }, kVectors.doubles,
-        [](double v) { return std::exp(v); });
+    make(x, n, out, kDoublesAsVectors, kVectors.doubles, [](double v) { return std::exp(v); });
 }
 
 void exponentials(const float* x, int64_t n, float* out) {
-    make(
-        x, n, out, kFloatsAsVectors, [](float v) { return std::fabs(v) < kMostFloatExponent; }, kVectors.floats,
-        [](float v) { return std::exp(v); });
+    make(x, n, out, kFloatsAsVectors, kVectors.floats, [](float v) { return std::exp(v); });
 }
 
 void table_exponentials(const double* x, int64_t n, double* out) {
-    const auto fits = [](double v) { return v >= kLeastTableExponent && v < kMostTableExponent; };
-    const auto all = kHasVectors ? kVectors.by_table : by_table;
-    make(
-        x, n, out, true, fits, [&](const double* some, int64_t m, double* to) { return all(kMantissas.data(), some, m, to); },
-        one_by_table);
+    const auto by = kHasVectors ? kVectors.by_table : by_table;
+    const auto all = [&](const double* some, int64_t m, double* to) { return by(kMantissas.data(), some, m, to); };
+    make(x, n, out, true, all, one_by_table);
 }
 
 void table_exponentials(const float* x, int64_t n, float* out) {

@@ -218,10 +218,10 @@ def is_number(cell: str) -> bool:
 
 
 def start_of(cells: list[str]) -> str:
-    """The first cells, for messages."""
-    return ", ".join(map(start_of_cell, cells[:4])) + (", ..." if len(cells) > 4 else "")
+    """The first cells, for messages; of an empty one, quotes."""
+    return ", ".join(start_of_cell(cell) or "''" for cell in cells[:4]) + (", ..." if len(cells) > 4 else "")
 
 
 def start_of_cell(cell: str) -> str:
-    """A cell, for messages; of an empty one, quotes."""
-    return cell[:40] + "..." * (len(cell) > 40) or "''"
+    """A cell, for messages."""
+    return cell[:40] + "..." * (len(cell) > 40)
