@@ -80,15 +80,18 @@ def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
     fields = {"n_estimators": n_trees, "n_jobs": 2, "random_state": 0}
     classifier = RandomForestClassifier(**fields).fit(training, target[: 2 * n_rows] > 0)
     regressor = RandomForestRegressor(max_features=1 / 3, **fields).fit(training, target[: 2 * n_rows])
+    tenth = np.searchsorted(np.quantile(target, np.arange(0.1, 1, 0.1)), target[: 2 * n_rows])
+    of_ten = RandomForestClassifier(**fields).fit(training, tenth)
+    classifiers = ((f"{n} classes", forest, forest.predict_proba) for n, forest in ((2, classifier), (10, of_ten)))
     found = []
-    for forest, score in ((classifier, classifier.predict_proba), (regressor, regressor.predict)):
+    for kind, forest, score in (*classifiers, ("one output", regressor, regressor.predict)):
         model = gpuqs.from_model(forest.set_params(n_jobs=1))
         cases = {}
         for n in (n_rows, 100, 1):
             theirs, ours = partial(score, rows[:n]), partial(model.predict, rows[:n], n_threads=1)
             cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
         leaves = len(model.forest.leaf_value) / n_trees
-        grown = f"{n_trees:,} trees of about {leaves:,.0f} leaves"
+        grown = f"{kind}, {n_trees:,} trees of about {leaves:,.0f} leaves"
         what = f"scikit-learn {sklearn.__version__}, {type(forest).__name__}, {grown}"
         found.append({"what": what, "cases": measured(cases, rounds)})
     return found

@@ -50,6 +50,8 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     vector[int64_t] c_distinct "gpuqs::distinct"(const double* keys, const int32_t* groups, int64_t n, int32_t* number) except +
     vector[int64_t] c_distinct "gpuqs::distinct"(const int32_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
     vector[int64_t] c_distinct "gpuqs::distinct"(const int64_t* keys, const int32_t* groups, int64_t n, int32_t* number) except +
+    vector[int64_t] c_distinct_rows "gpuqs::distinct_rows"(
+        const void* rows, int64_t bytes, int64_t n, int64_t most, int32_t* number) except +
     vector[int64_t] c_counts "gpuqs::counts"(const int32_t* numbers, int64_t n, int64_t range) except +
     vector[uint8_t] c_flagged "gpuqs::flagged"(
         const int32_t* numbers, const uint8_t* flags, uint8_t bit, int64_t n, int64_t range) except +
@@ -262,6 +264,24 @@ def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
     with nogil:
         first = c_distinct(of, group, n, to)
     return array_of(first), number
+
+
+def distinct_rows(rows, int64_t most):
+    """Where each of the distinct rows is first met (int64), in this order, and which of them each row is (int32), by their bytes.
+
+    Both are empty where more than ``most`` are distinct. ``rows`` is in C order.
+    """
+    cdef vector[int64_t] first
+    cdef const uint8_t[::1] of = rows.reshape(-1).view(np.uint8)
+    cdef int64_t n = len(rows), bytes = rows.strides[0]
+    if n > INT32_MAX or n * bytes != len(of):
+        raise ValueError("too many rows, or not in C order")
+    number = np.empty(n, np.int32)
+    cdef int32_t* to = writable32(number)
+    if n:
+        with nogil:
+            first = c_distinct_rows(&of[0], bytes, n, most, to)
+    return array_of(first), number[:n if first.size() else 0]
 
 
 def counts(const int32_t[::1] numbers, int64_t n):

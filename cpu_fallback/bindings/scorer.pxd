@@ -208,6 +208,7 @@ cdef extern from "layout/leaves.hpp" namespace "gpuqs" nogil:
         ValueKind kind
         const void* value
         int32_t width
+        const int32_t* row
         const int64_t* offsets
         const int32_t* tree_output
         const int32_t* leaf_id

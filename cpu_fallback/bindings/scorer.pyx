@@ -218,6 +218,9 @@ cdef class Values:
         self.c.kind = {"f8": ValueKind.float64, "f4": ValueKind.float32, "i4": ValueKind.fixed}[value]
         self.c.value = data_of(values.value, value, self.keep)
         self.c.width = values.value.shape[1]
+        self.c.row = NULL
+        if len(values.row):
+            self.c.row = <const int32_t*>data_of(values.row, np.int32, self.keep)
         self.c.offsets = <const int64_t*>data_of(values.offsets, np.int64, self.keep)
         self.c.tree_output = <const int32_t*>data_of(values.tree_output, np.int32, self.keep)
         before, after = values.neighbours

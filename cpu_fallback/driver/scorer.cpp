@@ -158,7 +158,8 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const uint16_t* order = engine.order(stride);
     const Sum* start = static_cast<const Sum*>(values.start);
     const int64_t value_bytes = values.kind == ValueKind::float64 ? sizeof(double) : sizeof(float);
-    const LeafRecords records = {values.tables ? nullptr : values.value, values.width * value_bytes, values.offsets};
+    const LeafRecords of_values = {values.tables ? nullptr : values.value, values.width * value_bytes, values.offsets};
+    const LeafRecords records = values.row ? LeafRecords{values.row, sizeof *values.row, values.offsets} : of_values;
     const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
     const Buffer memory = allocate(sizeof(int32_t) * stride);
     int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added

@@ -4,6 +4,7 @@
 //       for each few trees, whose values the L1 cache holds:
 //           for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
 //   leaves with vectors: so for each column by tables, else some columns at a time, to sums that lie document by document
+//   (leaves that share vectors become the rows of these first)
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -27,6 +28,7 @@ constexpr int kSumBytes = 16;
 #endif
 // Trees that pass all documents before others come: so many at least, and more while their vectors stay in the L1 cache.
 constexpr int kFewestTrees = 16, kVectorBytes = 24 << 10;
+constexpr int kSharing = 256;  // documents whose leaves become rows at a time
 
 // Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
 // all of trees [first, end), those of an output in tree order.
@@ -147,14 +149,34 @@ void add_vectors(const Value* value, int n_columns, const int64_t* offsets, int 
 }
 
 template <class Value, class Sum, class Leaf, int... widths>
-void add_all_columns(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums,
+void add_all_columns(const LeafValues& values, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums,
                      std::integer_sequence<int, widths...>) {
     using Add = decltype(&add_vectors<1, Value, Sum, Leaf>);
     constexpr Add add[] = {add_vectors<widths + 1, Value, Sum, Leaf>...};
     const Value* value = static_cast<const Value*>(values.value);
     for (int k = 0, width; k < values.width; k += width) {
         width = values.width - k < kColumns ? values.width - k : kColumns;
-        add[width - 1](value + k, values.width, values.offsets + first, n_trees, leaf, n, stride, sums + k);
+        add[width - 1](value + k, values.width, offsets, n_trees, leaf, n, stride, sums + k);
+    }
+}
+
+// Leaves that share vectors.
+template <class Value, class Sum, class Leaf>
+void add_shared_vectors(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+    static constexpr int64_t kNoOffsets[kFewestTrees + 1] = {};
+    int32_t row[kFewestTrees * kSharing];
+    for (int t = 0; t < n_trees; t += kFewestTrees) {
+        const int trees = n_trees - t < kFewestTrees ? n_trees - t : kFewestTrees;
+        for (int d = 0; d < n; d += kSharing) {
+            const int documents = n - d < kSharing ? n - d : kSharing;
+            for (int i = 0; i < trees; i++) {
+                const int32_t* const of_tree = values.row + values.offsets[first + t + i];
+                const Leaf* const of_documents = leaf + static_cast<int64_t>(t + i) * stride + d;
+                for (int k = 0; k < documents; k++) row[i * kSharing + k] = of_tree[of_documents[k]];
+            }
+            add_all_columns<Value>(values, kNoOffsets, trees, row, documents, kSharing, sums + static_cast<int64_t>(d) * values.width,
+                                   std::make_integer_sequence<int, kColumns>());
+        }
     }
 }
 
@@ -178,7 +200,8 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
         });
         return;
     }
-    add_all_columns<Value>(values, first, n_trees, leaf, n, stride, sums, std::make_integer_sequence<int, kColumns>());
+    if (values.row) return add_shared_vectors<Value>(values, first, n_trees, leaf, n, stride, sums);
+    add_all_columns<Value>(values, values.offsets + first, n_trees, leaf, n, stride, sums, std::make_integer_sequence<int, kColumns>());
 }
 
 // Column k of the leaves' values of a run of trees by tables; leaf is its first tree's, sums are in the order that sum_places tells.

@@ -23,6 +23,7 @@ struct LeafValues {
     ValueKind kind;
     const void* value;           // [leaves][width]: double, float or int32
     int32_t width;               // 1, or n_outputs for vector leaves
+    const int32_t* row;          // of `value`, for each leaf, where leaves share vectors; null: its own
     const int64_t* offsets;      // first leaf of each tree
     const int32_t* tree_output;  // output that a tree adds to, where width is 1
     const int32_t* leaf_id;      // the source library's number of each leaf

@@ -45,6 +45,17 @@ public:
         if (first_.size() * 2 > slots_.size()) resize(slots_.size() * 4);
         return number;
     }
+    // A row's bits, for number_of: those of rows that differ are almost surely others.
+    uint64_t bits_of(const char* row, int64_t bytes) const {
+        uint64_t bits = 0;
+        for (int64_t b = 0; b < bytes; b += sizeof bits) {
+            uint64_t word = 0;
+            std::memcpy(&word, row + b, std::min<int64_t>(sizeof word, bytes - b));
+            bits = (bits ^ word ^ word >> 32) * factor_;
+            bits ^= bits >> 29;
+        }
+        return bits;
+    }
     const std::vector<int64_t>& first() const { return first_; }
 
 private:
@@ -128,6 +139,17 @@ template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_
 template std::vector<int64_t> distinct(const double*, const int32_t*, int64_t, int32_t*);
 template std::vector<int64_t> distinct(const int32_t*, const int32_t*, int64_t, int32_t*);
 template std::vector<int64_t> distinct(const int64_t*, const int32_t*, int64_t, int32_t*);
+
+std::vector<int64_t> distinct_rows(const void* rows, int64_t bytes, int64_t n, int64_t most, int32_t* number) {
+    const auto row = [=](int64_t i) { return static_cast<const char*>(rows) + i * bytes; };
+    Numbers met;
+    for (int64_t i = 0; i < n; i++) {
+        number[i] = met.number_of(met.bits_of(row(i), bytes), 0, i);
+        if (static_cast<int64_t>(met.first().size()) > most) return {};
+        if (std::memcmp(row(i), row(met.first()[number[i]]), bytes) != 0) return {};  // by chance they have the same bits
+    }
+    return met.first();
+}
 
 std::vector<int64_t> counts(const int32_t* numbers, int64_t n, int64_t range) {
     // Two in a row are mostly alike or soon met again: a counter that was just written is slow to read.

@@ -23,7 +23,7 @@ from gpuqs.layout.bitslice import (
     value_tables,
     why_not,
 )
-from gpuqs.layout.leaves import LeafValues
+from gpuqs.layout.leaves import TABLE_LEAVES, LeafValues
 from gpuqs.layout.oblivious import is_oblivious, n_levels
 from gpuqs.layout.programs import MAX_LEAVES
 from gpuqs.layout.ranks import RankTables, count_tests
@@ -35,8 +35,6 @@ MAX_NODES = 65_000
 #: Most columns of vectors that are looked up in tables, by the values' type, without registers of 64 bytes and with
 #: them: of more, adding whole vectors takes less (an AMD EPYC, Zen 4: 1 to 16 columns).
 MOST_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 3, "i4": 1 << 30}, True: {"f8": 3, "f4": 11, "i4": 1 << 30}}
-#: Most leaves of trees whose values lie in tables.
-TABLE_LEAVES = 64
 
 
 class Bitslice(CpuEngine):

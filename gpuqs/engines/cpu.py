@@ -92,7 +92,7 @@ class CpuEngine(Engine):
             "isa": machine.isa,
         }
         scorer = self._bind(forest, layout, settings, **common)
-        values = leaf_values(forest, layout.position, precision)
+        values = leaf_values(forest, layout.position, precision, shared=True)
         values, bound = self._bind_values(forest, layout, values, machine.isa)
         return CpuProgram(values, scorer, bound)
 

@@ -24,8 +24,10 @@ class Walk(CpuEngine):
     name: ClassVar[str] = "walk"
     summary: ClassVar[str] = "plain tree walk, for trees of any depth"
 
-    #: Nanoseconds per node that a walk visits.
+    #: Nanoseconds per node that a walk visits of trees of up to 256 leaves, and for each doubling of these (an AMD
+    #: EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves).
     visit: ClassVar[float] = 0.75
+    doubling: ClassVar[float] = 0.17
     #: Per document and column.
     column: ClassVar[float] = 0.6
     #: To begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
@@ -37,8 +39,8 @@ class Walk(CpuEngine):
     cold_value: ClassVar[float] = 1.5
     #: Nodes that come from memory for each one that a walk visits: those of its line, and of lines asked for with it.
     nodes_of_visit: ClassVar[int] = 16
-    #: The same where registers gather: per node visited of trees of up to 256 leaves, and for each doubling of these.
-    #: An Intel server's (Sapphire Rapids or later), scaled as other engines' are there: forests of 31 to 31,765 leaves.
+    #: The same where registers gather: an Intel server's (Sapphire Rapids or later), scaled as other engines' are
+    #: there, with forests of 31 to 31,765 leaves.
     gathered_visit: ClassVar[float] = 0.42
     gathered_doubling: ClassVar[float] = 0.1
     gathered_begun: ClassVar[float] = 0.7
@@ -60,15 +62,13 @@ class Walk(CpuEngine):
         return None
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
-        doublings = math.log2(max(forest.n_leaves, 2))
-        visits = _visits(forest) * 1e-3
+        visit, doubling, begun = self.visit, self.doubling, self.begun
         if _over_nodes_alone(forest, machine):
-            visit = self.gathered_visit + self.gathered_doubling * max(doublings - 8, 0)
-            walked = n_documents + self.gathered_begun
-        else:
-            visit, walked = self.visit, n_documents + self.begun
+            visit, doubling, begun = self.gathered_visit, self.gathered_doubling, self.gathered_begun
+        each = visit + doubling * max(math.log2(max(forest.n_leaves, 2)) - 8, 0)
+        walked = (n_documents + begun) * _visits(forest) * each * 1e-3
         columns = n_documents * microseconds(forest, column=self.column)
-        return CALL + walked * visits * visit + columns + category_cost(forest, n_documents)
+        return CALL + walked + columns + category_cost(forest, n_documents)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         if not _over_nodes_alone(forest, machine):

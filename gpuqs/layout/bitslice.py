@@ -24,7 +24,7 @@ from gpuqs import cache_lines
 from gpuqs.cpu_fallback.making import number_predicates, put_in_gray_code
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import find_columns
-from gpuqs.layout.leaves import LeafValues, number_leaves
+from gpuqs.layout.leaves import TABLE_LEAVES, LeafValues, number_leaves
 from gpuqs.layout.programs import (
     TREES_MERGED,
     NodePrograms,
@@ -233,30 +233,34 @@ def gray_values(
 ) -> LeafValues:
     """Leaf values where leaf e stands at ``e ^ (e >> 1)`` (at e in oblivious trees), padded to a power of two.
 
-    So do the bounds of linear leaves' terms. Trees are padded to at least 64, so that whole registers can be
-    loaded.
+    So do the rows of shared vectors, and the bounds of linear leaves' terms. Trees are padded to at least
+    `TABLE_LEAVES`, so that whole registers can be loaded.
     """
     size = np.left_shift(1, np.ceil(np.log2(np.maximum(n_leaves, 1))).astype(np.int64))
-    size = np.maximum(size, 64)
+    size = np.maximum(size, TABLE_LEAVES)
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    value = cache_lines.zeros((offsets[-1], values.value.shape[1]), values.value.dtype)
+    row = cache_lines.zeros(offsets[-1] if len(values.row) else 0, np.int32)
+    value = values.value
+    if not len(row):
+        value = cache_lines.zeros((offsets[-1], value.shape[1]), value.dtype)
     leaf_id = cache_lines.zeros(offsets[-1], np.int32)
     linear_bounds = cache_lines.zeros((offsets[-1] if len(values.linear_bounds) else 0, 2), np.int64)
-    moved = ((values.value, value), (values.leaf_id, leaf_id), (values.linear_bounds, linear_bounds))
+    moved = [(values.leaf_id, leaf_id), (values.linear_bounds, linear_bounds)]
+    moved.append((values.row, row) if len(row) else (values.value, value))
     for given, ordered in moved:
         put_in_gray_code(values.offsets, oblivious, offsets, given, ordered)
-    return replace(values, value=value, leaf_id=leaf_id, offsets=offsets, linear_bounds=linear_bounds)
+    return replace(values, value=value, row=row, leaf_id=leaf_id, offsets=offsets, linear_bounds=linear_bounds)
 
 
 def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:
     """Values in Gray order, cut into parts of so many bytes: unsigned [T, width of leaves, parts of a value, 64].
 
-    None where there are to be none (``part_bytes`` is 0), or trees have more than 64 leaves.
+    None where there are to be none (``part_bytes`` is 0), or trees have more than `TABLE_LEAVES` leaves.
     """
     n_trees, width = len(values.tree_output), values.value.shape[1]
-    if not part_bytes or n_trees == 0 or len(values.value) != 64 * n_trees:
+    if not part_bytes or n_trees == 0 or len(values.leaf_id) != TABLE_LEAVES * n_trees:
         return None
-    parts = values.value.view(f"u{part_bytes}").reshape(n_trees, 64, width, -1)
-    tables = cache_lines.zeros((n_trees, width, parts.shape[3], 64), parts.dtype)
+    parts = values.value.view(f"u{part_bytes}").reshape(n_trees, TABLE_LEAVES, width, -1)
+    tables = cache_lines.zeros((n_trees, width, parts.shape[3], TABLE_LEAVES), parts.dtype)
     tables[...] = parts.transpose(0, 2, 3, 1)
     return tables

@@ -19,6 +19,10 @@ from gpuqs.forks import lazy
 
 #: Leaf values of ``precision="fast"`` are whole numbers of steps, below this in magnitude.
 FIXED_POINT_LIMIT = 1 << 23
+#: Most leaves of a tree whose values registers hold: tables of these.
+TABLE_LEAVES = 64
+#: Leaves that share vectors have so many times fewer of them, at least.
+SHARED_BY = 4
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class LeafValues:
     ----------
     value : float64, float32 or int32 [L, width]
         float64 or float32: exact, weights applied. int32: whole multiples of `step`.
+    row : int32 [L] or [0]
+        Each leaf's row of `value` [rows, width], where leaves share vectors, as the pure leaves of a class do; or none.
     offsets : int64 [T + 1]
         First leaf of each tree.
     tree_output : int32 [T]
@@ -81,6 +87,7 @@ class LeafValues:
     """
 
     value: np.ndarray
+    row: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     tree_output: npt.NDArray[np.int32]
     leaf_id: npt.NDArray[np.int32]
@@ -121,15 +128,31 @@ class LeafValues:
         return scores.astype(self.score_dtype, copy=False)
 
 
-def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str) -> LeafValues:
+def leaf_values(
+    forest: Forest, position: npt.NDArray[np.int32], precision: str, *, shared: bool = False
+) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point).
 
-    ``position``: as `LeafRanges` has it, or mirrored.
+    ``position``: as `LeafRanges` has it, or mirrored. ``shared``: whether leaves of trees too large
+    for tables may share vectors.
     """
     dtype = np.dtype(forest.sum_dtype)
-    value, leaf_id = cache_lines.zeros(forest.leaf_value.shape, dtype), cache_lines.zeros(len(position), np.int32)
-    for given, ordered in ((forest.weighted_leaves(), value), (forest.leaf_id, leaf_id)):
-        making.put_in_order(forest.leaf_offsets, position, np.ascontiguousarray(given), ordered)
+    given = np.ascontiguousarray(forest.weighted_leaves())
+    first, row = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    if shared and forest.n_leaves > TABLE_LEAVES and given.shape[1] > 1:
+        first, row = making.distinct_rows(given, len(given) // SHARED_BY)
+
+    def in_order(items: np.ndarray) -> np.ndarray:
+        ordered = cache_lines.zeros(items.shape, items.dtype)
+        making.put_in_order(forest.leaf_offsets, position, items, ordered)
+        return ordered
+
+    if len(row):
+        value, row = cache_lines.zeros((len(first), given.shape[1]), dtype), in_order(row)
+        value[...] = given[first]
+    else:
+        value = in_order(given)
+    leaf_id = in_order(forest.leaf_id)
     linear_bounds = np.zeros((0, 2), np.int64)
     if forest.has_linear_leaves:
         linear_bounds = cache_lines.zeros((len(position), 2), np.int64)
@@ -145,6 +168,7 @@ def leaf_values(forest: Forest, position: npt.NDArray[np.int32], precision: str)
         start, add_last = zero.astype(dtype), forest.base_score
     return LeafValues(
         value=np.ascontiguousarray(value),
+        row=row,
         offsets=forest.leaf_offsets,
         tree_output=forest.tree_output,
         leaf_id=leaf_id,

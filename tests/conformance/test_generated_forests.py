@@ -16,6 +16,7 @@ from strategies import BATCHES, Drawn, forests
 from gpuqs.engines import ENGINES
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.layout.leaves import leaf_values, number_leaves
 from gpuqs.model import Model
 
 COMPILED = [name for name, engine in ENGINES.items() if name != "reference" and engine.device == "cpu"]
@@ -179,6 +180,24 @@ def test_leaves_of_every_width(isa: str, n_outputs: int) -> None:
     for max_leaves, shape in ((16, "random"), (64, "oblivious"), (70, "random")):
         forest = random_forest(rng, n_trees=30, max_leaves=max_leaves, shape=shape, **wide)
         assert_every_engine_agrees(Model(forest), probing_documents(rng, forest, 70))
+
+
+@pytest.mark.parametrize(
+    ("n_outputs", "max_leaves", "sum_dtype"),
+    [(2, 65, "float64"), (3, 300, "float32"), (17, 300, "float64"), (50, 700, "float64")],
+)
+def test_leaves_that_share_vectors(isa: str, n_outputs: int, max_leaves: int, sum_dtype: str) -> None:
+    """As those of fully grown trees do: most are of one class alone."""
+    rng = np.random.default_rng(n_outputs)
+    fields = {"n_outputs": n_outputs, "vector_leaves": True, "sum_dtype": sum_dtype}
+    forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, n_thresholds=500, **fields)
+    vectors = np.concatenate([np.eye(n_outputs), -np.eye(n_outputs), rng.normal(size=(3, n_outputs))])
+    weights = rng.choice([0.5, 1.0], 40)
+    forest = replace(forest, leaf_value=vectors[rng.integers(0, len(vectors), len(forest.leaf_value))])
+    for shared in (forest, replace(forest, tree_weight=weights)):
+        assert len(leaf_values(shared, number_leaves(shared).position, "exact", shared=True).row)
+        for n in (1, 5, 600):  # more than become rows at a time
+            assert_every_engine_agrees(Model(shared), probing_documents(rng, shared, n), n_threads=1 + n % 2)
 
 
 def make_superblocks_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from forests import random_forest
@@ -64,6 +66,47 @@ def test_exact_values_are_the_leaves_weighted_in_the_sums_type(sum_dtype: str, w
             expected = forest.leaf_value[leaf].astype(dtype) * dtype(forest.tree_weight[tree])
             np.testing.assert_array_equal(got.value[place], expected)
             assert got.leaf_id[place] == forest.leaf_id[leaf]
+
+
+def sharing(max_leaves: int, n_vectors: int, **fields: object) -> Forest:
+    """Leaves of so many vectors, in which zeros of either sign occur."""
+    rng = np.random.default_rng(3)
+    forest = random_forest(
+        rng, n_trees=9, max_leaves=max_leaves, shape="complete", n_outputs=3, vector_leaves=True, **fields
+    )
+    vectors = rng.choice([0.0, -0.0, 0.25, 1.0, 1 / 3], (n_vectors - 2, 3))
+    vectors = np.concatenate([vectors, np.zeros((1, 3)), -np.zeros((1, 3))])
+    return replace(forest, leaf_value=vectors[rng.integers(0, n_vectors, len(forest.leaf_value))])
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+@pytest.mark.parametrize("sum_dtype", ["float64", "float32"])
+def test_shared_vectors_are_those_of_the_leaves(sum_dtype: str, precision: str) -> None:
+    forest = sharing(65, 9, sum_dtype=sum_dtype, tree_weight=np.arange(1.0, 10.0) / 8)
+    position = number_leaves(forest).position
+    own, shared = (leaf_values(forest, position, precision, shared=s) for s in (False, True))
+    assert len(own.row) == 0 and shared.row.dtype == np.int32 and shared.value.dtype == own.value.dtype
+    assert 9 < len(shared.value) <= len(own.value) // 4
+    assert shared.value[shared.row].tobytes() == own.value.tobytes()
+    np.testing.assert_array_equal(shared.leaf_id, own.leaf_id)
+
+
+def test_vectors_are_shared_where_that_pays_alone() -> None:
+    for forest, why in (
+        (sharing(64, 9), "tables hold the trees"),
+        (random_forest(np.random.default_rng(4), max_leaves=99, n_outputs=3, vector_leaves=True), "no two are alike"),
+        (random_forest(np.random.default_rng(4), max_leaves=99), "a value is no larger than a row's number"),
+    ):
+        values = leaf_values(forest, number_leaves(forest).position, "exact", shared=True)
+        assert len(values.row) == 0 and len(values.value) == len(forest.leaf_value), why
+    n_leaves = len(sharing(65, 9).leaf_value)
+    for more, n_rows in ((0, n_leaves // 4), (1, n_leaves)):
+        forest = sharing(65, 9)
+        vectors = np.arange(n_leaves * 3.0).reshape(-1, 3)
+        vectors[n_leaves // 4 + more :] = vectors[0]
+        forest = replace(forest, leaf_value=vectors)
+        values = leaf_values(forest, number_leaves(forest).position, "exact", shared=True)
+        assert len(values.value) == n_rows
 
 
 @pytest.mark.parametrize("base_first", [True, False])

@@ -325,6 +325,35 @@ def test_zeros_of_either_sign_are_one_key_and_infinities_two(making: ModuleType)
     assert first.tolist() == [4, 1, 2, 0] and number.tolist() == [3, 1, 2, 1, 0]
 
 
+@pytest.mark.parametrize(("width", "dtype"), [(1, "u1"), (3, "f4"), (2, "f8"), (50, "f8"), (7, "i2")])
+@pytest.mark.parametrize(("n", "n_distinct"), [(0, 1), (1, 1), (50_000, 3), (50_000, 9_000)])
+def test_distinct_rows_are_told_apart_by_their_bytes(n: int, n_distinct: int, width: int, dtype: str) -> None:
+    rng = np.random.default_rng(width)
+    pool = rng.integers(0, 256, (n_distinct, width * np.dtype(dtype).itemsize)).astype(np.uint8)  # NaNs, too
+    rows = pool[rng.integers(0, n_distinct, n)]
+    want = np.unique(rows, axis=0)
+    for most in (len(want), n + 1):
+        first, number = making.distinct_rows(rows.view(dtype), most)
+        assert len(first) == len(want) and (np.diff(first) > 0).all() and len(number) == n
+        np.testing.assert_array_equal(rows[first[number]], rows)
+    if n:
+        first, number = making.distinct_rows(rows.view(dtype), len(want) - 1)
+        assert len(first) == len(number) == 0
+
+
+def test_rows_that_differ_in_signs_alone_are_told_apart_soon() -> None:
+    """Differences that would cancel out where a hash were a plain product."""
+    signs = (np.arange(1 << 15)[:, None] >> np.arange(15)) & 1
+    rows = np.where(signs, -1.0, 1.0)
+    first, number = making.distinct_rows(rows, len(rows))
+    assert first.tolist() == number.tolist() == list(range(len(rows)))
+
+
+def test_rows_out_of_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="C order"):
+        making.distinct_rows(np.zeros((8, 6))[::2], 4)
+
+
 def test_keys_without_a_group_for_each_are_refused() -> None:
     with pytest.raises(ValueError, match="group"):
         making.distinct(np.zeros(3), np.zeros(2, np.int32))
