@@ -276,6 +276,12 @@ cdef extern from "driver/engines.hpp" namespace "gpuqs" nogil:
     void c_encode "gpuqs::encode"(const CBitslice&, const Documents&, int64_t n, uint8_t* planes, int n_threads) except +
 
 
+cdef extern from "driver/walk_below.hpp" namespace "gpuqs" nogil:
+    const int kTopExits
+    cdef cppclass CWalkBelow "gpuqs::WalkBelow"(ExitLeaves):
+        CWalkBelow(const Kernels&, const WalkLayout&, int block, const CBitslice& tops, const int32_t* start) except +
+
+
 cdef extern from "driver/latency.hpp" namespace "gpuqs" nogil:
     double c_latency "gpuqs::latency"(int64_t bytes, int64_t steps) except +
 

@@ -350,9 +350,9 @@ cdef class QuickScorer(Scorer):
 
 
 cdef class Walk(Scorer):
-    """`walk` over a WalkLayout."""
+    """`walk` over a WalkLayout; ``tops``: the `Bitslice` of the layout's tops, where it has any."""
 
-    def __init__(self, layout, int n_features, *, bint single, int document_block, str isa):
+    def __init__(self, layout, int n_features, *, bint single, int document_block, str isa, Bitslice tops=None):
         self._choose(isa, n_features)
         cdef WalkLayout c
         c.columns = columns_of(layout.columns, self.keep)
@@ -366,7 +366,16 @@ cdef class Walk(Scorer):
         c.tree_offsets = <const int64_t*>data_of(layout.tree_offsets, np.int64, self.keep)
         c.item32 = <const Item[float]*>structs_of(layout.item32, "Item<float>", self.keep)
         c.item64 = <const Item[double]*>structs_of(layout.item64, "Item<double>", self.keep)
-        self.engine.reset(new CWalk(self.kernels[0], c, document_block))
+        if tops is None:
+            self.engine.reset(new CWalk(self.kernels[0], c, document_block))
+            return
+        if layout.tops.start.shape != (len(layout.tree_offsets) - 1, kTopExits) or not np.array_equal(
+                layout.block_offsets, layout.tops.programs.block_offsets):
+            raise ValueError("the tops are not those of the trees")
+        self.keep.append(tops)
+        cdef const int32_t* start = <const int32_t*>data_of(layout.tops.start, np.int32, self.keep)
+        self.engine.reset(new CWalkBelow(
+            self.kernels[0], c, document_block, (<const CBitslice*>tops.engine.get())[0], start))
 
 
 cdef class RankWalk(Scorer):

@@ -93,7 +93,7 @@ private:
     const int together_;
 };
 
-class Walk final : public ByValue {
+class Walk : public ByValue {
 public:
     Walk(const Kernels& kernels, const WalkLayout& layout, int block)
         : ByValue(kernels, layout.columns, layout.single, block), layout_(layout) {}
@@ -112,18 +112,26 @@ public:
         }
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
+        walk(block, n, stride, loaded, leaf, nullptr);
+    }
+
+protected:
+    void walk(int block, int n, int stride, const void* loaded, void* leaf, const WalkStarts* starts) const {
         if (head(loaded).is_double)
-            find_by(layout_.nodes_alone ? kernels_.walk_nodes_double : kernels_.walk_double, block, x<double>(loaded), n, stride,
-                    loaded, leaf);
+            walk_by(kernels_.walk_double, kernels_.walk_nodes_double, block, x<double>(loaded), n, stride, loaded, leaf, starts);
         else
-            find_by(layout_.nodes_alone ? kernels_.walk_nodes_float : kernels_.walk_float, block, x<float>(loaded), n, stride, loaded,
-                    leaf);
+            walk_by(kernels_.walk_float, kernels_.walk_nodes_float, block, x<float>(loaded), n, stride, loaded, leaf, starts);
     }
 
 private:
-    template <class Kernel, class Value>
-    void find_by(Kernel walk, int block, const Value* x, int n, int stride, const void* loaded, void* leaf) const {
-        walk(layout_, block, x, head(loaded).has_missing, n, stride, static_cast<int32_t*>(leaf));
+    template <class Kernel, class OverNodes, class Value>
+    void walk_by(Kernel kernel, OverNodes over_nodes, int block, const Value* x, int n, int stride, const void* loaded, void* leaf,
+                 const WalkStarts* starts) const {
+        const bool has_missing = head(loaded).has_missing;
+        if (layout_.nodes_alone)
+            over_nodes(layout_, block, x, has_missing, n, stride, static_cast<int32_t*>(leaf));
+        else
+            kernel(layout_, block, x, has_missing, n, stride, static_cast<int32_t*>(leaf), starts);
     }
     int lanes() const override { return 1; }
     const WalkLayout layout_;

@@ -55,10 +55,12 @@ struct Kernels {
 
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
     QuickScorerKernels quickscorer;  // null where they are not built
-    // walk's x is [document][column].
-    void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
-    void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
-    // The same over nodes alone; null where registers cannot gather.
+    // walk's x is [document][column]; walks begin where starts say, or (null) at the roots.
+    void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf,
+                       const WalkStarts* starts);
+    void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf,
+                        const WalkStarts* starts);
+    // From the roots over nodes alone; null where registers cannot gather.
     void (*walk_nodes_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_nodes_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 

@@ -1,12 +1,13 @@
-// walk over nodes and leaves: from the root to a leaf, sixteen walks side by side so that their waits overlap.
+// walk over nodes and leaves: from the root to a leaf, some walks side by side so that their waits overlap.
 //
 //   at[walk] = root
 //   repeat: some times for each walk:
 //               at += distance to the left child of at, + 1 if x[column of at] > threshold of at    (at a leaf: + 0)
 //           for each walk at a leaf: leaf[tree][document] = position of at; the next one walks in its place
 //
-// All documents through a tree of a block, then through the next one.
+// All documents through a tree of a block, then through the next one. Walks may begin below the trees' tops (WalkStarts).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "generic/walked_items.inl"
@@ -15,7 +16,6 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kWalks = 16;
 constexpr int kFewestTouching = 2;  // documents: one walks over few of a tree's lines
 constexpr int64_t kItemsTouched = 128;  // of a tree: a document walks over some of their lines, which takes as long as reading all
 
@@ -37,7 +37,8 @@ inline int steps_in_a_row(int64_t n_items) {
     return bits > 2 ? bits / 2 : 1;
 }
 
-template <bool has_missing, class Value> class Walks {
+// So many walks side by side.
+template <int n_walks, bool has_missing, class Value> class Walks {
 public:
     explicit Walks(const WalkLayout& layout)
         : items_(items_of<Value>(layout)), nan_left_(1u << layout.column_bits), shift_(layout.column_bits + 1) {}
@@ -71,7 +72,7 @@ private:
     template <class Note> void step_all(Note note) {
         asm volatile("" ::: "memory");  // compilers would keep all walks in registers, of which there are too few, and move them about
 #pragma GCC unroll 1
-        for (int k = 0; k < kWalks; k += kUnrolled)
+        for (int k = 0; k < n_walks; k += kUnrolled)
 #pragma GCC unroll 4
             for (int i = k; i < k + kUnrolled; i++) note(i, step(walks_[i]));
     }
@@ -89,22 +90,46 @@ private:
     const Item<Value>* const items_;
     const uint32_t nan_left_;  // the bit above those of the column
     const int shift_;
-    Walk walks_[kWalks];
+    Walk walks_[n_walks];
+};
+
+// Where the walk of a document over a tree of a block begins, as an item.
+struct AtRoots {
+    static constexpr int kWalks = 16;
+    static constexpr int64_t kShorter = 1;
+    const int64_t* root;
+
+    int64_t operator()(int tree, int) const { return root[tree]; }
+};
+// Below the trees' tops: walks are as long there as over trees of so many times fewer items.
+struct BelowTops {
+    static constexpr int kWalks = 32;
+    static constexpr int64_t kShorter = 16;
+    const int64_t* root;
+    WalkStarts starts;  // items of the block's trees
+    int n_trees;
+
+    int64_t operator()(int tree, int document) const {
+        const int64_t of_word = (static_cast<int64_t>(document >> starts.word_bits) * n_trees + tree) << starts.word_bits;
+        const int place = starts.place[document & ((1 << starts.word_bits) - 1)];
+        return root[tree] + starts.item[static_cast<int64_t>(tree) * kTopExits + starts.number[of_word + place]];
+    }
 };
 
 // x is [documents][columns].
-template <bool has_missing, class Value>
-void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {
-    Walks<has_missing, Value> walks(layout);
+template <bool has_missing, class Value, class Start>
+void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf, const Start& start) {
+    constexpr int kWalks = Start::kWalks;
+    Walks<kWalks, has_missing, Value> walks(layout);
     const int first = layout.block_offsets[block], n_trees = layout.block_offsets[block + 1] - first;
     const int64_t* const root = layout.tree_offsets + first;
-    const int steps = steps_in_a_row((root[n_trees] - root[0]) / n_trees);
+    const int steps = steps_in_a_row(std::max<int64_t>((root[n_trees] - root[0]) / n_trees / Start::kShorter, 1));
     int64_t out[kWalks], left = static_cast<int64_t>(n_trees) * n;  // walks that are still to begin
     int tree = 0, document = 0;
     const auto begin = [&](int k) {
         if (document == n) document = 0, tree++;
         if (document == 0 && n >= kFewestTouching) touch_tree<Value>(layout, first + tree, n, kItemsTouched);
-        walks.begin(k, root[tree], x + static_cast<int64_t>(document) * layout.columns.n);
+        walks.begin(k, start(tree, document), x + static_cast<int64_t>(document) * layout.columns.n);
         out[k] = static_cast<int64_t>(tree) * stride + document;
         left--, document++;
     };
@@ -122,9 +147,22 @@ void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int 
     for (int k = 0; k < kWalks; k++) leaf[out[k]] = walks.leaf(k);
 }
 
+template <class Value, class Start>
+void walk_from(const Start& start, const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride,
+               int32_t* leaf) {
+    (has_missing ? walk_block<true, Value, Start> : walk_block<false, Value, Start>)(layout, block, x, n, stride, leaf, start);
+}
+
+// starts: null where walks begin at roots
 template <class Value>
-void walk(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf) {
-    (has_missing ? walk_block<true, Value> : walk_block<false, Value>)(layout, block, x, n, stride, leaf);
+void walk(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf,
+          const WalkStarts* starts) {
+    const int first = layout.block_offsets[block], n_trees = layout.block_offsets[block + 1] - first;
+    const int64_t* const root = layout.tree_offsets + first;
+    if (!starts) return walk_from(AtRoots{root}, layout, block, x, has_missing, n, stride, leaf);
+    BelowTops below = {root, *starts, n_trees};
+    below.starts.item += static_cast<int64_t>(first) * kTopExits;
+    walk_from(below, layout, block, x, has_missing, n, stride, leaf);
 }
 
 }  // namespace

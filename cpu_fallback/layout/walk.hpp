@@ -18,6 +18,15 @@ struct Item {
                 // a node's: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
 };
 
+// Where walks begin that do not begin at roots: below the tops of trees, whose exits have numbers.
+constexpr int kTopExits = 256;
+struct WalkStarts {
+    const int32_t* item;    // [tree][kTopExits], by number: behind the tree's first item
+    const uint8_t* number;  // [word][tree of the block][place]: of words of 1 << word_bits documents
+    const uint16_t* place;  // of each document of a word
+    int32_t word_bits;
+};
+
 constexpr uint32_t kWalkLeaves = 1 << 22, kWideLeaves = 1 << 25;
 
 struct WalkLayout {

@@ -17,6 +17,9 @@ from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, most_rows
 
+#: Leaves of the largest tree from which on its top goes by itself.
+LEAST_BELOW = 512
+
 
 class Walk(CpuEngine):
     """From the root to a leaf, tree by tree, over blocks of documents."""
@@ -32,6 +35,9 @@ class Walk(CpuEngine):
     column: ClassVar[float] = 0.6
     #: To begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
     begun: ClassVar[float] = 0.7
+    #: What walks take of that where programs go through the tops (an AMD EPYC, Zen 4, with AVX2: seven forests of
+    #: scikit-learn of 754 to 12,732 leaves).
+    below: ClassVar[float] = 0.8
     cold_call: ClassVar[float] = 13.0
     cold_node: ClassVar[float] = 0.55
     cold_tree: ClassVar[float] = 3.5
@@ -54,6 +60,7 @@ class Walk(CpuEngine):
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("tree_block", "τ: trees of a block; 0: by the kernel and the largest tree", 0, 0, 1 << 12),
         Parameter("document_block", "δ: documents that pass a tree together; 0: by the largest tree", 0, 0, 1 << 14),
+        Parameter("tops", "1: many documents go through large trees' tops as bit slices; 0: they walk", 1, 0, 1),
     )
 
     def supports(self, forest: Forest) -> str | None:
@@ -66,6 +73,8 @@ class Walk(CpuEngine):
         if _over_nodes_alone(forest, machine):
             visit, doubling, begun = self.gathered_visit, self.gathered_doubling, self.gathered_begun
         each = visit + doubling * max(math.log2(max(forest.n_leaves, 2)) - 8, 0)
+        if _has_tops(forest, machine) and 2 * n_documents >= _widest_word(machine):
+            each *= self.below
         walked = (n_documents + begun) * _visits(forest) * each * 1e-3
         columns = n_documents * microseconds(forest, column=self.column)
         return CALL + walked + columns + category_cost(forest, n_documents)
@@ -82,7 +91,8 @@ class Walk(CpuEngine):
     ) -> WalkLayout:
         nodes_alone = _over_nodes_alone(forest, machine)
         tree_block = settings["tree_block"] or _trees_together(forest, nodes_alone)
-        return build_walk(forest, tree_block, nodes_alone=nodes_alone)
+        with_tops = bool(settings["tops"]) and _has_tops(forest, machine)
+        return build_walk(forest, tree_block, nodes_alone=nodes_alone, with_tops=with_tops)
 
     def _bind(
         self, forest: Forest, layout: WalkLayout, settings: dict[str, int], **common: Any
@@ -92,7 +102,10 @@ class Walk(CpuEngine):
             document_block = fitting(document_block, 16, each)
         else:
             document_block = fitting(_by_largest_tree(forest, self.document_blocks), 16, each) // 16 * 16
-        return cpu_fallback.Walk(layout, document_block=min(document_block, most_rows(layout)), **common)
+        tops = None
+        if layout.tops is not None:
+            tops = cpu_fallback.Bitslice(layout.tops.programs, word=512, together=1, making=1, **common)
+        return cpu_fallback.Walk(layout, document_block=min(document_block, most_rows(layout)), tops=tops, **common)
 
 
 def _visits(forest: Forest) -> float:
@@ -116,6 +129,17 @@ def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
 
 def _over_nodes_alone(forest: Forest, machine: Machine | None) -> bool:
     return gathers(machine) and has_short_links(forest)
+
+
+def _widest_word(machine: Machine | None) -> int:
+    return cpu_fallback.instruction_set(machine.isa if machine else None).widest_word
+
+
+def _has_tops(forest: Forest, machine: Machine | None) -> bool:
+    """Whether programs go through the tops of trees, on which many documents spend about half of their walks."""
+    compiles = (machine or cpu_fallback.machine()).compiles
+    large = forest.n_leaves >= LEAST_BELOW and not forest.has_categories
+    return compiles and large and not _over_nodes_alone(forest, machine)
 
 
 def gathers(machine: Machine | None = None) -> bool:

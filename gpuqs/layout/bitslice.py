@@ -120,7 +120,12 @@ def why_not(forest: Forest, most_leaves: int, most_columns: int) -> str | None:
 
 
 def build_bitslice(
-    forest: Forest, ranks: RankTables, max_predicates: int, max_nodes: int, compiled: bool
+    forest: Forest,
+    ranks: RankTables,
+    max_predicates: int,
+    max_nodes: int,
+    compiled: bool,
+    tree_block: int = TREE_BLOCK,
 ) -> BitsliceLayout:
     """Lay a forest out as predicates and programs.
 
@@ -136,9 +141,11 @@ def build_bitslice(
         Nodes of a superblock, likewise: several document blocks pass a superblock before the next.
     compiled : bool
         Programs for machine code.
+    tree_block : int
+        Trees of a block at most.
     """
     ranges = number_leaves(forest)
-    tree_block = min(TREE_BLOCK, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
+    tree_block = min(tree_block, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
     block_offsets = np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
     keys, key = predicate_keys(forest, ranks)
     first_nodes = forest.node_offsets[block_offsets]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
+from gpuqs.layout.tops import Tops, build_tops
 from gpuqs.layout.traversal import pair_up, preorder
 
 #: Most leaves of a tree whose links are short: the payload of a float32 NaN.
@@ -55,6 +56,8 @@ class WalkLayout:
         ``leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) |
         nan left << column_bits | column``. A step to the right passes these leaves, and as many
         nodes, itself included. (The left child is a leaf where it is one.)
+    tops : Tops, optional
+        Through which many documents go before they walk.
     """
 
     columns: Columns
@@ -66,6 +69,7 @@ class WalkLayout:
     wide: bool
     item32: np.ndarray
     item64: np.ndarray
+    tops: Tops | None = None
 
 
 def has_short_links(forest: Forest) -> bool:
@@ -78,10 +82,11 @@ def _column_bits(columns: Columns) -> int:
     return max(len(columns) - 1, 0).bit_length()
 
 
-def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLayout:
+def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops: bool = False) -> WalkLayout:
     """Lay a forest out for a walk, in blocks of ``tree_block`` trees of at most `MAX_LEAVES` leaves.
 
-    ``nodes_alone``: where the forest `has_short_links`.
+    ``nodes_alone``: where the forest `has_short_links`. ``with_tops``: where there are nodes and leaves, and no
+    category sets; there are tops then, if bit slices hold them and their tree blocks may be those of the walk.
     """
     if nodes_alone and not has_short_links(forest):
         raise ValueError("walks over nodes alone have links of 32 bits, and this forest needs longer ones")
@@ -98,6 +103,10 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLay
         place, distance, tree_offsets = pair_up(forest)
         link = np.full(len(place), 1 << column_bits, np.uint64)
         link[place[: forest.n_nodes]] = distance << (column_bits + 1) | of_node
+    blocks = _blocks(tree_offsets, tree_block)
+    tops = build_tops(forest, tree_block, place, tree_offsets) if with_tops else None
+    if tops is not None and not np.array_equal(blocks, tops.programs.block_offsets):
+        tops = None
     item32, item64 = np.zeros(0 if wide else len(link), ITEM32), np.zeros(len(link), ITEM64)
     kinds: list[tuple[np.ndarray, np.ndarray]] = [(item64, columns.threshold)]
     if not wide:
@@ -110,13 +119,14 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool) -> WalkLay
     return WalkLayout(
         columns=columns,
         position=ranges.position,
-        block_offsets=_blocks(tree_offsets, tree_block),
+        block_offsets=blocks,
         tree_offsets=tree_offsets,
         column_bits=column_bits,
         nodes_alone=nodes_alone,
         wide=wide,
         item32=item32,
         item64=item64,
+        tops=tops,
     )
 
 

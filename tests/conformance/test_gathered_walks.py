@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from forests import leaning_forest, probing_documents, random_forest
+from forests import joined, leaning_forest, probing_documents, random_forest
 
 from gpuqs.cpu_fallback import Machine
 from gpuqs.engines import ENGINES
@@ -90,6 +90,21 @@ def test_deep_trees_and_missing_values(shape: str, values: str) -> None:
     for dtype in (np.float64, np.float32):
         check(forest, X.astype(dtype), {})
         check(forest, X[:9].astype(dtype), {})
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("shape", "leaves"), [("random", 3000), ("chain", 700), ("zigzag", 900), ("complete", 600)])
+def test_walks_below_tops(shape: str, leaves: int, dtype: type) -> None:
+    """Words of documents, the last in part, tree blocks, and trees that are tops alone."""
+    rng = np.random.default_rng(leaves)
+    sizes = (leaves, 1, 3, 255, leaves)
+    trees = [random_forest(rng, n_trees=9, max_leaves=n, shape=shape, n_thresholds=700) for n in sizes]
+    forest = joined(trees)
+    X = probing_documents(rng, forest, 1500, dtype)
+    for n in (63, 64, 127, 128, 255, 256, 257, 700, 1500):
+        check(forest, X[:n], {})
+    for params in ({"tops": 0}, {"tree_block": 7}, {"document_block": 300}, {"document_block": 300, "tree_block": 1}):
+        check(forest, X, params, n_threads=3)
 
 
 @pytest.mark.parametrize("fields", [

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from forests import exit_leaf_by_walk, leaning_forest, probing_documents, random_forest
+from forests import exit_leaf_by_walk, joined, leaning_forest, probing_documents, random_forest
 
+from gpuqs.cpu_fallback import Machine, machine
 from gpuqs.engines import ENGINES
-from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD
+from gpuqs.engines.walk import gathers
+from gpuqs.forest import ZERO_MISSING, ZERO_THRESHOLD, Forest
 from gpuqs.layout import walk
 from gpuqs.layout.columns import round_down
+from gpuqs.layout.ranks import build_ranks
+from gpuqs.layout.tops import TOP_LEVELS, cut_off
+from gpuqs.layout.traversal import pair_up
 from gpuqs.layout.walk import MAX_LEAVES, MAX_SHORT_LEAVES, WalkLayout, build_walk, has_short_links
 
 
@@ -114,3 +121,57 @@ def test_blocks_end_where_items_would_be_too_many(monkeypatch: pytest.MonkeyPatc
     for most, offsets in ((1, range(10)), (6, [0, 2, 4, 6, 8, 9]), (11, [0, 3, 6, 9]), (99, [0, 4, 8, 9])):
         monkeypatch.setattr(walk, "MOST_TOGETHER", most)
         assert build_walk(forest, 4, nodes_alone=True).block_offsets.tolist() == [*offsets]
+
+
+def levels_below(forest: Forest, tree: int, node: int, levels: int) -> list[int]:
+    """What is so many levels below a node of a tree, and its leaves above that: nodes, and leaves as ``~leaf``."""
+    if levels == 0 or node < 0:
+        return [node]
+    at = int(forest.node_offsets[tree]) + node
+    return [x for c in (forest.left[at], forest.right[at]) for x in levels_below(forest, tree, int(c), levels - 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "leaves"),
+    [("random", 900), ("chain", 300), ("zigzag", 700), ("complete", 256), ("complete", 1024), ("oblivious", 512)],
+)
+def test_walks_begin_below_tops_where_programs_leave_them(shape: str, leaves: int) -> None:
+    rng = np.random.default_rng(leaves)
+    trees = [random_forest(rng, n_trees=1, max_leaves=n, shape=shape, n_thresholds=500) for n in (leaves, 1, 2, leaves)]
+    forest = joined(trees)
+    layout = build_walk(forest, 64, nodes_alone=False, with_tops=True)
+    assert layout.tops is not None
+    place, _, tree_offsets = pair_up(forest)
+    top, at_exit = cut_off(forest)
+    for tree in range(forest.n_trees):
+        root = 0 if forest.node_offsets[tree] < forest.node_offsets[tree + 1] else ~0
+        exits = levels_below(forest, tree, root, TOP_LEVELS)
+        own = slice(top.leaf_offsets[tree], top.leaf_offsets[tree + 1])
+        position = layout.tops.programs.position[own]
+        assert at_exit[own][np.argsort(position)].tolist() == exits, "from left to right"
+        for number, exit_ in enumerate(exits):
+            coded = number if layout.tops.programs.oblivious[tree] else number ^ number >> 1
+            leaf = forest.n_nodes + forest.leaf_offsets[tree] + ~exit_
+            item = exit_ + forest.node_offsets[tree] if exit_ >= 0 else leaf
+            assert layout.tops.start[tree, coded] == place[item] - tree_offsets[tree]
+
+
+def test_tops_are_cut_off_where_programs_are_compiled_and_trees_are_large() -> None:
+    rng = np.random.default_rng(1)
+    large, small = (random_forest(rng, n_trees=2, max_leaves=n, shape="complete") for n in (512, 511))
+    of_sets = random_forest(rng, n_trees=2, max_leaves=512, shape="complete", categorical=0.1)
+    compiling, not_compiling = (Machine(machine().isa, compiles) for compiles in (True, False))
+
+    def tops(forest: Forest, machine: Machine, **params: int) -> bool:
+        settings = {p.name: p.default for p in ENGINES["walk"].parameters} | params
+        return ENGINES["walk"]._lay_out(forest, lambda: build_ranks(forest), settings, machine).tops is not None
+
+    assert tops(large, compiling) == tops(large, compiling, tree_block=3) == (not gathers(compiling))
+    assert not tops(large, not_compiling) and not tops(large, compiling, tops=0)
+    assert not tops(random_forest(rng, n_trees=70, max_leaves=600, shape="complete"), compiling, tree_block=65)
+    assert not tops(small, compiling) and not tops(of_sets, compiling)
+    forest = random_forest(rng, n_trees=1100, max_leaves=520, shape="complete", n_features=1)
+    of_top = forest.depth < TOP_LEVELS
+    many = np.zeros(forest.n_nodes)
+    many[of_top] = rng.permutation(np.count_nonzero(of_top))  # more than ranks have
+    assert not tops(replace(forest, threshold=many), compiling)

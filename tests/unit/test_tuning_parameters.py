@@ -106,7 +106,7 @@ def test_parameters_say_what_they_are(name: str, parameter: Parameter) -> None:
 
 def test_all_ways_to_say_the_same_are_the_same() -> None:
     parameters = ENGINES["walk"].parameters
-    block, documents = parameters
+    block, documents, _ = parameters
     asked = {documents.name: 7, block.name: block.default}
     assert changed("walk", parameters, asked) == changed("walk", parameters, {documents.name: np.int64(7)})
     assert changed("walk", parameters, {documents.name: documents.default}) == ()
