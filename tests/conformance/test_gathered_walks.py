@@ -111,10 +111,11 @@ def test_walks_below_tops(shape: str, leaves: int, dtype: type) -> None:
     {"input_dtype": "float32"}, {"n_outputs": 3}, {"n_outputs": 2, "vector_leaves": True}, {"categorical": 0.4},
     {"n_features": 700, "n_thresholds": 20},
 ], ids=str)  # fmt: skip
-def test_forests_of_all_kinds(fields: dict) -> None:
+@pytest.mark.parametrize(("max_leaves", "sizes"), [(60, (5, 100)), (1200, (5, 300))])
+def test_forests_of_all_kinds(fields: dict, max_leaves: int, sizes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(8)
-    forest = random_forest(rng, n_trees=40, max_leaves=60, **fields)
-    for n in (5, 100):
+    forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, **fields)
+    for n in sizes:
         for dtype in (np.float64, np.float32):
             check(forest, probing_documents(rng, forest, n, dtype), {})
 
