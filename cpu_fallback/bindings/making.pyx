@@ -269,7 +269,7 @@ def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
 def distinct_rows(rows, int64_t most):
     """Where each of the distinct rows is first met (int64), in this order, and which of them each row is (int32), by their bytes.
 
-    Both are empty where more than ``most`` are distinct. ``rows`` is in C order.
+    Both are empty where more than ``most`` are distinct, or two that differ cannot be told apart. ``rows`` is in C order.
     """
     cdef vector[int64_t] first
     cdef const uint8_t[::1] of = rows.reshape(-1).view(np.uint8)

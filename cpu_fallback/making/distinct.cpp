@@ -45,7 +45,7 @@ public:
         if (first_.size() * 2 > slots_.size()) resize(slots_.size() * 4);
         return number;
     }
-    // A row's bits, for number_of: those of rows that differ are almost surely others.
+    // A row's bits, for number_of: those of rows that differ are others, unless somebody chose them.
     uint64_t bits_of(const char* row, int64_t bytes) const {
         uint64_t bits = 0;
         for (int64_t b = 0; b < bytes; b += sizeof bits) {
@@ -146,7 +146,7 @@ std::vector<int64_t> distinct_rows(const void* rows, int64_t bytes, int64_t n, i
     for (int64_t i = 0; i < n; i++) {
         number[i] = met.number_of(met.bits_of(row(i), bytes), 0, i);
         if (static_cast<int64_t>(met.first().size()) > most) return {};
-        if (std::memcmp(row(i), row(met.first()[number[i]]), bytes) != 0) return {};  // by chance they have the same bits
+        if (std::memcmp(row(i), row(met.first()[number[i]]), bytes) != 0) return {};  // they have the same bits
     }
     return met.first();
 }

@@ -10,7 +10,8 @@ namespace gpuqs {
 // different, and ascend by group first.
 template <class Key> std::vector<int64_t> distinct(const Key* keys, const int32_t* groups, int64_t n, int32_t* number);
 
-// Which of the rows [n] of so many bytes are met first, and which of these each row is: number [n]. None where there are more than `most`.
+// Which of the rows [n] of so many bytes are met first, and which of these each row is: number [n]. None where there are more
+// than `most`; nor where two cannot be told apart, as a file may have them.
 std::vector<int64_t> distinct_rows(const void* rows, int64_t bytes, int64_t n, int64_t most, int32_t* number);
 
 // How many of the numbers [n], which are in [0, range), are each of these.

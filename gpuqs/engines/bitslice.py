@@ -73,6 +73,10 @@ class Bitslice(CpuEngine):
     #: bytes or more, and with them (False, True).
     column: ClassVar[float] = 12.0
     place: ClassVar[dict[bool, float]] = {False: 2.5, True: 0.25}
+    #: Per column and place, for each bit of a rank beyond `shallow`, where trees are too large for tables: without
+    #: registers of 64 bytes, and with them (False, True; an AMD EPYC, Zen 4: ranks of 1 to 14 bits).
+    deep_bit: ClassVar[dict[bool, float]] = {False: 0.33, True: 0.05}
+    shallow: ClassVar[int] = 5
     #: Nanoseconds per category set and 64 documents.
     category_set: ClassVar[float] = 7.0
     cold_call: ClassVar[float] = 18.0
@@ -102,7 +106,11 @@ class Bitslice(CpuEngine):
             each += forest.n_trees * word * self.value
         together = next(n for n in CODED_TOGETHER if n >= min(n_documents, CODED_TOGETHER[-1]))
         runs = -(-n_documents // together)
-        coding = len(forest.tested) * runs * (self.column + together * self.place[isa.widest_word > 128])
+        place = self.place[isa.widest_word > 128]
+        if forest.n_leaves > TABLE_LEAVES:
+            bits = math.log2(max(count_tests(forest), 1) / len(forest.tested))
+            place += self.deep_bit[isa.widest_word == 512] * max(bits - self.shallow, 0.0)
+        coding = len(forest.tested) * runs * (self.column + together * place)
         words = -(-n_documents // word) * each
         return CALL + (words + coding) * 1e-3 + category_cost(forest, -(-n_documents // 64), self.category_set)
 

@@ -17,8 +17,9 @@ from gpuqs.forest import Forest
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, most_rows
 
-#: Leaves of the largest tree from which on its top goes by itself.
-LEAST_BELOW = 512
+#: Leaves of the largest tree from which on its top goes by itself, and most columns for each tree: documents are coded
+#: by all columns for the tops, of one tree or many (an AMD EPYC, Zen 4: 20 to 700 columns).
+LEAST_BELOW, MOST_CODED = 512, 12
 
 
 class Walk(CpuEngine):
@@ -35,9 +36,10 @@ class Walk(CpuEngine):
     column: ClassVar[float] = 0.6
     #: To begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
     begun: ClassVar[float] = 0.7
-    #: What walks take of that where programs go through the tops (an AMD EPYC, Zen 4, with AVX2: seven forests of
-    #: scikit-learn of 754 to 12,732 leaves).
-    below: ClassVar[float] = 0.8
+    #: What walks take of that where programs go through the tops, and nanoseconds per document and column for these (an
+    #: AMD EPYC, Zen 4, with AVX2: seven forests of scikit-learn of 754 to 12,732 leaves).
+    below: ClassVar[float] = 0.75
+    coded: ClassVar[float] = 0.5
     cold_call: ClassVar[float] = 13.0
     cold_node: ClassVar[float] = 0.55
     cold_tree: ClassVar[float] = 3.5
@@ -72,11 +74,11 @@ class Walk(CpuEngine):
         visit, doubling, begun = self.visit, self.doubling, self.begun
         if _over_nodes_alone(forest, machine):
             visit, doubling, begun = self.gathered_visit, self.gathered_doubling, self.gathered_begun
-        each = visit + doubling * max(math.log2(max(forest.n_leaves, 2)) - 8, 0)
+        each, column = visit + doubling * max(math.log2(max(forest.n_leaves, 2)) - 8, 0), self.column
         if _has_tops(forest, machine) and 2 * n_documents >= _widest_word(machine):
-            each *= self.below
+            each, column = each * self.below, column + self.coded
         walked = (n_documents + begun) * _visits(forest) * each * 1e-3
-        columns = n_documents * microseconds(forest, column=self.column)
+        columns = n_documents * microseconds(forest, column=column)
         return CALL + walked + columns + category_cost(forest, n_documents)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
@@ -139,7 +141,8 @@ def _has_tops(forest: Forest, machine: Machine | None) -> bool:
     """Whether programs go through the tops of trees, on which many documents spend about half of their walks."""
     compiles = (machine or cpu_fallback.machine()).compiles
     large = forest.n_leaves >= LEAST_BELOW and not forest.has_categories
-    return compiles and large and not _over_nodes_alone(forest, machine)
+    many = forest.n_trees * MOST_CODED >= len(forest.tested)
+    return compiles and large and many and not _over_nodes_alone(forest, machine)
 
 
 def gathers(machine: Machine | None = None) -> bool:

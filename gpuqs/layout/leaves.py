@@ -21,8 +21,9 @@ from gpuqs.forks import lazy
 FIXED_POINT_LIMIT = 1 << 23
 #: Most leaves of a tree whose values registers hold: tables of these.
 TABLE_LEAVES = 64
-#: Leaves that share vectors have so many times fewer of them, at least.
-SHARED_BY = 4
+#: Leaves share vectors where these have so many bytes a tree or more, which no L1 cache keeps beside others, and where
+#: there are so many times fewer of them, of so many bytes together at most.
+LEAST_SHARED, SHARED_BY, MOST_SHARED = 16 << 10, 16, 256 << 10
 
 
 @dataclass(frozen=True)
@@ -133,14 +134,14 @@ def leaf_values(
 ) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point).
 
-    ``position``: as `LeafRanges` has it, or mirrored. ``shared``: whether leaves of trees too large
-    for tables may share vectors.
+    ``position``: as `LeafRanges` has it, or mirrored. ``shared``: whether leaves may share vectors.
     """
     dtype = np.dtype(forest.sum_dtype)
     given = np.ascontiguousarray(forest.weighted_leaves())
     first, row = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    if shared and forest.n_leaves > TABLE_LEAVES and given.shape[1] > 1:
-        first, row = making.distinct_rows(given, len(given) // SHARED_BY)
+    large = forest.n_leaves > TABLE_LEAVES and given.nbytes >= LEAST_SHARED * forest.n_trees
+    if shared and large and given.shape[1] > 1:
+        first, row = making.distinct_rows(given, min(len(given) // SHARED_BY, MOST_SHARED // given.strides[0]))
 
     def in_order(items: np.ndarray) -> np.ndarray:
         ordered = cache_lines.zeros(items.shape, items.dtype)

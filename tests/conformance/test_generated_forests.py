@@ -184,13 +184,13 @@ def test_leaves_of_every_width(isa: str, n_outputs: int) -> None:
 
 @pytest.mark.parametrize(
     ("n_outputs", "max_leaves", "sum_dtype"),
-    [(2, 65, "float64"), (3, 300, "float32"), (17, 300, "float64"), (50, 700, "float64")],
+    [(2, 1100, "float64"), (3, 1500, "float32"), (17, 250, "float64"), (50, 100, "float64")],
 )
 def test_leaves_that_share_vectors(isa: str, n_outputs: int, max_leaves: int, sum_dtype: str) -> None:
     """As those of fully grown trees do: most are of one class alone."""
     rng = np.random.default_rng(n_outputs)
     fields = {"n_outputs": n_outputs, "vector_leaves": True, "sum_dtype": sum_dtype}
-    forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, n_thresholds=500, **fields)
+    forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, shape="complete", n_thresholds=500, **fields)
     vectors = np.concatenate([np.eye(n_outputs), -np.eye(n_outputs), rng.normal(size=(3, n_outputs))])
     weights = rng.choice([0.5, 1.0], 40)
     forest = replace(forest, leaf_value=vectors[rng.integers(0, len(vectors), len(forest.leaf_value))])

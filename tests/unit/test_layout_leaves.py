@@ -68,45 +68,43 @@ def test_exact_values_are_the_leaves_weighted_in_the_sums_type(sum_dtype: str, w
             assert got.leaf_id[place] == forest.leaf_id[leaf]
 
 
-def sharing(max_leaves: int, n_vectors: int, **fields: object) -> Forest:
+def sharing(n_vectors: int, max_leaves: int = 65, n_outputs: int = 80, **fields: object) -> Forest:
     """Leaves of so many vectors, in which zeros of either sign occur."""
     rng = np.random.default_rng(3)
     forest = random_forest(
-        rng, n_trees=9, max_leaves=max_leaves, shape="complete", n_outputs=3, vector_leaves=True, **fields
+        rng, n_trees=9, max_leaves=max_leaves, shape="complete", n_outputs=n_outputs, vector_leaves=True, **fields
     )
-    vectors = rng.choice([0.0, -0.0, 0.25, 1.0, 1 / 3], (n_vectors - 2, 3))
-    vectors = np.concatenate([vectors, np.zeros((1, 3)), -np.zeros((1, 3))])
-    return replace(forest, leaf_value=vectors[rng.integers(0, n_vectors, len(forest.leaf_value))])
+    vectors = rng.choice([0.0, -0.0, 0.25, 1.0, 1 / 3], (n_vectors - 2, n_outputs))
+    vectors = np.concatenate([vectors, np.zeros((1, n_outputs)), -np.zeros((1, n_outputs))])
+    return replace(forest, leaf_value=vectors[np.arange(len(forest.leaf_value)) % n_vectors])
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 @pytest.mark.parametrize("sum_dtype", ["float64", "float32"])
 def test_shared_vectors_are_those_of_the_leaves(sum_dtype: str, precision: str) -> None:
-    forest = sharing(65, 9, sum_dtype=sum_dtype, tree_weight=np.arange(1.0, 10.0) / 8)
+    forest = sharing(9, sum_dtype=sum_dtype, tree_weight=np.array([1.0, 0.5, 1.0] * 3))
     position = number_leaves(forest).position
     own, shared = (leaf_values(forest, position, precision, shared=s) for s in (False, True))
     assert len(own.row) == 0 and shared.row.dtype == np.int32 and shared.value.dtype == own.value.dtype
-    assert 9 < len(shared.value) <= len(own.value) // 4
+    assert len(shared.value) == 9 + 7, "zeros of either sign are the same by any weight"
     assert shared.value[shared.row].tobytes() == own.value.tobytes()
     np.testing.assert_array_equal(shared.leaf_id, own.leaf_id)
 
 
+def rows_of(forest: Forest) -> int:
+    values = leaf_values(forest, number_leaves(forest).position, "exact", shared=True)
+    assert len(values.row) in (0, len(forest.leaf_value))
+    return len(values.value) if len(values.row) else 0
+
+
 def test_vectors_are_shared_where_that_pays_alone() -> None:
-    for forest, why in (
-        (sharing(64, 9), "tables hold the trees"),
-        (random_forest(np.random.default_rng(4), max_leaves=99, n_outputs=3, vector_leaves=True), "no two are alike"),
-        (random_forest(np.random.default_rng(4), max_leaves=99), "a value is no larger than a row's number"),
-    ):
-        values = leaf_values(forest, number_leaves(forest).position, "exact", shared=True)
-        assert len(values.row) == 0 and len(values.value) == len(forest.leaf_value), why
-    n_leaves = len(sharing(65, 9).leaf_value)
-    for more, n_rows in ((0, n_leaves // 4), (1, n_leaves)):
-        forest = sharing(65, 9)
-        vectors = np.arange(n_leaves * 3.0).reshape(-1, 3)
-        vectors[n_leaves // 4 + more :] = vectors[0]
-        forest = replace(forest, leaf_value=vectors)
-        values = leaf_values(forest, number_leaves(forest).position, "exact", shared=True)
-        assert len(values.value) == n_rows
+    rng = np.random.default_rng(4)
+    assert rows_of(sharing(9)) == 9
+    assert rows_of(sharing(9, max_leaves=64, n_outputs=300)) == 0, "tables hold the trees"
+    assert rows_of(sharing(9, n_outputs=31)) == 0, "an L1 cache holds a tree's"
+    assert rows_of(random_forest(rng, n_trees=1, max_leaves=3000, shape="complete")) == 0, "one value a leaf"
+    assert rows_of(sharing(36)) == 36 and rows_of(sharing(37)) == 0, "a sixteenth of 585 leaves"
+    assert rows_of(sharing(200, 600, 160)) == 200 and rows_of(sharing(206, 600, 160)) == 0, "more than 256 KiB"
 
 
 @pytest.mark.parametrize("base_first", [True, False])
