@@ -253,7 +253,7 @@ public:
     // the child.
     void make_ready(int stride, int n_threads) const override {
         const int w = width(stride);
-        if (!layout_.nodes || code_[w].load(std::memory_order_acquire)) return;
+        if (is_ready(stride)) return;
         n_threads = std::max(n_threads, n_making_);
         const int64_t n = layout_.n_blocks, n_parts = std::min<int64_t>(n_threads, n);
         std::vector<TreePrograms> parts(n_parts);
@@ -265,6 +265,7 @@ public:
         const MachineCode* none = nullptr;
         if (code_[w].compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
     }
+    bool is_ready(int stride) const { return !layout_.nodes || code_[width(stride)].load(std::memory_order_acquire); }
     void bring(int block, int stride, const LeafRecords& records) const override {
         if (records.first && stride < document_block())  // many documents read most of them soon
             for (int t = first_tree(block); t < first_tree(block + 1); t++) prefetch_records(records, t);

@@ -1,38 +1,53 @@
 // walk, of trees whose tops bitslice's programs go through.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <new>
 
 #include "driver/engines.hpp"
 
 namespace gpuqs {
 
 // Programs find where documents leave the tops, a word of them at a time, and walks go on from there. Fewer documents than fill
-// half a word walk all the way.
+// half a word walk all the way, and all do where code may not be made.
 class WalkBelow final : public Walk {
 public:
-    // tops: of the same tree blocks, each a superblock, with leaves of one byte. start: [tree][kTopExits].
+    // tops: of the same tree blocks, each with nodes a superblock, with leaves of one byte. start: [tree][kTopExits].
     WalkBelow(const Kernels& kernels, const WalkLayout& layout, int block, const Bitslice& tops, const int32_t* start)
         : Walk(kernels, layout, block), tops_(tops), start_(start), word_(tops.document_block()) {}
 
-    size_t loaded_bytes(int stride) const override { return Walk::loaded_bytes(stride) + n_words(stride) * of_word(); }
+    size_t loaded_bytes(int stride) const override {
+        return Walk::loaded_bytes(stride) + whole_lines(sizeof(bool)) + n_words(stride) * of_word();
+    }
     size_t scratch_bytes(int stride) const override {
-        return goes_through_tops(stride) ? n_words(stride) * numbers() + tops_.scratch_bytes(word_) : 0;
+        return fill_words(stride) ? n_words(stride) * numbers() + tops_.scratch_bytes(word_) : 0;
     }
     void make_ready(int stride, int n_threads) const override {
-        if (goes_through_tops(stride)) tops_.make_ready(word_, n_threads);
+        if (!fill_words(stride) || refused_.load(std::memory_order_relaxed)) return;
+        try {
+            tops_.make_ready(word_, n_threads);
+        } catch (const std::bad_alloc&) {  // the process may have forbidden itself to make code
+            refused_.store(true, std::memory_order_relaxed);
+        }
     }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
         Walk::load(documents, first, n, stride, loaded, scratch);
-        if (!goes_through_tops(n)) return;
+        const bool coded = fill_words(n) && tops_.is_ready(word_);  // another thread may make it ready before find
         char* planes = static_cast<char*>(loaded) + Walk::loaded_bytes(stride);
-        for (int d = 0; d < n; d += word_, planes += of_word())
+        std::memcpy(planes, &coded, sizeof coded);
+        planes += whole_lines(sizeof coded);
+        for (int d = 0; coded && d < n; d += word_, planes += of_word())
             tops_.load(documents, first + d, std::min(word_, n - d), word_, planes, scratch);
     }
     void find(int block, int n, int stride, const void* loaded, void* scratch, const LeafRecords& records, void* leaf) const override {
-        if (!goes_through_tops(n)) return walk(block, n, stride, loaded, leaf, nullptr);
         const char* planes = static_cast<const char*>(loaded) + Walk::loaded_bytes(stride);
+        bool coded;
+        std::memcpy(&coded, planes, sizeof coded);
+        if (!coded) return walk(block, n, stride, loaded, leaf, nullptr);
+        planes += whole_lines(sizeof coded);
         uint8_t* const number = static_cast<uint8_t*>(scratch);
         uint8_t* const of_tops = number + n_words(stride) * numbers();
         const int n_trees = first_tree(block + 1) - first_tree(block);
@@ -44,14 +59,15 @@ public:
     }
 
 private:
-    bool goes_through_tops(int n) const { return 2 * n >= word_; }
-    size_t n_words(int stride) const { return goes_through_tops(stride) ? static_cast<size_t>((stride + word_ - 1) / word_) : 0; }
+    bool fill_words(int n) const { return 2 * n >= word_; }
+    size_t n_words(int stride) const { return fill_words(stride) ? static_cast<size_t>((stride + word_ - 1) / word_) : 0; }
     size_t of_word() const { return tops_.loaded_bytes(word_); }
     size_t numbers() const { return whole_lines(static_cast<size_t>(largest_tree_block()) * word_); }
 
     const Bitslice& tops_;
     const int32_t* const start_;
     const int word_;
+    mutable std::atomic<bool> refused_{false};
 };
 
 }  // namespace gpuqs

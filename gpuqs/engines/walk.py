@@ -14,12 +14,13 @@ from gpuqs.engines.base import CALL
 from gpuqs.engines.cpu import CpuEngine, category_cost, cold_reads, fitting, microseconds
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
+from gpuqs.kept import once_each
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, most_rows
 
-#: Leaves of the largest tree from which on its top goes by itself, and most columns for each tree: documents are coded
-#: by all columns for the tops, of one tree or many (an AMD EPYC, Zen 4: 20 to 700 columns).
-LEAST_BELOW, MOST_CODED = 512, 12
+#: Leaves from which on a tree is large enough for its top to go by itself, and most columns for each such tree:
+#: documents are coded by all columns for the tops, of one tree or many (an AMD EPYC, Zen 4: 20 to 700 columns).
+LEAST_BELOW, MOST_CODED = 512, 5
 
 
 class Walk(CpuEngine):
@@ -140,9 +141,14 @@ def _widest_word(machine: Machine | None) -> int:
 def _has_tops(forest: Forest, machine: Machine | None) -> bool:
     """Whether programs go through the tops of trees, on which many documents spend about half of their walks."""
     compiles = (machine or cpu_fallback.machine()).compiles
-    large = forest.n_leaves >= LEAST_BELOW and not forest.has_categories
-    many = forest.n_trees * MOST_CODED >= len(forest.tested)
-    return compiles and large and many and not _over_nodes_alone(forest, machine)
+    return compiles and not _over_nodes_alone(forest, machine) and _have_tops(forest)
+
+
+@once_each
+def _have_tops(forest: Forest) -> bool:
+    n_large = np.count_nonzero(np.diff(forest.leaf_offsets) >= LEAST_BELOW)
+    many = n_large * MOST_CODED >= len(forest.tested) and 2 * n_large >= forest.n_trees
+    return bool(n_large and many and not forest.has_categories)
 
 
 def gathers(machine: Machine | None = None) -> bool:

@@ -26,7 +26,7 @@ class Tops:
     Parameters
     ----------
     programs : BitsliceLayout
-        Of the tops; each tree block is a superblock.
+        Of the tops; each tree block with nodes is a superblock, for all documents pass one before they pass the next.
     start : int32 [T, TOP_EXITS]
         By the number that a program gives: the node or leaf there, as its place behind the tree's first one.
     """
@@ -82,7 +82,7 @@ def build_tops(
     if why_not(top, TOP_EXITS, MAX_COLUMNS):
         return None
     tree_block = min(tree_block, TREE_BLOCK)
-    programs = build_bitslice(top, build_ranks(top), 1, 1, compiled=True, tree_block=tree_block)
+    programs = build_bitslice(top, build_ranks(top), 0, 0, compiled=True, tree_block=tree_block)
     tree = np.repeat(np.arange(forest.n_trees), np.diff(top.leaf_offsets))
     inner = forest.node_offsets[tree] + at_exit
     leaf = forest.n_nodes + forest.leaf_offsets[tree] + ~at_exit

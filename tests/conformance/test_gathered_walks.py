@@ -97,7 +97,7 @@ def test_deep_trees_and_missing_values(shape: str, values: str) -> None:
 def test_walks_below_tops(shape: str, leaves: int, dtype: type) -> None:
     """Words of documents, the last in part, tree blocks, and trees that are tops alone."""
     rng = np.random.default_rng(leaves)
-    sizes = (leaves, 1, 3, 255, leaves)
+    sizes = (leaves, 1, leaves, 255, leaves)
     trees = [random_forest(rng, n_trees=9, max_leaves=n, shape=shape, n_thresholds=700) for n in sizes]
     forest = joined(trees)
     X = probing_documents(rng, forest, 1500, dtype)
@@ -105,6 +105,18 @@ def test_walks_below_tops(shape: str, leaves: int, dtype: type) -> None:
         check(forest, X[:n], {})
     for params in ({"tops": 0}, {"tree_block": 7}, {"document_block": 300}, {"document_block": 300, "tree_block": 1}):
         check(forest, X, params, n_threads=3)
+
+
+@pytest.mark.parametrize("small", [(1, 2), (2, 1), (1, 1, 2), (1, 1), (2, 2), (1, 3, 1, 2)], ids=str)
+def test_tree_blocks_of_a_node_or_none_below_tops(small: tuple[int, ...]) -> None:
+    """Each of them decides for all words of documents before the next one does."""
+    rng = np.random.default_rng(len(small))
+    sizes = (600, *small, 600, 600, 600, 600)
+    forest = joined([random_forest(rng, n_trees=1, max_leaves=n, shape="complete") for n in sizes])
+    X = probing_documents(rng, forest, 1100, np.float32)
+    for params in ({}, {"tree_block": 1}, {"tree_block": 2}):
+        for n_threads in (1, 2, 3):
+            check(forest, X, params, n_threads)
 
 
 @pytest.mark.parametrize("fields", [

@@ -109,10 +109,35 @@ np.testing.assert_array_equal(model.predict(X, "raw", engine="bitslice"), model.
 """
 
 
+IN_A_PROCESS_THAT_MAY_NOT_ANY_MORE = """
+import ctypes, sys
+import numpy as np
+from gpuqs import Model, cpu_fallback
+from forests import probing_documents, random_forest
+can = cpu_fallback.compiles_programs()
+rng = np.random.default_rng(7)
+model = Model(random_forest(rng, n_trees=5, max_leaves=1100, shape="complete"))
+X = probing_documents(rng, model.forest, 600)
+few = model.predict(X[:3], "raw", engine="walk")
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):
+    sys.exit(77)
+for _ in range(2):
+    raw = model.predict(X, "raw", engine="walk")
+    np.testing.assert_array_equal(raw, model.predict(X, "raw", engine="reference"))
+np.testing.assert_array_equal(few, raw[:3])
+try:
+    model.predict(X, "raw", engine="bitslice")
+    assert not can
+except MemoryError:
+    assert can
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
-def test_a_process_that_may_not_write_code_interprets() -> None:
+@pytest.mark.parametrize("script", [IN_A_PROCESS_THAT_MAY_NOT_WRITE_CODE, IN_A_PROCESS_THAT_MAY_NOT_ANY_MORE])
+def test_a_process_that_may_not_write_code_interprets_or_walks(script: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS_THAT_MAY_NOT_WRITE_CODE],
+        [sys.executable, "-c", script],
         cwd=Path(__file__).parents[1],  # where `forests` is, and the sources of gpuqs are not
         capture_output=True,
         text=True,
