@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
+from gpuqs.kept import once_each
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.links import class_decision, decides_on_values, multi_label, tells_classes, to_values
 
@@ -16,6 +17,11 @@ Output = Literal["value", "raw", "class", "leaf", "per_tree"]
 Precision = Literal["exact", "fast"]
 OUTPUTS: Final = get_args(Output)
 PRECISIONS: Final = get_args(Precision)
+
+#: Values of leaves that are taken at a time: what they pass through stays in a cache.
+_TOGETHER: Final = 1 << 15
+#: Numbers of leaves, those that no leaf has among them, for each leaf at most. Those that number nodes, too, have two.
+_MOST_NUMBERS: Final = 8
 
 
 def check_options(forest: Forest, output: str, precision: str, engine: str) -> None:
@@ -91,19 +97,40 @@ def class_numbers(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
 
 def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> None:
     """Fill ``out`` (as `answer_form` says of "per_tree") from the source library's leaf numbers [D, T]."""
-    values, positions = forest.weighted_leaves(), positions_of_leaves(forest, leaves)
-    for tree in range(forest.n_trees):
-        of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
-        out[:, tree] = values[of_tree][positions[:, tree]].reshape(out[:, tree].shape)
+    values, weight = forest.leaf_value, forest.tree_weight.astype(out.dtype)[:, None]
+    if out.ndim == 2:
+        values, weight = values[:, 0], weight[:, 0]
+    rows = max(_TOGETHER // max(weight.size, 1), 1)
+    for start in range(0, len(leaves), rows):
+        part = slice(start, start + rows)
+        of_part = values[positions_of_leaves(forest, leaves[part]) + forest.leaf_offsets[:-1]]
+        np.multiply(of_part.astype(out.dtype, copy=False), weight, out=out[part])
 
 
 def positions_of_leaves(forest: Forest, leaves: np.ndarray) -> np.ndarray:
     """Positions in their trees, int32 [D, T], of leaves of these numbers of the source library's; may be ``leaves``."""
     if forest.leaves_by_position:
         return leaves
+    if (numbered := _leaves_by_number(forest)) is not None:
+        starts, position = numbered
+        found: np.ndarray = position[starts + leaves]
+        return found
     positions = np.empty_like(leaves)
     for tree in range(forest.n_trees):
         of_tree = slice(*forest.leaf_offsets[tree : tree + 2].tolist())
         by_id = np.argsort(forest.leaf_id[of_tree])
         positions[:, tree] = by_id[np.searchsorted(forest.leaf_id[of_tree][by_id], leaves[:, tree])]
     return positions
+
+
+@once_each
+def _leaves_by_number(forest: Forest) -> tuple[np.ndarray, np.ndarray] | None:
+    """Each tree's leaves by number: where its numbers begin, int64 [T], and positions; None if numbers are large."""
+    n_leaves, firsts = np.diff(forest.leaf_offsets), forest.leaf_offsets[:-1]
+    ends = np.cumsum(np.maximum.reduceat(forest.leaf_id, firsts).astype(np.int64) + 1)
+    if ends[-1] > _MOST_NUMBERS * len(forest.leaf_id):
+        return None
+    starts, position = np.append(0, ends[:-1]), np.zeros(ends[-1], np.int32)
+    in_tree = np.arange(len(forest.leaf_id)) - np.repeat(firsts, n_leaves)
+    position[np.repeat(starts, n_leaves) + forest.leaf_id] = in_tree
+    return starts, position

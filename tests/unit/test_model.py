@@ -150,6 +150,30 @@ def test_classes() -> None:
         make(objective="lambdarank").predict(X, "class")
 
 
+@pytest.mark.parametrize("numbers", ["of nodes", "shuffled", "far apart"])
+@pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "vector_leaves": True, "sum_dtype": "float32"}], ids=str)
+def test_values_of_each_tree_are_those_of_the_leaves_numbers(fields: dict[str, Any], numbers: str) -> None:
+    """Whatever a library numbers leaves by; of more documents and trees than are looked up at a time."""
+    rng = np.random.default_rng(6)
+    forest = make(tree_weight=rng.choice([0.1, 1.0], 20), **fields).forest
+    ids = [
+        rng.permutation({"of nodes": 2 * n - 1, "shuffled": n, "far apart": 1 << 20}[numbers])[:n]
+        for n in np.diff(forest.leaf_offsets).tolist()
+    ]
+    model = Model(replace(forest, leaf_id=np.concatenate(ids).astype(np.int32)))
+    X = rng.normal(size=(2000, forest.n_features))
+    leaf, each = model.predict(X, "leaf"), model.predict(X, "per_tree")
+    for tree, of_tree in enumerate(ids):
+        place = {number: forest.leaf_offsets[tree] + i for i, number in enumerate(of_tree.tolist())}
+        found = forest.weighted_leaves()[[place[number] for number in leaf[:, tree].tolist()]]
+        np.testing.assert_array_equal(each[:, tree].reshape(found.shape), found)
+
+
+def test_no_trees_have_no_values() -> None:
+    model = Model(random_forest(np.random.default_rng(0), n_trees=0))
+    assert model.predict(np.zeros((3, model.n_features)), "per_tree").shape == (3, 0)
+
+
 @pytest.mark.parametrize("base_first", [True, False])
 @pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "sum_dtype": "float32"}], ids=str)
 def test_base_margins_take_the_place_of_the_base_score(fields: dict[str, Any], base_first: bool) -> None:
