@@ -117,7 +117,10 @@ class Recorder:
                 to.arrays(tuples.offsets, tuples.tree, np.asarray(tuples.mask).view(np.uint8))
             to.arrays(lists.threshold32, lists.threshold64)
 
-    def walk(self, layout: Any, n_features: int, *, single: bool, document_block: int, isa: str) -> None:
+    def walk(
+        self, layout: Any, n_features: int, *, single: bool, document_block: int, isa: str, tops: None
+    ) -> None:
+        assert tops is None, "programs that are interpreted go through no tops"
         to = self._to
         to.text("walk")
         to.numbers(document_block, single, layout.wide, layout.column_bits)
