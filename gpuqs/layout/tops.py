@@ -82,7 +82,8 @@ def build_tops(
     if why_not(top, TOP_EXITS, MAX_COLUMNS):
         return None
     tree_block = min(tree_block, TREE_BLOCK)
-    programs = build_bitslice(top, build_ranks(top), 0, 0, compiled=True, tree_block=tree_block)
+    ranks, none = build_ranks(top), 0  # no block takes another into its superblock
+    programs = build_bitslice(top, ranks, max_predicates=none, max_nodes=none, compiled=True, tree_block=tree_block)
     tree = np.repeat(np.arange(forest.n_trees), np.diff(top.leaf_offsets))
     inner = forest.node_offsets[tree] + at_exit
     leaf = forest.n_nodes + forest.leaf_offsets[tree] + ~at_exit
