@@ -1,4 +1,4 @@
-"""Models of several outputs, fully grown forests, categories (LightGBM's sets, CatBoost's CTRs), linear trees.
+"""Models of several outputs, fully grown forests, categories (sets, CTRs), linear trees, staged prediction.
 
     python bench/special.py                    # figures go to bench/results/
     python bench/special.py --quick            # a smoke run, nothing written
@@ -94,6 +94,38 @@ def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
         grown = f"{kind}, {n_trees:,} trees of about {leaves:,.0f} leaves"
         what = f"scikit-learn {sklearn.__version__}, {type(forest).__name__}, {grown}"
         found.append({"what": what, "cases": measured(cases, rounds)})
+    return found
+
+
+def staged(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
+    """Scores after each of the trees, as learning curves ask for them; microseconds are of all of a row's."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2 * n_rows, 30)).astype(np.float32)
+    target = X[:, 0] * X[:, 1] + X[:, 2] + rng.normal(size=len(X))
+    params = {"num_leaves": 64, "num_threads": 2, "verbosity": -1}
+    gbm = lightgbm.train(params, lightgbm.Dataset(X, target), n_trees)
+    xgb = xgboost.train({"max_depth": 6, "nthread": 2, "verbosity": 0}, xgboost.DMatrix(X, target), n_trees)
+    xgb.set_param({"nthread": 1})
+    ends = range(1, n_trees + 1)
+    libraries: dict[str, tuple[Any, Callable[[Any, int], Any]]] = {
+        f"LightGBM {lightgbm.__version__}, {n_trees} x 64": (
+            gbm,
+            lambda x, end: gbm.predict(x, num_iteration=end, num_threads=1),
+        ),
+        f"XGBoost {xgboost.__version__}, {n_trees} trees of depth 6": (
+            xgb,
+            lambda x, end: xgb.inplace_predict(x, iteration_range=(0, end)),
+        ),
+    }
+    found = []
+    for what, (trained, score) in libraries.items():
+        cases = {}
+        for n in (n_rows // 10, 100, 1):
+            x, model = X[:n], gpuqs.from_model(trained)
+            theirs = partial(lambda score, x: [score(x, end) for end in ends], score, x)
+            ours = partial(lambda model, x: [model.predict(x, trees=slice(end), n_threads=1) for end in ends], model, x)
+            cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
+        found.append({"what": f"{what}: {n_trees} stages", "cases": measured(cases, rounds)})
     return found
 
 
@@ -195,6 +227,7 @@ def main() -> None:
     n_rows = 500 if args.quick else 10_000
     results = several_outputs(5 if args.quick else 100, n_rows, args.rounds)
     results += fully_grown(5 if args.quick else 100, n_rows, args.rounds)
+    results += staged(5 if args.quick else 200, n_rows, 1 + args.rounds // 4)
     results.append(categories(20 if args.quick else 500, n_rows, args.rounds))
     for n_categories in (200, 20_000):
         results.append(category_sets(*((5, 8) if args.quick else (300, 64)), n_categories, n_rows, args.rounds))

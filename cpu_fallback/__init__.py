@@ -8,7 +8,14 @@ from typing import NamedTuple
 from gpuqs.cpu_fallback.arrow import ArrowTable
 from gpuqs.cpu_fallback.float_modes import in_default_float_mode
 from gpuqs.cpu_fallback.links import Link
-from gpuqs.cpu_fallback.plain_calls import PlainCalls, costs_age, costs_changed, plain_first
+from gpuqs.cpu_fallback.plain_calls import (
+    NAMES_OF_THREADS,
+    PlainCalls,
+    TreeRange,
+    costs_age,
+    costs_changed,
+    plain_first,
+)
 from gpuqs.cpu_fallback.processors import default_threads, effective_threads
 from gpuqs.cpu_fallback.scorer import (
     INSTRUCTION_SETS,
@@ -30,6 +37,7 @@ from gpuqs.errors import DeviceError
 
 __all__ = [
     "INSTRUCTION_SETS",
+    "NAMES_OF_THREADS",
     "QUICKSCORER",
     "ArrowTable",
     "Bitslice",
@@ -40,6 +48,7 @@ __all__ = [
     "PlainCalls",
     "QuickScorer",
     "RankWalk",
+    "TreeRange",
     "Values",
     "Walk",
     "available_isas",

@@ -18,6 +18,7 @@ class Machine(NamedTuple):
     compiles: bool
 
 INSTRUCTION_SETS: tuple[InstructionSet, ...]
+NAMES_OF_THREADS: tuple[str, ...]
 QUICKSCORER: bool
 ArrowTable: Any
 Bitslice: Any
@@ -26,6 +27,7 @@ PlainCalls: Any
 Link: Any
 QuickScorer: Any
 RankWalk: Any
+TreeRange: Any
 Values: Any
 Walk: Any
 file_bytes: Any

@@ -363,9 +363,13 @@ class Forest:
         if step != 1:
             raise ValueError(f"trees must be a slice with step 1, not {step}")
         arrays: dict[str, Any] = select_trees(vars(self), start, max(start, stop))
-        if start > 0 and self.schema.library == "CatBoost":  # which counts the bias with the first tree
-            arrays["base_score"] = np.zeros_like(self.base_score)
-        return replace(self, **arrays)
+        return replace(self, **arrays, base_score=self.base_of(start))
+
+    def base_of(self, first_tree: int) -> npt.NDArray[np.float64]:
+        """The base score of a range of trees."""
+        if first_tree > 0 and self.schema.library == "CatBoost":  # which counts the bias with the first tree
+            return np.zeros_like(self.base_score)
+        return self.base_score
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: what is unpickled is validated, and immutable again.

@@ -8,6 +8,7 @@ from typing import Any, Final, SupportsIndex, cast
 
 import numpy as np
 
+from gpuqs.cpu_fallback import NAMES_OF_THREADS
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.outputs import OUTPUTS, Output
@@ -30,7 +31,7 @@ _CALLED: Final = {
     "prediction_type": "output ('raw' for 'RawFormulaVal', 'class' for 'Class')",
 }
 #: LightGBM's, XGBoost's and CatBoost's names of ``n_threads``.
-_THREADS: Final = ("num_threads", "num_thread", "nthreads", "nthread", "n_jobs", "thread_count")
+_THREADS: Final = NAMES_OF_THREADS[1:]
 
 
 def check_others(forest: Forest, others: Mapping[str, Any]) -> None:

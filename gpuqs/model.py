@@ -311,7 +311,10 @@ class Model:
         if engine == "auto":
             engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
         way = Way(engine) if isinstance(engine, str) else engine
-        program = self._programs.get(way.engine, precision, trees, documents.narrow, runs_on, here, way.params)
+        by_whole = trees is not None and runs_on is HOST and self._programs.goes_by_whole(trees, documents.n)
+        program = self._programs.get(
+            way.engine, precision, trees, documents.narrow, runs_on, here, way.params, by_whole=by_whole
+        )
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         fresh = out is None or where is HOST  # no memory of the caller's on a device
         own = where.own_answer(X, shape, dtype) if out is None else None
@@ -321,7 +324,7 @@ class Model:
         forest = self.forest
         if output == "per_tree":
             forest = self._programs.part(trees, documents.narrow)
-        more = LEAF * len(program.values.tree_output) if output in ("leaf", "per_tree") else 0.0
+        more = LEAF * len(program.values.trees) if output in ("leaf", "per_tree") else 0.0
         look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
         n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
         fill: Callable[..., None] = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
@@ -411,6 +414,7 @@ class Model:
             iteration_range=iteration_range,
         )
         check_options(self.forest, "value", precision, engine)
+        self._programs.expect(chosen)
         runs_on = place(self.forest, rows, self._asked(device), engine, "value", None)
         way: str | Way = engine
         if engine == "auto":
@@ -421,13 +425,8 @@ class Model:
             way = self._chooser.way(n_documents, runs_on, cpu_fallback.machine())
         with runs_on.active():
             self._answer(rows, "value", None, None, way, precision, chosen, None, runs_on)
-        if engine == "auto" and trees is None and runs_on is HOST and self._plain is not None:
-            plain = self._plain.of_iterations(
-                precision,
-                int(start_iteration),
-                None if num_iteration is None else int(num_iteration),
-                None if iteration_range is None else (int(iteration_range[0]), int(iteration_range[1])),
-            )
+        if engine == "auto" and runs_on is HOST and self._plain is not None:
+            plain, _ = self._plain.of_range(precision, chosen, 0, None, None)
             if plain is not None:
                 plain.prepare(min(n_documents, sys.maxsize))
         return self

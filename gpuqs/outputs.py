@@ -56,7 +56,7 @@ def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tupl
     if output in ("value", "raw"):
         labels_alone = output == "value" and forest.link == "argmax"
         return (n,) if forest.n_outputs == 1 or labels_alone else (n, forest.n_outputs), values.score_dtype
-    n_trees = len(values.tree_output)
+    n_trees = len(values.trees)
     if output == "leaf":
         return (n, n_trees), np.dtype(np.int32)
     if output == "per_tree":

@@ -9,17 +9,20 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - ``output`` is "value" or "raw", or "leaf" where the answer holds few numbers; ``raw_score``, ``output_margin`` and
   ``pred_leaf`` are True or False.
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
-- ``n_threads`` is None or a positive int.
+- ``n_threads``, or what another library calls it, is None or a positive int.
 - ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
   with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.of_numpy`).
-- ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints.
+- ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints,
+  ``trees`` None or a slice of ints and None; they do not contradict each other.
 - ``device`` is None or "cpu", and the model is on the host.
-- ``trees`` and ``base_margin`` are None; ``pred_contrib`` is False.
+- ``base_margin`` is None; ``pred_contrib`` is False.
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
 - An engine of the CPU's kernels scores it.
 
 Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for. So do
-those of a small CSR matrix, which are made here, if neither precision, nor iterations, nor ``out`` is given.
+those of a small CSR matrix, which are made here, if neither precision, nor a range of trees, nor ``out`` is given.
+
+The first few calls with a range of trees go by what scores all trees, if the base score allows (`goes_by_whole`).
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from gpuqs.kept import keep_some
 from gpuqs.keywords import output_and_trees
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision
-from gpuqs.programs import Programs
+from gpuqs.programs import DOCUMENTS_BY_WHOLE, RANGES_COUNTED, Programs
 from gpuqs.threads import threads_of_call
 
 #: Most documents of a small batch: a list holds the program for each number of them.
@@ -80,7 +83,8 @@ class PlainWays:
 
     def __init__(self, chooser: Chooser, programs: Programs) -> None:
         self._chooser, self._programs = chooser, programs
-        self._of_iterations: dict[Any, tuple[cpu_fallback.PlainCalls | None]] = {}
+        self._ranges: dict[Any, tuple[slice | None, cpu_fallback.TreeRange | None]] = {}
+        self._of_ranges: dict[Any, tuple[cpu_fallback.PlainCalls | None]] = {}
 
     @lazy
     def exact(self) -> cpu_fallback.PlainCalls | None:
@@ -110,36 +114,63 @@ class PlainWays:
         scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
         return scores
 
-    def of_iterations(
-        self, precision: Precision, start: int, number: int | None, iteration_range: tuple[int, int] | None
-    ) -> cpu_fallback.PlainCalls | None:
-        """Calls with the iterations that these keywords of `Model.predict` ask for, which have these very types.
+    def of_range(
+        self,
+        precision: Precision,
+        trees: slice | None,
+        start: int,
+        number: int | None,
+        iteration_range: tuple[int, int] | None,
+    ) -> tuple[cpu_fallback.PlainCalls | None, cpu_fallback.TreeRange | None]:
+        """Calls with the trees that these keywords of `Model.predict` ask for, which have these very types.
+
+        With what scores all trees, the range of them is given.
 
         Raises
         ------
         ValueError
             They contradict each other, or name iterations that are not there.
         """
-        whole = self.fast if precision == "fast" else self.exact
-        if start == 0 and number is None and iteration_range is None:
-            return whole
-        key = precision, start, number, iteration_range
-        found = self._of_iterations.get(key)
+        key = None if trees is None else (trees.start, trees.stop, trees.step), start, number, iteration_range
+        found = self._ranges.get(key)
         if found is None:
-            _, trees = output_and_trees(
+            _, chosen = output_and_trees(
                 self._programs.forest,
                 "value",
-                None,
+                trees,
                 start_iteration=start,
                 num_iteration=number,
                 iteration_range=iteration_range,
             )
-            if trees is None:
-                found = (whole,)
-            else:
-                found = (plain_calls(self._chooser, self._programs, precision=precision, trees=trees),)
-            keep_some(self._of_iterations, key, found, self._programs.parts_kept)
-        return found[0]
+            found = chosen, None if chosen is None else _range_of_all(self._programs.forest, chosen)
+            keep_some(self._ranges, key, found, RANGES_COUNTED)
+        chosen, of_all = found
+        if chosen is None:
+            return self.fast if precision == "fast" else self.exact, None
+        if precision == "exact" and of_all is not None and self._programs.goes_by_whole(chosen, 1):
+            return self.exact, of_all
+        of_range = precision, chosen.start, chosen.stop
+        own = self._of_ranges.get(of_range)
+        if own is None:
+            own = (plain_calls(self._chooser, self._programs, precision=precision, trees=chosen),)
+            keep_some(self._of_ranges, of_range, own, self._programs.parts_kept)
+        return own[0], None
+
+
+def _range_of_all(forest: Forest, trees: slice) -> cpu_fallback.TreeRange | None:
+    """What `PlainCalls` with all trees need for a range of them; None: sums of these start from another base score."""
+    n_trees, has_base = trees.stop - trees.start, forest.base_of(trees.start) is forest.base_score
+    if forest.base_first and not has_base:
+        return None
+    divisor = links.trees_averaged(forest, n_trees)
+    return cpu_fallback.TreeRange(
+        trees.start,
+        n_trees,
+        most=DOCUMENTS_BY_WHOLE,
+        raw_divisor=divisor if forest.average_raw else 1.0,
+        value_divisor=divisor if forest.average else 1.0,
+        has_base=has_base,
+    )
 
 
 @cpu_fallback.in_default_float_mode

@@ -11,7 +11,7 @@ cdef extern from "driver/links.hpp" namespace "gpuqs" nogil:
         const CLink* link
         cbool is_double
         int32_t n_outputs
-        const void* last
+        const double* last
         double divisor
         double scale
         double step
@@ -26,4 +26,4 @@ cdef class Link:
     cdef Finish c
     cdef object last, base
 
-    cdef int fill(self, const void* sums, int64_t n, void* out, int n_threads=*) except -1 nogil
+    cdef int fill(self, const Finish& finish, const void* sums, int64_t n, void* out, int n_threads) except -1 nogil

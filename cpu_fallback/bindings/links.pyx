@@ -61,8 +61,9 @@ cdef class Link:
             raise ValueError(f"base scores must be [{n_outputs}]")
         self.c.step, self.c.base = step, <const double*><size_t>self.base.ctypes.data
 
-    cdef int fill(self, const void* sums, int64_t n, void* out, int n_threads=1) except -1 nogil:
-        c_finish(self.c, sums, n, out, n_threads)
+    cdef int fill(self, const Finish& finish, const void* sums, int64_t n, void* out, int n_threads) except -1 nogil:
+        """As `c` says, or a copy of it that differs in numbers."""
+        c_finish(finish, sums, n, out, n_threads)
         return 0
 
     def apply(self, sums, out, int n_threads):
@@ -78,7 +79,7 @@ cdef class Link:
                         or read.shape[0] != write.shape[0] or read.format[0] != kind or write.format[0] != kind):
                     raise ValueError(f"sums must be [n, {self.c.n_outputs}], values [n, {width}], of format {chr(kind)!r}")
                 with nogil:
-                    self.fill(read.buf, read.shape[0], write.buf, n_threads)
+                    self.fill(self.c, read.buf, read.shape[0], write.buf, n_threads)
             finally:
                 PyBuffer_Release(&write)
         finally:

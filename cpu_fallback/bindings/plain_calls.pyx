@@ -7,10 +7,10 @@ cimport numpy as cnp
 from cython cimport critical_section
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
-from gpuqs.cpu_fallback.links cimport Link
+from gpuqs.cpu_fallback.links cimport Finish, Link
 from gpuqs.cpu_fallback.lists cimport rows_of
 from gpuqs.cpu_fallback.scorer import most_threads
-from gpuqs.cpu_fallback.scorer cimport Documents, Scorer, Values
+from gpuqs.cpu_fallback.scorer cimport CLeafValues, Documents, Scorer, Values
 from libc.stdint cimport int16_t, int32_t
 from libc.stdlib cimport getenv
 from libcpp cimport bool as cbool
@@ -48,7 +48,7 @@ cdef enum:  # What an argument of `Model.predict` asks for.
     N_THREADS = 4  # a number of threads
     OUT = 8  # the answer in memory of NumPy's
     N_ITERATIONS = 16  # a number of iterations, which may be that of all trees
-    PART = 32  # a range of iterations
+    PART = 32  # a range of iterations or trees
     LEAF = 64  # the leaves' numbers
     NOT_PLAIN = 128  # what no plain call has
 
@@ -67,14 +67,14 @@ def costs_changed():
     age_of_costs += 1
 
 
-cdef int fill(Scorer scorer, const Documents& documents, Values values, int n_threads, void* sums, Link link, void* scores,
-              bint leaves) except -1 nogil:
+cdef int fill(Scorer scorer, const Documents& documents, const CLeafValues& values, int n_threads, void* sums, Link link,
+              const Finish& finish, void* scores, bint leaves) except -1 nogil:
     if leaves:
         scorer.fill_leaves(documents, values, <int32_t*>scores, n_threads)
         return 0
     scorer.fill(documents, values, sums, n_threads)
     if link is not None:
-        link.fill(sums, documents.n, scores, n_threads)
+        link.fill(finish, sums, documents.n, scores, n_threads)
     return 0
 
 
@@ -139,6 +139,30 @@ cdef class Chosen:
             self.larger_programs.clear()
         self.larger_programs[n] = program
         return program
+
+
+cdef class TreeRange:
+    """A range of trees that are scored by a program of all, with exact sums.
+
+    Parameters
+    ----------
+    first, n_trees : int
+    most : int
+        Of more documents than these, no plain call scores it.
+    raw_divisor, value_divisor : float
+        What raw scores and values divide sums by, 1 if they do not.
+    has_base : bool
+        Whether it has the base score that is added last.
+    """
+
+    cdef int first, n_trees
+    cdef Py_ssize_t most
+    cdef double raw_divisor, value_divisor
+    cdef bint has_base
+
+    def __init__(self, int first, int n_trees, *, Py_ssize_t most, double raw_divisor=1.0, double value_divisor=1.0, bint has_base=True):
+        self.first, self.n_trees, self.most = first, n_trees, most
+        self.raw_divisor, self.value_divisor, self.has_base = raw_divisor, value_divisor, has_base
 
 
 cdef class PlainCalls:
@@ -224,15 +248,19 @@ cdef class PlainCalls:
             return max(so_far - 1, 1)
         return so_far + 20 if so_far < 80 else -1000
 
-    cdef scores(self, cnp.ndarray x, int of, int n_threads=0, cnp.ndarray out=None, bint given=False):
+    cdef scores(self, cnp.ndarray x, int of, int n_threads=0, cnp.ndarray out=None, bint given=False, TreeRange trees=None):
         """Raw scores, the leaves' numbers (``of``: RAW, LEAF) or values, by so many threads (0: as many as such a call gets), in
         ``out`` if it is given, or None.
 
-        ``given``: numbers next to zero are zeros to linear leaves, as in the callers' arrays and lists."""
+        ``given``: numbers next to zero are zeros to linear leaves, as in the callers' arrays and lists.
+        ``trees``: a range of them that is scored, or None for all.
+        """
         cdef cnp.ndarray sums, scores
         cdef Documents docs
         cdef Scorer scorer
-        cdef Values values
+        cdef Values bound
+        cdef CLeafValues values
+        cdef Finish finish
         cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
         cdef cnp.npy_intp[2] shape
         cdef void* of_sums
@@ -244,15 +272,18 @@ cdef class PlainCalls:
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
-        if n == 0 or n > self.most_at_once or not self.takes(x, n):
+        if n == 0 or n > self.most_at_once or (trees is not None and n > trees.most) or not self.takes(x, n):
             return None
         chosen = self.chosen_now()
         is_small = n < len(chosen.programs)
         program = chosen.program(n, self.program_of)
         if program is None:
             return None
-        scorer, values, worth = program
-        if leaves and (n * values.c.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # the general path counts that work
+        scorer, bound, worth = program
+        values = bound.c
+        if trees is not None:
+            values.first_tree, values.n_trees = trees.first, trees.n_trees
+        if leaves and (n * values.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # the general path counts that work
             return None
         if n_threads == 0:
             n_threads = 1 if worth == 1 else self.threads_of(worth)
@@ -264,11 +295,16 @@ cdef class PlainCalls:
         docs.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
         docs.planes = NULL
         docs.tiny_is_zero = given
-        shape[0], shape[1] = n, values.c.n_trees if leaves else values.c.n_outputs
+        shape[0], shape[1] = n, values.n_trees if leaves else values.n_outputs
         n_dims = 1 if shape[1] == 1 and not leaves else 2
         link = None if leaves else self.raw_link if of & RAW else self.value_link
+        if link is not None:
+            finish = link.c
+            if trees is not None:
+                finish.divisor = trees.raw_divisor if of & RAW else trees.value_divisor
+                finish.last = link.c.last if trees.has_base else NULL
         of_link = link is not None and link.c.step != 0  # fixed-point sums become scores of another type
-        type_of_sums = cnp.NPY_INT32 if leaves else number_type(values.sum_format)
+        type_of_sums = cnp.NPY_INT32 if leaves else number_type(bound.sum_format)
         type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
         if out is None:
             scores = cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
@@ -283,19 +319,19 @@ cdef class PlainCalls:
             sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
-        counts = is_small and n_threads == 1
+        counts = is_small and n_threads == 1 and trees is None
         if counts and chosen.keeps_lock[n] > 0:
-            fill(scorer, docs, values, 1, of_sums, link, of_scores, leaves)
+            fill(scorer, docs, values, 1, of_sums, link, finish, of_scores, leaves)
             seconds += seconds_now()
         else:
             with nogil:
-                fill(scorer, docs, values, n_threads, of_sums, link, of_scores, leaves)
+                fill(scorer, docs, values, n_threads, of_sums, link, finish, of_scores, leaves)
                 seconds += seconds_now()
         if counts:
             chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
         if of or self.then is None:
             return scores
-        return self.then(cnp.PyArray_Reshape(scores, (n, values.c.n_outputs))).reshape((<object>scores).shape)
+        return self.then(cnp.PyArray_Reshape(scores, (n, values.n_outputs))).reshape((<object>scores).shape)
 
     def prepare(self, Py_ssize_t n):
         """Choose what scores so many documents, as the first call with so many does."""
@@ -317,6 +353,14 @@ cdef class PlainCalls:
         return self.scores(X, 0, n_threads)
 
 
+#: What a number of threads is called: here, and in LightGBM, XGBoost and CatBoost.
+NAMES_OF_THREADS = "n_threads", "num_threads", "num_thread", "nthreads", "nthread", "n_jobs", "thread_count"
+
+
+cdef bint is_end(value) noexcept:
+    return value is None or type(value) is int
+
+
 cdef int asked_by(name, value) except -1:
     """What an argument of `Model.predict` besides ``X`` and ``output`` asks for."""
     if value is None:
@@ -331,7 +375,7 @@ cdef int asked_by(name, value) except -1:
         if name == "pred_leaf":
             return LEAF
     elif type(value) is int:
-        if name == "n_threads" and value > 0:
+        if name in NAMES_OF_THREADS and value > 0:
             return N_THREADS
         if name == "num_iteration":
             return N_ITERATIONS
@@ -339,6 +383,9 @@ cdef int asked_by(name, value) except -1:
             return NOTHING if value == 0 else PART
     elif type(value) is tuple:
         if name == "iteration_range" and len(value) == 2 and type(value[0]) is int and type(value[1]) is int:
+            return PART
+    elif type(value) is slice:
+        if name == "trees" and is_end(value.start) and is_end(value.stop) and is_end(value.step):
             return PART
     elif type(value) is cnp.ndarray:
         if name == "out":
@@ -360,21 +407,31 @@ cdef int asked_by_all(output, dict keywords) except -1:
     for name, value in keywords.items():
         if asked & NOT_PLAIN:
             return asked
-        asked |= asked_by(name, value)
+        by_this = asked_by(name, value)
+        asked |= NOT_PLAIN if by_this & asked & (N_THREADS | PART) else by_this  # it may be asked for twice
     return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
 
 
 cdef plain_of(ways, int asked, dict keywords):
-    """The one of a model's `PlainWays` that answers what is asked for, or None."""
+    """The one of a model's `PlainWays` that answers what is asked for, or None; and the `TreeRange` that it is to score, or None."""
     if ways is None:
-        return None
+        return None, None
     plain = ways.fast if asked & FAST else ways.exact
     if plain is None or not asked & (PART | N_ITERATIONS):
-        return plain
+        return plain, None
     if not asked & PART and (<PlainCalls?>plain).are_all(keywords["num_iteration"]):
-        return plain
-    return ways.of_iterations("fast" if asked & FAST else "exact", keywords.get("start_iteration", 0),
-                              keywords.get("num_iteration"), keywords.get("iteration_range"))
+        return plain, None
+    return ways.of_range("fast" if asked & FAST else "exact", keywords.get("trees"), keywords.get("start_iteration", 0),
+                         keywords.get("num_iteration"), keywords.get("iteration_range"))
+
+
+cdef int threads_of(int asked, dict keywords) except -1:
+    """A number of threads that is asked for, or 0."""
+    if asked & N_THREADS:
+        for name in NAMES_OF_THREADS:
+            if keywords.get(name) is not None:
+                return min(keywords[name], most_threads())
+    return 0
 
 
 cdef bint is_csr(kind) except -1:
@@ -389,23 +446,22 @@ def plain_first(method):
     """
     @wraps(method)
     def predict(self, X, output="value", **keywords):
-        cdef int asked, n_threads
+        cdef int asked
         if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
             if not asked & NOT_PLAIN:
-                plain = plain_of(self._plain, asked, keywords)
+                plain, trees = plain_of(self._plain, asked, keywords)
                 rows = None if plain is None else (<PlainCalls?>plain).documents_of(X, asked & OUT)
                 if rows is not None:
-                    n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
                     out = keywords["out"] if asked & OUT else None
-                    answer = (<PlainCalls>plain).scores(rows, asked & (RAW | LEAF), n_threads, out, True)
+                    n_threads = threads_of(asked, keywords)
+                    answer = (<PlainCalls>plain).scores(rows, asked & (RAW | LEAF), n_threads, out, True, trees)
                     if answer is not None:
                         return answer
         elif is_csr(type(X)) and self._plain is not None:
             asked = asked_by_all(output, keywords)
             if not asked & ~(RAW | N_THREADS):
-                n_threads = min(keywords["n_threads"], most_threads()) if asked & N_THREADS else 0
-                answer = self._plain.of_csr(X, asked & RAW != 0, n_threads)
+                answer = self._plain.of_csr(X, asked & RAW != 0, threads_of(asked, keywords))
                 if answer is not None:
                     return answer
         return method(self, X, output, **keywords)

@@ -215,6 +215,7 @@ cdef extern from "layout/leaves.hpp" namespace "gpuqs" nogil:
         const int32_t* before
         const int32_t* after
         int32_t n_outputs
+        int32_t first_tree
         int32_t n_trees
         const void* start
         const void* tables
@@ -295,6 +296,8 @@ cdef class Values:
     cdef list keep
     cdef char sum_format  # of the buffer protocol
 
+    cdef void _take(self, values) except *
+
 
 cdef class Scorer:
     cdef unique_ptr[ExitLeaves] engine
@@ -304,7 +307,8 @@ cdef class Scorer:
 
     cdef void _choose(self, str isa, int n_features) except *
     cdef Documents _documents(self, const Py_buffer* view) except *
-    cdef int fill(self, const Documents& documents, Values values, void* sums, int n_threads) except -1 nogil
-    cdef int fill_leaves(self, const Documents& documents, Values values, int32_t* leaves, int n_threads) except -1 nogil
+    cdef int fill(self, const Documents& documents, const CLeafValues& values, void* sums, int n_threads) except -1 nogil
+    cdef int fill_leaves(self, const Documents& documents, const CLeafValues& values, int32_t* leaves,
+                         int n_threads) except -1 nogil
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves, bint started,
               double* seconds)

@@ -228,8 +228,7 @@ cdef class Values:
         self.c.after = <const int32_t*>data_of(after, np.int32, self.keep)
         self.c.leaf_id = <const int32_t*>data_of(values.leaf_id, np.int32, self.keep)
         self.c.n_outputs = values.n_outputs
-        self.c.n_trees = len(values.tree_output)
-        self.c.start = data_of(values.start, values.sum_dtype, self.keep)
+        self._take(values)
         self.c.tables = NULL
         self.c.table_leaves = 0
         if tables is not None:
@@ -240,6 +239,17 @@ cdef class Values:
             self.c.linear.bounds = <const LinearBounds*>data_of(values.linear_bounds, np.int64, self.keep)
             self.c.linear.feature = <const int32_t*>data_of(values.linear_feature, np.int32, self.keep)
             self.c.linear.coefficient = <const double*>data_of(values.linear_coefficient, np.float64, self.keep)
+
+    cdef void _take(self, values) except *:
+        self.c.first_tree, self.c.n_trees = values.trees.start, len(values.trees)
+        self.c.start = data_of(values.start, values.sum_dtype, self.keep)
+
+    def of_trees(self, values):
+        """The same, bound, but for the range of trees and what sums start from, which are those of ``values``."""
+        cdef Values same = Values.__new__(Values)
+        same.c, same.keep, same.sum_format = self.c, list(self.keep), self.sum_format
+        same._take(values)
+        return same
 
 
 cdef class Scorer:
@@ -265,14 +275,15 @@ cdef class Scorer:
         c.tiny_is_zero = False
         return c
 
-    cdef int fill(self, const Documents& documents, Values values, void* sums, int n_threads) except -1 nogil:
+    cdef int fill(self, const Documents& documents, const CLeafValues& values, void* sums, int n_threads) except -1 nogil:
         """`score`, of what is where it should be."""
-        c_score(self.engine.get()[0], self.kernels[0], documents, values.c, sums, n_threads, False)
+        c_score(self.engine.get()[0], self.kernels[0], documents, values, sums, n_threads, False)
         return 0
 
-    cdef int fill_leaves(self, const Documents& documents, Values values, int32_t* leaves, int n_threads) except -1 nogil:
+    cdef int fill_leaves(self, const Documents& documents, const CLeafValues& values, int32_t* leaves,
+                         int n_threads) except -1 nogil:
         """`leaves`, likewise."""
-        c_exit_leaves(self.engine.get()[0], documents, values.c, leaves, n_threads)
+        c_exit_leaves(self.engine.get()[0], documents, values, leaves, n_threads)
         return 0
 
     def score(self, Values values, documents, sums, int n_threads, bint started=False):

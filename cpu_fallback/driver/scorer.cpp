@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "driver/engines.hpp"
@@ -56,12 +57,28 @@ DocumentBlocks blocks_of(const ExitLeaves& engine, const Documents& documents, i
     return blocks;
 }
 
+// The tree blocks [first, end) that a range of trees asks for: `first` begins a superblock, the range begins in `within`.
+struct TreeBlocks {
+    int first, within, end;
+    // Of those before the range, find is called for the first alone.
+    bool left_out(int block) const { return first < block && block < within; }
+};
+
+TreeBlocks blocks_of_trees(const ExitLeaves& engine, const LeafValues& values) {
+    const int n = engine.n_tree_blocks();
+    TreeBlocks blocks = {0, 0, n};
+    while (blocks.within < n && engine.first_tree(blocks.within + 1) <= values.first_tree) blocks.within++;
+    blocks.first = blocks.within;
+    while (0 < blocks.first && blocks.first < n && !engine.begins_superblock(blocks.first)) blocks.first--;
+    while (blocks.end > blocks.within && engine.first_tree(blocks.end - 1) >= values.first_tree + values.n_trees) blocks.end--;
+    return blocks;
+}
+
 // The end of the tree blocks, from the first one of a superblock on, that document blocks pass before others come.
-int end_of_superblock(const ExitLeaves& engine, const DocumentBlocks& blocks, int first) {
-    const int n_tree_blocks = engine.n_tree_blocks();
-    if (!blocks.by_superblocks) return n_tree_blocks;
+int end_of_superblock(const ExitLeaves& engine, const DocumentBlocks& blocks, int first, int most) {
+    if (!blocks.by_superblocks) return most;
     int end = first + 1;
-    while (end < n_tree_blocks && !engine.begins_superblock(end)) end++;
+    while (end < most && !engine.begins_superblock(end)) end++;
     return end;
 }
 
@@ -86,47 +103,61 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     });
 }
 
-// Finds the exit leaves of documents [first, first + n), some document blocks, and calls
+// Finds the exit leaves of documents [first, first + n), some document blocks, in the trees of `values`, and calls
 // work(document block, documents, first tree, trees, leaf).
 template <class Work>
-void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, Thread& thread,
-                      const LeafRecords& records, int64_t first, int n, Work work) {
+void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafValues& values,
+                      const TreeBlocks& trees, Thread& thread, const LeafRecords& records, int64_t first, int n, Work work) {
     const int size = static_cast<int>(blocks.size), stride = blocks.stride;
     char* const loaded = static_cast<char*>(thread.loaded.get());
     const size_t loaded_bytes = engine.loaded_bytes(stride);
     for (int d = 0; d < n; d += size)
         engine.load(documents, first + d, std::min(size, n - d), stride, loaded + d / size * loaded_bytes, thread.scratch.get());
-    for (int s = 0, end; s < engine.n_tree_blocks(); s = end) {
-        end = end_of_superblock(engine, blocks, s);
+    for (int s = trees.first, end; s < trees.end; s = end) {
+        end = end_of_superblock(engine, blocks, s, trees.end);
         for (int d = 0; d < n; d += size)
             for (int b = s; b < end; b++) {
-                const int rows = std::min(size, n - d), tree = engine.first_tree(b);
+                if (trees.left_out(b)) continue;
+                const int rows = std::min(size, n - d);
                 if (d == 0 && !thread.brought) engine.bring(b, stride, records);
                 engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), records, thread.leaf.get());
-                work(d / size, rows, tree, engine.first_tree(b + 1) - tree, thread.leaf.get());
+                if (b < trees.within) continue;
+                const int of_block = engine.first_tree(b), tree = std::max(of_block, values.first_tree);
+                const int n_trees = std::min(engine.first_tree(b + 1), values.first_tree + values.n_trees) - tree;
+                const size_t before = static_cast<size_t>(tree - of_block) * stride * engine.leaf_bytes();
+                work(d / size, rows, tree, n_trees, static_cast<const char*>(thread.leaf.get()) + before);
             }
     }
     thread.brought = true;
 }
 
 // Tree blocks in up to so many shares of whole superblocks: the first of each, and the end.
-std::vector<int> share_trees(const ExitLeaves& engine, int most) {
-    std::vector<int> starts = {0};
-    const int n = engine.n_tree_blocks();
+std::vector<int> share_trees(const ExitLeaves& engine, const TreeBlocks& trees, int most) {
+    std::vector<int> starts = {trees.first};
+    const int n = trees.end - trees.first;
     for (int b = 1; b < n; b++)
-        if (engine.begins_superblock(b) && b >= static_cast<int64_t>(starts.size()) * n / most) starts.push_back(b);
-    starts.push_back(n);
+        if (engine.begins_superblock(trees.first + b) && b >= static_cast<int64_t>(starts.size()) * n / most)
+            starts.push_back(trees.first + b);
+    starts.push_back(trees.end);
     return starts;
 }
 
-// leaf[tree][stride] of all trees for one document block; null where threads can share nothing out.
-Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafRecords& records,
-                     int n_threads) {
-    const size_t bytes = static_cast<size_t>(engine.first_tree(engine.n_tree_blocks())) * blocks.stride * engine.leaf_bytes();
-    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return nullptr;
-    const std::vector<int> starts = share_trees(engine, n_threads * kSharesOfThread);
+// leaf[tree][stride] of the trees of `values`, somewhere in that memory.
+struct Found {
+    Buffer memory;
+    const void* leaf = nullptr;
+};
+
+// What is found for one document block; nothing where threads can share nothing out.
+Found find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafValues& values,
+                    const TreeBlocks& trees, const LeafRecords& records, int n_threads) {
+    const size_t of_tree = static_cast<size_t>(blocks.stride) * engine.leaf_bytes();
+    const int first_tree = engine.first_tree(trees.first);
+    const size_t bytes = (engine.first_tree(trees.end) - first_tree) * of_tree;
+    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return {};
+    const std::vector<int> starts = share_trees(engine, trees, n_threads * kSharesOfThread);
     const int n_shares = static_cast<int>(starts.size()) - 1;
-    if (n_shares < 2) return nullptr;
+    if (n_shares < 2) return {};
     Buffer leaf = allocate(bytes);
     std::memset(leaf.get(), 0, bytes);
     std::vector<Thread> threads(std::min(n_shares, n_threads));
@@ -139,12 +170,14 @@ Buffer find_by_trees(const ExitLeaves& engine, const Documents& documents, const
         if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
         loads[number] = false;
         for (int b = starts[share]; b < starts[share + 1]; b++) {
-            const size_t at = static_cast<size_t>(engine.first_tree(b)) * blocks.stride * engine.leaf_bytes();
+            if (trees.left_out(b)) continue;
+            const size_t at = (engine.first_tree(b) - first_tree) * of_tree;
             engine.bring(b, blocks.stride, records);
             engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), records, static_cast<char*>(leaf.get()) + at);
         }
     });
-    return leaf;
+    const void* const of_trees = static_cast<char*>(leaf.get()) + (values.first_tree - first_tree) * of_tree;
+    return {std::move(leaf), of_trees};
 }
 
 template <class Sum>
@@ -160,7 +193,8 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     const int64_t value_bytes = values.kind == ValueKind::float64 ? sizeof(double) : sizeof(float);
     const LeafRecords of_values = {values.tables ? nullptr : values.value, values.width * value_bytes, values.offsets};
     const LeafRecords records = values.row ? LeafRecords{values.row, sizeof *values.row, values.offsets} : of_values;
-    const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
+    const TreeBlocks trees = blocks_of_trees(engine, values);
+    const Found found = find_by_trees(engine, documents, blocks, values, trees, records, n_threads);
     const Buffer memory = allocate(sizeof(int32_t) * stride);
     int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added
     kernels.sum_places(values, order, static_cast<int>(std::min<int64_t>(size, documents.n)), places);
@@ -199,21 +233,21 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
             kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
                                sums + block * of_block);
         };
-        if (found)
-            add(0, n, 0, values.n_trees, found.get());
+        if (found.leaf)
+            add(0, n, values.first_tree, values.n_trees, found.leaf);
         else
-            find_exit_leaves(engine, documents, blocks, thread, records, first, n, add);
+            find_exit_leaves(engine, documents, blocks, values, trees, thread, records, first, n, add);
         exchange([](const Sum& sum, Sum& value) { value = sum; });
     });
 }
 
-// The source library's numbers of leaf[tree][stride], some trees', to those trees of out[document][all trees].
+// The source library's numbers of leaf[tree][stride], some trees', to those of out[document][the range's trees].
 template <class Leaf>
 void write_numbers(const LeafValues& values, const uint16_t* order, int tree, int n_trees, const Leaf* leaf, int stride, int n,
                    int32_t* out) {
     const int32_t* number[kNumbersTogether];  // of each tree's leaves
     for (int k = 0; k < n_trees; k++) number[k] = values.leaf_id + values.offsets[tree + k];
-    out += tree;
+    out += tree - values.first_tree;
     for (int d = 0; d < n; d++, out += values.n_trees) {
         const Leaf* const of_document = leaf + (order ? order[d] : d);
         for (int k = 0; k < n_trees; k++) out[k] = number[k][of_document[static_cast<int64_t>(k) * stride]];
@@ -227,7 +261,8 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
     engine.make_ready(stride, n_threads);
     const uint16_t* order = engine.order(stride);
     const LeafRecords records = {values.leaf_id, sizeof(int32_t), values.offsets};
-    const Buffer found = find_by_trees(engine, documents, blocks, records, n_threads);
+    const TreeBlocks trees = blocks_of_trees(engine, values);
+    const Found found = find_by_trees(engine, documents, blocks, values, trees, records, n_threads);
     for_document_blocks(engine, documents, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int n) {
         const auto number = [&](int block, int rows, int tree, int n_trees, const void* leaves) {
             const Leaf* leaf = static_cast<const Leaf*>(leaves);
@@ -236,10 +271,10 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
                 write_numbers(values, order, tree + t, std::min(kNumbersTogether, n_trees - t), leaf + static_cast<int64_t>(t) * stride,
                               stride, rows, to);
         };
-        if (found)
-            number(0, n, 0, values.n_trees, found.get());
+        if (found.leaf)
+            number(0, n, values.first_tree, values.n_trees, found.leaf);
         else
-            find_exit_leaves(engine, documents, blocks, thread, records, first, n, number);
+            find_exit_leaves(engine, documents, blocks, values, trees, thread, records, first, n, number);
     });
 }
 

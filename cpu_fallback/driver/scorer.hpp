@@ -48,19 +48,20 @@ public:
     virtual const uint16_t* order(int stride) const = 0;
     // One thread calls this before any calls load or find with a stride; it may ask so many to help.
     virtual void make_ready(int, int) const {}
-    // Whether a superblock begins with this tree block. Within a superblock, find needs what its call for the tree block
-    // before left in scratch.
+    // Whether a superblock begins with this tree block. For the others of a superblock, find needs what its call for the first
+    // left in scratch.
     virtual bool begins_superblock(int) const { return true; }
     // So many document blocks go through a superblock, one after another, before any goes on to the next superblock.
     virtual int blocks_together() const { return 1; }
     // Brings what find will read of a tree block into the caches, where other work may have put it out of them.
     virtual void bring(int, int, const LeafRecords&) const {}
     // Writes leaf[tree in block][stride] of a tree block, and may ask for the leaves' records. Calls go through the tree blocks
-    // in order.
+    // in order; of a range of trees, to those that hold some of it, and to the first of its superblock.
     virtual void find(int block, int n, int stride, const void* loaded, void* scratch, const LeafRecords& records,
                       void* leaf) const = 0;
 };
 
+// Both are of the range of trees that LeafValues tells.
 // sums: [documents][n_outputs] of double, float or int64; started: they begin with what is there, not with start.
 void score(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues&, void* sums, int n_threads, bool started);
 

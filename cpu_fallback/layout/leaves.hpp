@@ -27,10 +27,11 @@ struct LeafValues {
     const int64_t* offsets;      // first leaf of each tree
     const int32_t* tree_output;  // output that a tree adds to, where width is 1
     const int32_t* leaf_id;      // the source library's number of each leaf
-    // Where width is 1 and there are several outputs: the tree of the same output before each (-1: none), and after it (n_trees).
+    // Where width is 1 and there are several outputs: the tree of the same output before each (-1: none), and after it (the number
+    // of all trees: none).
     const int32_t *before, *after;
     int32_t n_outputs;
-    int32_t n_trees;
+    int32_t first_tree, n_trees;  // the range of trees that are scored; the arrays are of all
     const void* start;           // [n_outputs]: double, float or int64
     const void* tables;          // [tree][width][part of a value][64 leaves], or null: trees have more leaves, or vectors are long
     int32_t table_leaves;        // 32 or 64: most leaves of a tree

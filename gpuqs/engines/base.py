@@ -153,7 +153,7 @@ class Engine(ABC):
         self, program: Program, forest: Forest, scores: Any, out: Any, output: str, n_threads: int = 1
     ) -> None:
         """Fill ``out`` ([D, K] or, of "argmax", [D, 1]; may be ``scores``) with the output "value" or "raw"."""
-        n_trees = len(program.values.tree_output)
+        n_trees = len(program.values.trees)
         if output == "value":
             values = to_values(forest, scores, n_trees, out=out, n_threads=n_threads)
         else:
@@ -163,4 +163,4 @@ class Engine(ABC):
 
     def classify(self, program: Program, forest: Forest, scores: Any, out: Any) -> None:
         """Fill ``out`` ([D], or [D, K] of multi-label models) with class labels."""
-        out[...] = class_labels(forest)[class_numbers(forest, scores, len(program.values.tree_output))]
+        out[...] = class_labels(forest)[class_numbers(forest, scores, len(program.values.trees))]

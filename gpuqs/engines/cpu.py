@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
 from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import Device
@@ -36,6 +38,14 @@ class CpuProgram(Program):
 
     scorer: Any
     bound: cpu_fallback.Values
+
+    def of_trees(self, trees: slice, base_score: np.ndarray) -> CpuProgram:
+        """A program with exact sums for a range of the trees alone, which shares all that there is.
+
+        It gives the bits of one of `Forest.select`. ``trees``: from a number to one that is no smaller.
+        """
+        values = self.values.of_trees(trees, base_score)
+        return CpuProgram(values, self.scorer, self.bound.of_trees(values))
 
 
 class CpuEngine(Engine):

@@ -7,7 +7,7 @@ that order, in the type in which they are summed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ class LeafValues:
         Output that the tree's leaves add to, where ``width`` is 1.
     leaf_id : int32 [L]
         The source library's number of each leaf.
+    trees : range
+        The trees that are scored; the arrays are of all.
     n_outputs : int
     start : value's sum type [K]
         What the sums start from.
@@ -92,6 +94,7 @@ class LeafValues:
     offsets: npt.NDArray[np.int64]
     tree_output: npt.NDArray[np.int32]
     leaf_id: npt.NDArray[np.int32]
+    trees: range
     n_outputs: int
     start: np.ndarray
     add_last: npt.NDArray[np.float64]
@@ -120,6 +123,13 @@ class LeafValues:
         before, after = np.full(len(order), -1, np.int32), np.full(len(order), len(order), np.int32)
         before[later[same]], after[earlier[same]] = earlier[same], later[same]
         return before, after
+
+    def of_trees(self, trees: slice, base_score: np.ndarray) -> LeafValues:
+        """The exact values of a range of trees, and what it begins or ends with, a float64 [K]."""
+        start, add_last = self.start, base_score
+        if self.starts_at_base:
+            start, add_last = base_score.astype(self.sum_dtype), self.add_last
+        return replace(self, trees=range(trees.start, trees.stop), start=start, add_last=add_last)
 
     def finish(self, sums: np.ndarray, add_last: np.ndarray | None = None) -> np.ndarray:
         """Turn sums [D, K] into raw scores [D, K] of `score_dtype`; ``add_last`` [D, K] in place of its own."""
@@ -173,6 +183,7 @@ def leaf_values(
         offsets=forest.leaf_offsets,
         tree_output=forest.tree_output,
         leaf_id=leaf_id,
+        trees=range(forest.n_trees),
         n_outputs=forest.n_outputs,
         start=start,
         add_last=add_last,

@@ -251,6 +251,7 @@ private:
         values_.offsets = from.items<int64_t>();
         const auto tree_output = from.array<int32_t>();
         values_.tree_output = tree_output.data;
+        values_.first_tree = 0;
         values_.n_trees = static_cast<int>(tree_output.n);
         values_.before = from.items<int32_t>();
         values_.after = from.items<int32_t>();

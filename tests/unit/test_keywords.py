@@ -151,7 +151,7 @@ def test_threads_by_their_other_names(name: str, monkeypatch: pytest.MonkeyPatch
     asked: list[Any] = []
     monkeypatch.setattr(Model, "_answer", lambda self, X, output, n_threads, *more: asked.append(n_threads))
     for value in (2, -1, 0, np.int64(0), None):
-        MODEL.predict(X, **{name: value})
+        MODEL.predict(X, engine="walk", **{name: value})
     assert asked == [2, -1, None, None, None], "0 is as many as usual, as in these libraries"
     with pytest.raises(TypeError, match=f"got n_threads and {name}, which mean the same"):
         MODEL.predict(X, n_threads=1, **{name: 1})

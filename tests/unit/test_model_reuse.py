@@ -61,10 +61,11 @@ def test_many_ranges_one_after_the_other(precision: str, monkeypatch: pytest.Mon
 
 def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = [(first, first + n) for n in range(1, 8) for first in range(12)]
+    monkeypatch.setattr("gpuqs.programs.Programs.goes_by_whole", lambda *args: False)
 
     def kept(model: Model) -> list[tuple[int, int]]:
         for trees in bounds:
-            model.predict(X[:1], "raw", trees=slice(*trees))
+            model.predict(X[:1], "raw", engine="walk", trees=slice(*trees))
         return [key.trees for key in model._programs._made if key.trees is not None]
 
     model = make()
@@ -80,6 +81,28 @@ def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.Mo
         assert kept(make(**fields)) == bounds[-21:]  # twelve of seven trees, nine of six: 138
     monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     assert kept(make()) == bounds[-16:]
+
+
+def test_ranges_go_by_the_program_of_all_until_they_are_asked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_whole(model: Model, n_documents: int = 1) -> list[bool]:
+        return [model._programs.goes_by_whole(slice(0, end), n_documents) for end in range(1, 6)]
+
+    def of_many_trees() -> Model:
+        return Model(random_forest(np.random.default_rng(3), n_trees=60, max_leaves=64))
+
+    monkeypatch.setattr("gpuqs.programs.PARTS_KEPT", 2)
+    monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
+    model = of_many_trees()
+    assert by_whole(model) == [False, False, True, True, True], "there is no program of all"
+    assert by_whole(model) == [True] * 5, "there will be one"
+    assert [by_whole(model) for _ in range(14)] == [[True] * 5] * 14
+    assert by_whole(model) == by_whole(model) == [False, False, True, True, True], "two programs are kept"
+    model = of_many_trees()
+    model.predict(np.zeros((1, model.n_features)))
+    assert by_whole(model) == [True] * 5
+    assert by_whole(model, 16 << 10) == [False, False, True, True, True], "large batches are worth programs"
+    model.warm_up(trees=slice(0, 5))
+    assert by_whole(model) == [False, False, True, True, False]
 
 
 def test_what_is_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

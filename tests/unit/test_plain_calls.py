@@ -27,7 +27,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.programs import MOST_PARTS, PARTS_KEPT, Programs
+from gpuqs.programs import FIRST_RANGES, MOST_PARTS, PARTS_KEPT, Programs
 from gpuqs.schema import Schema
 from gpuqs.threads import WORK_EACH, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Way
@@ -422,21 +422,24 @@ def test_numbers_of_iterations(left_out: int, general: list[int]) -> None:
 def test_ranges_of_iterations(
     fields: dict[str, Any], general: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bits of ``trees=``, which leads to the general path, for parts that are asked for by turns and again."""
+    """The bits of a model of these trees alone, for ranges asked for by turns and again, until they have programs."""
     model = Model(made(**fields))
     starts, n = model.forest.iteration_starts.tolist(), model.n_iterations
     documents = probing_documents(np.random.default_rng(6), model.forest, 70)
     ranges = [(0, 1), (0, n - 1), (1, n), (2, n), (n, n), (n // 2, n // 2 + 3), *((0, k) for k in range(2, 20))]
     monkeypatch.setattr(Programs, "parts_kept", 5)
-    general.clear()
+    monkeypatch.setattr(programs, "CALLS_BY_WHOLE", 8)
+    options: list[dict[str, Any]] = [{}, {"output": "raw"}, {"output": "leaf"}, {"precision": "fast"}]
     with np.errstate(over="ignore"):
         for first, last in ranges + ranges[::-1]:
             last = min(last, n)
+            trees = slice(starts[first], starts[last])
+            alone = Model(model.forest.select(trees))
             as_lightgbm = {"start_iteration": first, "num_iteration": last - first}
-            for more in ({}, {"output": "raw"}, {"precision": "fast"}):
-                expected = model.predict(documents, trees=slice(starts[first], starts[last]), **more)
+            for more in options:
+                expected = alone.predict(documents, engine="reference", **more)
                 before = len(general)
-                for words in (as_lightgbm, {"iteration_range": (first, last)}):
+                for words in (as_lightgbm, {"iteration_range": (first, last)}, {"trees": trees}):
                     given = model.predict(documents, **words, **more)
                     assert given.dtype == expected.dtype and given.tobytes() == expected.tobytes()
                 assert len(general) == before or model.forest.link == "argmax"
@@ -453,22 +456,26 @@ def test_parts_are_told_apart() -> None:
 
 
 def test_ranges_by_turns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As staged predictions ask for them: each is laid out once, and no more are kept than there is room for."""
-    model, X = Model(made(n_trees=100)), np.random.default_rng(8).normal(size=(3, 8))
+    """As staged predictions ask for them often: each is laid out once, and no more are kept than there is room for."""
+    X = np.random.default_rng(8).normal(size=(3, 8))
     made_now: list[int] = []
     select = Forest.select
     monkeypatch.setattr(Forest, "select", lambda *args: made_now.append(1) or select(*args))
-    for _ in range(3):
-        for number in range(1, 100):
-            model.predict(X, num_iteration=number)
-    assert len(made_now) == 99
+    for calls, selected in ((3, FIRST_RANGES), (0, 99)):
+        monkeypatch.setattr(programs, "CALLS_BY_WHOLE", calls)
+        model = Model(made(n_trees=100))
+        made_now.clear()
+        for _ in range(3):
+            for number in range(1, 100):
+                model.predict(X, num_iteration=number)
+        assert len(made_now) == selected
     assert model._programs.parts_kept == MOST_PARTS
     large = Model(made(n_trees=20, max_leaves=2))
     monkeypatch.setattr(programs, "PARTS_NUMBERS", 0)
     assert large._programs.parts_kept == PARTS_KEPT
     for number in range(1, 20):
         large.predict(X, num_iteration=number)
-    assert large._plain is not None and len(large._plain._of_iterations) == PARTS_KEPT
+    assert large._plain is not None and len(large._plain._of_ranges) == PARTS_KEPT
 
 
 def test_ranges_that_are_none(general: list[int]) -> None:
