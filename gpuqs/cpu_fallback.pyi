@@ -23,6 +23,7 @@ QUICKSCORER: bool
 ArrowTable: Any
 Bitslice: Any
 Coded: Any
+ForestWalk: Any
 PlainCalls: Any
 Link: Any
 QuickScorer: Any

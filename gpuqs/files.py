@@ -16,8 +16,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO, Final
+from typing import IO, Any, BinaryIO, Final
 from weakref import ref
+
+import numpy as np
 
 from gpuqs.streams import NamedOutput
 
@@ -63,6 +65,14 @@ def mapped(file: BinaryIO) -> mmap.mmap:
     content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     _MAPPED[ref(content, _MAPPED.pop)] = _identity(file.fileno())
     return content
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether an array lies in a file that is mapped into memory."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(getattr(base, "obj", base), mmap.mmap)
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

@@ -311,10 +311,8 @@ class Model:
         if engine == "auto":
             engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
         way = Way(engine) if isinstance(engine, str) else engine
-        by_whole = trees is not None and runs_on is HOST and self._programs.goes_by_whole(trees, documents.n)
-        program = self._programs.get(
-            way.engine, precision, trees, documents.narrow, runs_on, here, way.params, by_whole=by_whole
-        )
+        narrow, n = documents.narrow, documents.n
+        program = self._programs.get(way.engine, precision, trees, narrow, runs_on, here, way.params, n_documents=n)
         shape, dtype = answer_form(self.forest, program.values, output, documents.n)
         fresh = out is None or where is HOST  # no memory of the caller's on a device
         own = where.own_answer(X, shape, dtype) if out is None else None
@@ -426,7 +424,15 @@ class Model:
         with runs_on.active():
             self._answer(rows, "value", None, None, way, precision, chosen, None, runs_on)
         if engine == "auto" and runs_on is HOST and self._plain is not None:
-            plain, _ = self._plain.of_range(precision, chosen, 0, None, None)
+            ends = None if trees is None else (trees.start, trees.stop, trees.step)
+            asked = (
+                precision,
+                None if ends is None else tuple(None if end is None else int(end) for end in ends),
+                int(start_iteration),
+                None if num_iteration is None else int(num_iteration),
+                None if iteration_range is None else (int(iteration_range[0]), int(iteration_range[1])),
+            )
+            plain = self._plain.of_often(asked)
             if plain is not None:
                 plain.prepare(min(n_documents, sys.maxsize))
         return self

@@ -19,6 +19,8 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
 - An engine of the CPU's kernels scores it.
 
+The first call of a model with few trees, not laid out yet, goes by these as they are (`gpuqs.engines.forest_walk`).
+
 Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for. So do
 those of a small CSR matrix, which are made here, if neither precision, nor a range of trees, nor ``out`` is given.
 
@@ -29,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,13 +42,15 @@ from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
+from gpuqs.engines.forest_walk import comes_first, forest_walk
+from gpuqs.files import is_mapped
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 from gpuqs.kept import keep_some
 from gpuqs.keywords import output_and_trees
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision
-from gpuqs.programs import DOCUMENTS_BY_WHOLE, RANGES_COUNTED, Programs
+from gpuqs.programs import RANGES_COUNTED, Programs
 from gpuqs.threads import threads_of_call
 
 #: Most documents of a small batch: a list holds the program for each number of them.
@@ -59,6 +63,9 @@ MOST_SMALL_OF_PART: Final = 128
 BRIEF: Final = 5e-6
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+#: What a call asks for: precision, the ends of ``trees``, ``start_iteration``, ``num_iteration``, ``iteration_range``.
+Asked: TypeAlias = tuple[Precision, tuple[int | None, ...] | None, int, int | None, tuple[int, int] | None]
 
 
 def plain_first(method: Method) -> Method:
@@ -83,7 +90,7 @@ class PlainWays:
 
     def __init__(self, chooser: Chooser, programs: Programs) -> None:
         self._chooser, self._programs = chooser, programs
-        self._ranges: dict[Any, tuple[slice | None, cpu_fallback.TreeRange | None]] = {}
+        self._ranges: dict[Any, tuple[slice | None, cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None]] = {}
         self._of_ranges: dict[Any, tuple[cpu_fallback.PlainCalls | None]] = {}
 
     @lazy
@@ -114,63 +121,57 @@ class PlainWays:
         scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
         return scores
 
-    def of_range(
-        self,
-        precision: Precision,
-        trees: slice | None,
-        start: int,
-        number: int | None,
-        iteration_range: tuple[int, int] | None,
-    ) -> tuple[cpu_fallback.PlainCalls | None, cpu_fallback.TreeRange | None]:
-        """Calls with the trees that these keywords of `Model.predict` ask for, which have these very types.
-
-        With what scores all trees, the range of them is given.
+    def of_range(self, n_documents: int, asked: Asked) -> cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None:
+        """What answers a call with a range of trees.
 
         Raises
         ------
         ValueError
-            They contradict each other, or name iterations that are not there.
+            Keywords contradict each other, or name iterations that are not there.
         """
-        key = None if trees is None else (trees.start, trees.stop, trees.step), start, number, iteration_range
-        found = self._ranges.get(key)
-        if found is None:
-            _, chosen = output_and_trees(
-                self._programs.forest,
-                "value",
-                trees,
-                start_iteration=start,
-                num_iteration=number,
-                iteration_range=iteration_range,
-            )
-            found = chosen, None if chosen is None else _range_of_all(self._programs.forest, chosen)
-            keep_some(self._ranges, key, found, RANGES_COUNTED)
-        chosen, of_all = found
+        own = self._of_ranges.get(asked)
+        if own is not None:
+            return own[0]
+        of_all = self._ranges.get(asked)
+        if of_all is None:
+            if len(self._ranges) >= RANGES_COUNTED:
+                self._ranges.clear()
+            of_all = self._ranges.setdefault(asked, self._of_all(asked))
+        trees, found = of_all
+        if trees is None or (found is not None and self._programs.goes_by_whole(trees, n_documents)):
+            return found
+        return self.of_often(asked)
+
+    def of_often(self, asked: Asked) -> cpu_fallback.PlainCalls | None:
+        """What answers calls that will be many: if not with all trees, by a program of their own."""
+        trees, found = self._of_all(asked)
+        if trees is None:
+            return found
+        own = plain_calls(self._chooser, self._programs, precision=asked[0], trees=trees)
+        return keep_some(self._of_ranges, asked, (own,), self._programs.parts_kept)[0]
+
+    def _of_all(self, asked: Asked) -> tuple[slice | None, cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None]:
+        """The range of trees, and what scores it by what scores all, if anything does; for all trees None, and that."""
+        precision, ends, start, number, iterations = asked
+        trees = None if ends is None else slice(*ends)
+        forest, whole = self._programs.forest, self.fast if precision == "fast" else self.exact
+        _, chosen = output_and_trees(
+            forest, "value", trees, start_iteration=start, num_iteration=number, iteration_range=iterations
+        )
         if chosen is None:
-            return self.fast if precision == "fast" else self.exact, None
-        if precision == "exact" and of_all is not None and self._programs.goes_by_whole(chosen, 1):
-            return self.exact, of_all
-        of_range = precision, chosen.start, chosen.stop
-        own = self._of_ranges.get(of_range)
-        if own is None:
-            own = (plain_calls(self._chooser, self._programs, precision=precision, trees=chosen),)
-            keep_some(self._of_ranges, of_range, own, self._programs.parts_kept)
-        return own[0], None
-
-
-def _range_of_all(forest: Forest, trees: slice) -> cpu_fallback.TreeRange | None:
-    """What `PlainCalls` with all trees need for a range of them; None: sums of these start from another base score."""
-    n_trees, has_base = trees.stop - trees.start, forest.base_of(trees.start) is forest.base_score
-    if forest.base_first and not has_base:
-        return None
-    divisor = links.trees_averaged(forest, n_trees)
-    return cpu_fallback.TreeRange(
-        trees.start,
-        n_trees,
-        most=DOCUMENTS_BY_WHOLE,
-        raw_divisor=divisor if forest.average_raw else 1.0,
-        value_divisor=divisor if forest.average else 1.0,
-        has_base=has_base,
-    )
+            return None, whole
+        n_trees, has_base = chosen.stop - chosen.start, forest.base_of(chosen.start) is forest.base_score
+        if precision == "fast" or whole is None or (forest.base_first and not has_base):
+            return chosen, None
+        divisor = links.trees_averaged(forest, n_trees)
+        return chosen, cpu_fallback.TreeRange(
+            whole,
+            chosen.start,
+            n_trees,
+            raw_divisor=divisor if forest.average_raw else 1.0,
+            value_divisor=divisor if forest.average else 1.0,
+            has_base=has_base,
+        )
 
 
 @cpu_fallback.in_default_float_mode
@@ -199,8 +200,16 @@ def plain_calls(
         program = programs.get(way.engine, precision, trees, narrow, machine=here, params=way.params)
         return program, chooser.threads(way, n_documents, here)
 
+    def first_of(n_documents: int) -> tuple[Program, int] | None:
+        if chooser.plan is not None or programs.has_whole or not comes_first(forest, n_documents):
+            return None
+        if is_mapped(forest.leaf_value):  # the file may change once they were read
+            return None
+        return forest_walk(of_documents, cpu_fallback.machine()), 1
+
     return cpu_fallback.PlainCalls(
-        program_of=cpu_fallback.in_default_float_mode(partial(_bound, program_of)),
+        first_of=_in_default_mode(first_of) if trees is None and precision == "exact" else None,
+        program_of=_in_default_mode(program_of),
         threads_of=threads_of_call,
         n_features=of_documents.n_features,
         most=min(MOST_SMALL if trees is None else MOST_SMALL_OF_PART, at_once),
@@ -228,6 +237,12 @@ def _link(forest: Forest, precision: Precision, name: str, averaged: bool) -> cp
     return of_all(last=last)
 
 
-def _bound(program_of: Callable[[int], tuple[Program, int]], n_documents: int) -> tuple[Any, Any, int] | None:
-    program, worth = program_of(n_documents)
+def _in_default_mode(
+    program_of: Callable[[int], tuple[Program, int] | None],
+) -> Callable[[int], tuple[Any, Any, int] | None]:
+    return cpu_fallback.in_default_float_mode(partial(_bound, program_of))
+
+
+def _bound(program_of: Callable[[int], tuple[Program, int] | None], n_documents: int) -> tuple[Any, Any, int] | None:
+    program, worth = program_of(n_documents) or (None, 0)
     return (program.scorer, program.bound, worth) if isinstance(program, CpuProgram) else None

@@ -15,19 +15,19 @@ from gpuqs.engines.parameters import Changed
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock, lazy
-from gpuqs.kept import Kept, keep_some
+from gpuqs.kept import Kept
 from gpuqs.layout.ranks import RankTables, build_ranks
 
 #: Programs of tree ranges that are kept on each device, for staged prediction: so many, or more, to so many, as long as
 #: these hold no more numbers than that together. The one unused for longest goes first.
 PARTS_KEPT, MOST_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
-#: So many calls with a range go by a program of all trees, so many documents counting as another call; then it gets
-#: one of its own, if that can be kept: it takes a millisecond or more to make, and scores up to twice as fast.
+#: So many calls with a range go by a program of all trees, so many documents counting as another call. Then it gets one
+#: of its own, which takes a millisecond or more to make, and scores up to twice as fast. If that is not kept, twice as
+#: many calls go by the other before it is made again.
 CALLS_BY_WHOLE, DOCUMENTS_OF_CALL = 16, 1024
-DOCUMENTS_BY_WHOLE = CALLS_BY_WHOLE * DOCUMENTS_OF_CALL
 #: The first few ranges get theirs at once where there is no program of all trees, which they may not be worth.
 FIRST_RANGES = 2
-#: Ranges whose calls are counted.
+#: Ranges whose calls are counted; then all begin anew.
 RANGES_COUNTED = 4096
 
 
@@ -65,9 +65,8 @@ class Programs:
         self._made: dict[Key, Program] = {}
         self._ranks: dict[bool, RankTables] = {}
         self._part = Kept(1)
-        self._calls: dict[tuple[int, int], int] = {}
-        self._lasting: set[tuple[int, int]] = set()
-        self._has_whole = False
+        self._calls: dict[tuple[int, int], tuple[int, int]] = {}  # of each range: how many, and when they are enough
+        self.has_whole = False
         self._lock = Lock()
 
     def get(
@@ -79,11 +78,11 @@ class Programs:
         device: Device = HOST,
         machine: Machine | None = None,
         params: Changed = (),
-        by_whole: bool = False,
+        n_documents: int | None = None,
     ) -> Program:
         """The program of an engine on a device; for what `gpuqs.cpu_fallback.machine` gives if no ``machine`` is named.
 
-        ``by_whole``: for a range of trees, one that shares all with a program of all trees will do, if the engine can.
+        ``n_documents``: of a call, for which one that shares all with a program of all trees may do.
 
         Raises
         ------
@@ -102,7 +101,8 @@ class Programs:
         reason = self.reasons[name]
         if reason is not None:
             raise UnsupportedModelError(f"engine {name!r} cannot run this model: {reason}; use engine='auto'")
-        if by_whole and trees is not None and precision == "exact" and program is None:
+        shares = program is None and device is HOST and precision == "exact" and n_documents is not None
+        if shares and trees is not None and self.goes_by_whole(trees, n_documents or 0):
             whole = self.get(name, precision, None, narrow, device, machine, params)
             if isinstance(whole, CpuProgram):
                 return whole.of_trees(trees, self.forest.base_of(trees.start))
@@ -111,27 +111,29 @@ class Programs:
             if program is None:
                 # Meanwhile a signal's handler in this thread may have made this one or others.
                 program = self._made.setdefault(key, self._prepare(key, device))
-                self._has_whole |= trees is None
+                self.has_whole |= trees is None
                 self._give_back(device)
             elif trees is not None:
                 self._made[key] = self._made.pop(key, program)  # the part used last comes last
             return program
 
     def goes_by_whole(self, trees: slice, n_documents: int) -> bool:
-        """Whether a call with a range of trees, which is counted, goes by a program of all trees."""
+        """Whether a call with a range of trees without a program goes by one of all trees; the call is counted."""
         bounds = trees.start, trees.stop
-        if bounds in self._lasting:
-            return False
-        calls = keep_some(self._calls, bounds, 0, RANGES_COUNTED) + 1 + n_documents // DOCUMENTS_OF_CALL
-        self._calls[bounds] = calls
-        if calls > CALLS_BY_WHOLE and len(self._lasting) < self.parts_kept:
-            self.expect(trees)
-        return bounds not in self._lasting and (self._has_whole or len(self._calls) > FIRST_RANGES)
+        if len(self._calls) >= RANGES_COUNTED:
+            self._calls.clear()
+        calls, enough = self._calls.get(bounds, (0, CALLS_BY_WHOLE))
+        calls += 1 + n_documents // DOCUMENTS_OF_CALL
+        many = calls > enough
+        self._calls[bounds] = (0, 2 * enough) if many else (calls, enough)
+        return not many and (self.has_whole or len(self._calls) > FIRST_RANGES)
 
     def expect(self, trees: slice | None) -> None:
-        """Calls with a range of trees will be so many that it has programs of its own from now on."""
+        """Calls with a range of trees will be so many that the next makes a program of its own."""
         if trees is not None:
-            self._lasting.add((trees.start, trees.stop))
+            bounds = trees.start, trees.stop
+            _, enough = self._calls.get(bounds, (0, CALLS_BY_WHOLE))
+            self._calls[bounds] = enough, enough
 
     def _key(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -296,3 +296,37 @@ def _in_set(forest: Forest, node: int, value: float) -> bool:
         return False
     code = int(value)
     return bool(int(words[code // 32]) >> code % 32 & 1) and not (routing & WHOLE_CODES and code != value)
+
+
+def _with(**fields: Any) -> Callable[[np.random.Generator], Forest]:
+    return lambda rng: random_forest(rng, **fields)
+
+
+def _of_shared_vectors(rng: np.random.Generator) -> Forest:
+    """Trees whose leaves' vectors are few, of which trees too large for tables share one copy."""
+    forest = random_forest(rng, n_trees=12, max_leaves=300, n_outputs=20, vector_leaves=True, shape="complete")
+    return replace(forest, leaf_value=forest.leaf_value[:9][rng.integers(0, 9, len(forest.leaf_value))])
+
+
+def _of_all_sizes(rng: np.random.Generator) -> Forest:
+    """Single leaves among trees, at the ends of tree blocks, too."""
+    small = random_forest(rng, n_trees=40, max_leaves=3)
+    leaves_alone = random_forest(rng, n_trees=33, max_leaves=1)
+    return joined([small, random_forest(rng, n_trees=70, max_leaves=64), leaves_alone, small])
+
+
+#: Forests of every kind, by their names.
+KINDS: dict[str, Callable[[np.random.Generator], Forest]] = {
+    "many trees": _with(n_trees=300, max_leaves=32),
+    "all sizes": _of_all_sizes,
+    "float32": _with(n_trees=90, max_leaves=64, sum_dtype="float32", input_dtype="float32"),
+    "base score last": _with(n_trees=30, base_first=False),
+    "outputs by turns": _with(n_trees=150, n_outputs=3),
+    "vectors": _with(n_trees=50, n_outputs=5, vector_leaves=True),
+    "shared vectors": _of_shared_vectors,
+    "oblivious": _with(n_trees=130, max_leaves=64, shape="oblivious"),
+    "categories": _with(n_trees=60, max_leaves=40, categorical=0.4),
+    "linear leaves": _with(n_trees=60, max_leaves=20, linear=0.5),
+    "large": _with(n_trees=9, max_leaves=700, n_features=4, n_thresholds=900, shape="complete"),
+    "no trees": _with(n_trees=0),
+}

@@ -68,13 +68,13 @@ def costs_changed():
 
 
 cdef int fill(Scorer scorer, const Documents& documents, const CLeafValues& values, int n_threads, void* sums, Link link,
-              const Finish& finish, void* scores, bint leaves) except -1 nogil:
+              const Finish* finish, void* scores, bint leaves) except -1 nogil:
     if leaves:
         scorer.fill_leaves(documents, values, <int32_t*>scores, n_threads)
         return 0
     scorer.fill(documents, values, sums, n_threads)
     if link is not None:
-        link.fill(finish, sums, documents.n, scores, n_threads)
+        link.fill(finish[0], sums, documents.n, scores, n_threads)
     return 0
 
 
@@ -146,22 +146,23 @@ cdef class TreeRange:
 
     Parameters
     ----------
+    whole : PlainCalls
+        What scores all trees.
     first, n_trees : int
-    most : int
-        Of more documents than these, no plain call scores it.
     raw_divisor, value_divisor : float
         What raw scores and values divide sums by, 1 if they do not.
     has_base : bool
         Whether it has the base score that is added last.
     """
 
+    cdef PlainCalls whole
     cdef int first, n_trees
-    cdef Py_ssize_t most
     cdef double raw_divisor, value_divisor
     cdef bint has_base
 
-    def __init__(self, int first, int n_trees, *, Py_ssize_t most, double raw_divisor=1.0, double value_divisor=1.0, bint has_base=True):
-        self.first, self.n_trees, self.most = first, n_trees, most
+    def __init__(self, PlainCalls whole not None, int first, int n_trees, *, double raw_divisor=1.0, double value_divisor=1.0,
+                 bint has_base=True):
+        self.whole, self.first, self.n_trees = whole, first, n_trees
         self.raw_divisor, self.value_divisor, self.has_base = raw_divisor, value_divisor, has_base
 
 
@@ -172,6 +173,8 @@ cdef class PlainCalls:
     ----------
     program_of : callable
         Gives the `Scorer` and the `Values` by which so many documents are scored, and the threads that they are worth; or None.
+    first_of : callable, optional
+        The same for the first call, which may be scored otherwise; None: as the others.
     threads_of : callable
         Gives the number of threads of a call that is worth so many, more than one.
     n_features, most : int
@@ -193,7 +196,7 @@ cdef class PlainCalls:
         Of all trees; ``some_left_out`` tells that the model had more.
     """
 
-    cdef object program_of, threads_of, then
+    cdef object program_of, first_of, threads_of, then
     cdef Link raw_link, value_link
     cdef Py_ssize_t n_features, most_at_once, n_iterations
     cdef bint some_left_out, of_arrays, single
@@ -202,7 +205,8 @@ cdef class PlainCalls:
 
     def __init__(self, *, program_of, threads_of, Py_ssize_t n_features, Py_ssize_t most, Py_ssize_t most_at_once, double brief,
                  bint of_arrays=True, bint single=False, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
-                 bint some_left_out=False):
+                 bint some_left_out=False, first_of=None):
+        self.first_of = first_of
         self.n_iterations, self.some_left_out = n_iterations, some_left_out
         self.of_arrays, self.single = of_arrays, single
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
@@ -220,6 +224,12 @@ cdef class PlainCalls:
         with critical_section(self):
             self.chosen = chosen
         return chosen
+
+    cdef first_program(self, Py_ssize_t n):
+        """What scores so many documents if this is the first call, or None."""
+        with critical_section(self):
+            first_of, self.first_of = self.first_of, None
+        return None if first_of is None else first_of(n)
 
     cdef bint takes(self, cnp.ndarray x, Py_ssize_t n) noexcept:
         """Whether an array is n documents of native floats."""
@@ -259,8 +269,10 @@ cdef class PlainCalls:
         cdef Documents docs
         cdef Scorer scorer
         cdef Values bound
-        cdef CLeafValues values
-        cdef Finish finish
+        cdef CLeafValues of_trees
+        cdef const CLeafValues* values
+        cdef Finish of_range
+        cdef const Finish* finish = NULL
         cdef Py_ssize_t n = cnp.PyArray_DIM(x, 0) if cnp.PyArray_NDIM(x) == 2 else 0
         cdef cnp.npy_intp[2] shape
         cdef void* of_sums
@@ -272,17 +284,21 @@ cdef class PlainCalls:
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
-        if n == 0 or n > self.most_at_once or (trees is not None and n > trees.most) or not self.takes(x, n):
+        if n == 0 or n > self.most_at_once or not self.takes(x, n):
             return None
         chosen = self.chosen_now()
         is_small = n < len(chosen.programs)
-        program = chosen.program(n, self.program_of)
+        program = first = None if self.first_of is None or trees is not None else self.first_program(n)
+        if program is None:
+            program = chosen.program(n, self.program_of)
         if program is None:
             return None
         scorer, bound, worth = program
-        values = bound.c
+        values = &bound.c
         if trees is not None:
-            values.first_tree, values.n_trees = trees.first, trees.n_trees
+            of_trees = bound.c
+            of_trees.first_tree, of_trees.n_trees = trees.first, trees.n_trees
+            values = &of_trees
         if leaves and (n * values.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # the general path counts that work
             return None
         if n_threads == 0:
@@ -299,10 +315,12 @@ cdef class PlainCalls:
         n_dims = 1 if shape[1] == 1 and not leaves else 2
         link = None if leaves else self.raw_link if of & RAW else self.value_link
         if link is not None:
-            finish = link.c
+            finish = &link.c
             if trees is not None:
-                finish.divisor = trees.raw_divisor if of & RAW else trees.value_divisor
-                finish.last = link.c.last if trees.has_base else NULL
+                of_range = link.c
+                of_range.divisor = trees.raw_divisor if of & RAW else trees.value_divisor
+                of_range.last = link.c.last if trees.has_base else NULL
+                finish = &of_range
         of_link = link is not None and link.c.step != 0  # fixed-point sums become scores of another type
         type_of_sums = cnp.NPY_INT32 if leaves else number_type(bound.sum_format)
         type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
@@ -319,13 +337,13 @@ cdef class PlainCalls:
             sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
-        counts = is_small and n_threads == 1 and trees is None
+        counts = is_small and n_threads == 1 and trees is None and first is None
         if counts and chosen.keeps_lock[n] > 0:
-            fill(scorer, docs, values, 1, of_sums, link, finish, of_scores, leaves)
+            fill(scorer, docs, values[0], 1, of_sums, link, finish, of_scores, leaves)
             seconds += seconds_now()
         else:
             with nogil:
-                fill(scorer, docs, values, n_threads, of_sums, link, finish, of_scores, leaves)
+                fill(scorer, docs, values[0], n_threads, of_sums, link, finish, of_scores, leaves)
                 seconds += seconds_now()
         if counts:
             chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
@@ -375,7 +393,7 @@ cdef int asked_by(name, value) except -1:
         if name == "pred_leaf":
             return LEAF
     elif type(value) is int:
-        if name in NAMES_OF_THREADS and value > 0:
+        if value > 0 and (name == "n_threads" or name in NAMES_OF_THREADS):
             return N_THREADS
         if name == "num_iteration":
             return N_ITERATIONS
@@ -412,26 +430,29 @@ cdef int asked_by_all(output, dict keywords) except -1:
     return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
 
 
-cdef plain_of(ways, int asked, dict keywords):
-    """The one of a model's `PlainWays` that answers what is asked for, or None; and the `TreeRange` that it is to score, or None."""
+cdef plain_of(ways, X, int asked, dict keywords):
+    """What answers what is asked for: a `PlainCalls` of a model's `PlainWays`, one of a `TreeRange`, or None."""
     if ways is None:
-        return None, None
+        return None
     plain = ways.fast if asked & FAST else ways.exact
     if plain is None or not asked & (PART | N_ITERATIONS):
-        return plain, None
+        return plain
     if not asked & PART and (<PlainCalls?>plain).are_all(keywords["num_iteration"]):
-        return plain, None
-    return ways.of_range("fast" if asked & FAST else "exact", keywords.get("trees"), keywords.get("start_iteration", 0),
-                         keywords.get("num_iteration"), keywords.get("iteration_range"))
+        return plain
+    trees, n = keywords.get("trees"), len(X) if type(X) is not cnp.ndarray else cnp.PyArray_DIM(X, 0) if cnp.PyArray_NDIM(X) else 0
+    ends = None if trees is None else (trees.start, trees.stop, trees.step)
+    return ways.of_range(n, ("fast" if asked & FAST else "exact", ends, keywords.get("start_iteration", 0),
+                             keywords.get("num_iteration"), keywords.get("iteration_range")))
 
 
 cdef int threads_of(int asked, dict keywords) except -1:
     """A number of threads that is asked for, or 0."""
-    if asked & N_THREADS:
-        for name in NAMES_OF_THREADS:
-            if keywords.get(name) is not None:
-                return min(keywords[name], most_threads())
-    return 0
+    if not asked & N_THREADS:
+        return 0
+    n_threads = keywords.get("n_threads")
+    if n_threads is None:
+        n_threads = next(keywords[name] for name in NAMES_OF_THREADS if keywords.get(name) is not None)
+    return min(n_threads, most_threads())
 
 
 cdef bint is_csr(kind) except -1:
@@ -450,7 +471,10 @@ def plain_first(method):
         if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
             if not asked & NOT_PLAIN:
-                plain, trees = plain_of(self._plain, asked, keywords)
+                plain, trees = plain_of(self._plain, X, asked, keywords), None
+                if type(plain) is TreeRange:
+                    trees = plain
+                    plain = (<TreeRange>trees).whole
                 rows = None if plain is None else (<PlainCalls?>plain).documents_of(X, asked & OUT)
                 if rows is not None:
                     out = keywords["out"] if asked & OUT else None

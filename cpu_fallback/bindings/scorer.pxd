@@ -283,6 +283,22 @@ cdef extern from "driver/walk_below.hpp" namespace "gpuqs" nogil:
         CWalkBelow(const Kernels&, const WalkLayout&, int block, const CBitslice& tops, const int32_t* start) except +
 
 
+cdef extern from "driver/forest_walk.hpp" namespace "gpuqs" nogil:
+    cdef struct ForestTrees:
+        Columns columns
+        cbool single
+        int32_t n_trees
+        const int64_t* node_offsets
+        const int32_t* column
+        const double* threshold
+        const int32_t* left
+        const int32_t* right
+        const uint8_t* routing
+
+    cdef cppclass CForestWalk "gpuqs::ForestWalk"(ExitLeaves):
+        CForestWalk(const Kernels&, const ForestTrees&, int block) except +
+
+
 cdef extern from "driver/latency.hpp" namespace "gpuqs" nogil:
     double c_latency "gpuqs::latency"(int64_t bytes, int64_t steps) except +
 

@@ -7,9 +7,14 @@ import numpy as np
 
 from gpuqs import cache_lines
 
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+)
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdlib cimport getenv
+from libc.string cimport memcpy
+
+cdef size_t LINE = cache_lines.LINE
 
 
 class InstructionSet(NamedTuple):
@@ -160,12 +165,25 @@ cdef const void* data_of(array, dtype, list keep) except? NULL:
     array = np.ascontiguousarray(array)
     if array.dtype != dtype:
         raise TypeError(f"expected {np.dtype(dtype)}, got {array.dtype}")
-    if array.ctypes.data % cache_lines.LINE:
-        aligned = cache_lines.zeros(array.shape, dtype)
-        aligned[...] = array
-        array = aligned
-    keep.append(array)
-    return <const void*><size_t>array.ctypes.data
+    cdef size_t data = address_of(array), n_bytes, start
+    if data % LINE == 0:
+        keep.append(array)
+        return <const void*>data
+    n_bytes = array.nbytes
+    room = np.empty(n_bytes + LINE, np.uint8)
+    keep.append(room)
+    start = (address_of(room) + LINE - 1) // LINE * LINE
+    memcpy(<void*>start, <const void*>data, n_bytes)
+    return <const void*>start
+
+
+cdef size_t address_of(array) except? 0:
+    """Address of an array in C order."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
+    cdef size_t address = <size_t>view.buf
+    PyBuffer_Release(&view)
+    return address
 
 
 cdef const void* structs_of(array, str name, list keep) except? NULL:
@@ -387,6 +405,24 @@ cdef class Walk(Scorer):
         cdef const int32_t* start = <const int32_t*>data_of(layout.tops.start, np.int32, self.keep)
         self.engine.reset(new CWalkBelow(
             self.kernels[0], c, document_block, (<const CBitslice*>tops.engine.get())[0], start))
+
+
+cdef class ForestWalk(Scorer):
+    """Walks over the arrays of a Forest, and its `gpuqs.layout.columns.Columns`."""
+
+    def __init__(self, forest, columns, int n_features, *, bint single, int document_block, str isa):
+        self._choose(isa, n_features)
+        cdef ForestTrees c
+        c.columns = columns_of(columns, self.keep)
+        c.single = single
+        c.n_trees = forest.n_trees
+        c.node_offsets = <const int64_t*>data_of(forest.node_offsets, np.int64, self.keep)
+        c.column = <const int32_t*>data_of(columns.of_node, np.int32, self.keep)
+        c.threshold = <const double*>data_of(columns.threshold, np.float64, self.keep)
+        c.left = <const int32_t*>data_of(forest.left, np.int32, self.keep)
+        c.right = <const int32_t*>data_of(forest.right, np.int32, self.keep)
+        c.routing = <const uint8_t*>data_of(forest.routing, np.uint8, self.keep)
+        self.engine.reset(new CForestWalk(self.kernels[0], c, document_block))
 
 
 cdef class RankWalk(Scorer):

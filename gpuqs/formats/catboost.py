@@ -34,7 +34,7 @@ from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.formats import catboost_binary
 from gpuqs.formats.catboost_ctrs import read_ctrs, refuse_lost_tables
-from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, borders, reals
+from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, reals, tests_of_borders
 from gpuqs.formats.catboost_trees import ARRAYS, Condenser, Trees, json_trees, splits_of
 from gpuqs.formats.fields import get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
@@ -188,8 +188,7 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
         if not complete:
             refuse_lost_tables(listed, _object(info, "params"), several_targets=loss in _MULTI_TARGET)
         ctrs, tests.ctrs = read_ctrs(listed, tables, tests.floats, tests.columns, tests.hashes(), n_given)
-        for number, ctr in enumerate(listed):
-            tests.table += [(CTR, number, value) for value in borders(get(ctr, "borders", list))]
+        tests.table += tests_of_borders(CTR, {number: get(ctr, "borders", list) for number, ctr in enumerate(listed)})
     scale, bias = _scale_and_bias(document)
     if loss == "RMSEWithUncertainty" and len(bias) != 2:
         raise ModelFormatError(f"{len(bias)} outputs, but {loss} has 2", field="scale_and_bias")
@@ -300,6 +299,8 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
                 f"{kind} features are not evaluated; turn them into numbers beforehand"
             )
     tests, name_of, has_names = Tests(), {}, False
+    borders: dict[int, list[Any]] = {}
+    one_hot: list[Any] = []
     for kind in ("float_features", "categorical_features"):
         known: dict[int, Any] = tests.floats if kind == "float_features" else tests.columns
         for feature in get(info, kind, list, []):
@@ -312,14 +313,15 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             name_of[column] = get(feature, "feature_name", str, "") or given
             if kind == "float_features":
                 tests.floats[index] = column, _nan_right(feature)
-                tests.table += [(FLOAT, index, value) for value in borders(get(feature, "borders", list, []))]
+                borders[index] = get(feature, "borders", list, [])
             else:
                 tests.columns[index] = column
                 values = numbers(get(feature, "values", list, []), "values", np.int64) % (1 << 32)
                 if len(np.unique(values)) < len(values):  # which CatBoost tells apart by their places
                     raise ModelFormatError(f"feature {index}: a hash appears twice", field="values")
                 tests.values[index] = values.tolist()
-                tests.table += [(ONE_HOT, index, value) for value in tests.values[index]]
+                one_hot += [(ONE_HOT, index, value) for value in tests.values[index]]
+    tests.table += tests_of_borders(FLOAT, borders) + one_hot
     tests.texts = _texts(info)
     n_features = max(name_of, default=-1) + 1
     if not has_names and all(name in ("", str(column)) for column, name in name_of.items()):  # CatBoost's own

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf, isfinite
 from typing import Any, Final
 
@@ -204,14 +205,17 @@ def reals(values: Any, name: str, tree: int | None = None) -> npt.NDArray[np.flo
     return numbers(values, name, np.float64, tree=tree)
 
 
-def borders(values: Any) -> list[float]:
-    """A list of borders; CatBoost counts those below a value, so they ascend. Infinite numbers make infinite ones."""
-    given = reals(values, "borders")
+def tests_of_borders(kind: str, lists: dict[int, list[Any]]) -> list[Key]:
+    """A test for each of a feature's borders, of float features or CTRs by their numbers.
+
+    CatBoost counts the borders below a value, so they ascend. Infinite numbers make infinite ones.
+    """
+    given = reals(list(chain.from_iterable(lists.values())), "borders")
     with np.errstate(over="ignore"):
         rounded = given.astype(np.float32)
     if np.isnan(given).any() or not np.array_equal(np.isinf(given), np.isinf(rounded)):
         raise ModelFormatError("border is NaN, or no float32", field="borders")
-    if (rounded[1:] < rounded[:-1]).any():
+    number = np.repeat(np.fromiter(lists, np.int64, len(lists)), [len(of_one) for of_one in lists.values()])
+    if ((rounded[1:] < rounded[:-1]) & (number[1:] == number[:-1])).any():
         raise ModelFormatError("do not ascend", field="borders")
-    listed: list[float] = rounded.tolist()
-    return listed
+    return [(kind, of_one, value) for of_one, value in zip(number.tolist(), rounded.tolist(), strict=True)]

@@ -434,6 +434,8 @@ class _Trees:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """Category sets in node order; a categorical node's threshold is the number of its set."""
         node, n_sets = np.flatnonzero(categorical), self.n_sets.array()
+        if not len(node) and not n_sets.any():
+            return np.zeros(len(categorical) + 1, np.int64), np.zeros(0, np.uint32)
         n_nodes = np.diff(np.searchsorted(node, node_offsets))
         tree, number, first = np.repeat(np.arange(len(n_sets)), n_nodes), threshold[node], offsets(n_sets)
         known = (number >= 0) & (number < n_sets[tree]) & (number == np.floor(number))

@@ -56,6 +56,8 @@ def build_category_tables(
     set_words: npt.NDArray[np.uint32],
 ) -> CategoryTables:
     """Tables of all categorical columns, given as `gpuqs.layout.columns.Columns` holds them."""
+    if not (routing & CATEGORICAL).any():
+        return CategoryTables(0, np.zeros(0, CATEGORY_TABLE), np.zeros(0, np.int32), np.zeros(0, np.uint64))
     groups, most = _groups(feature, routing), max(MAX_BYTES, TIMES_SETS * set_words.nbytes)
     longest = np.maximum.reduceat(np.diff(set_offsets), [a for a, _ in groups]) if groups else np.zeros(0, np.int64)
     n_bytes = 4 * 32 * int(longest.sum())

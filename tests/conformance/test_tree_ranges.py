@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from forests import joined, probing_documents, random_forest
+from forests import KINDS, probing_documents, random_forest
 
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
@@ -22,42 +21,6 @@ SMALL_BLOCKS: dict[str, dict[str, int]] = {
     "bitslice": {"max_predicates": 40, "one_superblock": 0, "max_nodes": 300, "together": 2},
     "walk": {"tree_block": 7, "document_block": 50},
 }
-Make = Callable[[np.random.Generator], Forest]
-
-
-def forest_of(**fields: Any) -> Make:
-    return lambda rng: random_forest(rng, **fields)
-
-
-def of_shared_vectors(rng: np.random.Generator) -> Forest:
-    """Trees whose leaves' vectors are few, of which trees too large for tables share one copy."""
-    forest = random_forest(rng, n_trees=12, max_leaves=300, n_outputs=20, vector_leaves=True, shape="complete")
-    return replace(forest, leaf_value=forest.leaf_value[:9][rng.integers(0, 9, len(forest.leaf_value))])
-
-
-def of_all_sizes(rng: np.random.Generator) -> Forest:
-    """Single leaves among trees, at the ends of tree blocks, too."""
-    small = random_forest(rng, n_trees=40, max_leaves=3)
-    leaves_alone = random_forest(rng, n_trees=33, max_leaves=1)
-    return joined([small, random_forest(rng, n_trees=70, max_leaves=64), leaves_alone, small])
-
-
-FORESTS: dict[str, Make] = {
-    "many trees": forest_of(n_trees=300, max_leaves=32),
-    "all sizes": of_all_sizes,
-    "float32": forest_of(n_trees=90, max_leaves=64, sum_dtype="float32", input_dtype="float32"),
-    "base score last": forest_of(n_trees=30, base_first=False),
-    "outputs by turns": forest_of(n_trees=150, n_outputs=3),
-    "vectors": forest_of(n_trees=50, n_outputs=5, vector_leaves=True),
-    "shared vectors": of_shared_vectors,
-    "oblivious": forest_of(n_trees=130, max_leaves=64, shape="oblivious"),
-    "categories": forest_of(n_trees=60, max_leaves=40, categorical=0.4),
-    "linear leaves": forest_of(n_trees=60, max_leaves=20, linear=0.5),
-    "large": forest_of(n_trees=9, max_leaves=700, n_features=4, n_thresholds=900, shape="complete"),
-    "no trees": forest_of(n_trees=0),
-}
-
-
 def ranges_of(rng: np.random.Generator, n_trees: int) -> list[slice]:
     """The whole, its ends, nothing, single trees, ends of blocks, and some by chance."""
     bounds = {(0, n_trees), (0, 0), (n_trees, n_trees), (n_trees // 2, n_trees // 2)}
@@ -81,10 +44,10 @@ def answers(program: CpuProgram, name: str, X: np.ndarray, n_threads: int) -> tu
 
 @pytest.mark.parametrize("isa", cpu_fallback.available_isas())
 @pytest.mark.parametrize("name", CPU_ENGINES)
-@pytest.mark.parametrize("kind", FORESTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_ranges_by_the_program_of_all(kind: str, name: str, isa: str) -> None:
     rng = np.random.default_rng(11)
-    forest, engine = FORESTS[kind](rng), CPU_ENGINES[name]
+    forest, engine = KINDS[kind](rng), CPU_ENGINES[name]
     reason = engine.supports(forest)
     if reason is not None:
         pytest.skip(reason)
@@ -105,11 +68,11 @@ def test_ranges_by_the_program_of_all(kind: str, name: str, isa: str) -> None:
                     assert answers(part, name, X, n_threads) == want, (trees, len(X), n_threads)
 
 
-@pytest.mark.parametrize("kind", FORESTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_models_answer_with_ranges(kind: str) -> None:
     """By the general path: tables of any kind, outputs of every kind, and what sums begin with."""
     rng = np.random.default_rng(12)
-    forest = FORESTS[kind](rng)
+    forest = KINDS[kind](rng)
     model, X = Model(forest), probing_documents(rng, forest, 20)
     model.predict(X)
     for trees in ranges_of(rng, forest.n_trees):
@@ -128,7 +91,9 @@ def test_catboost_counts_its_bias_with_the_first_tree() -> None:
         model.predict(X)
         for trees in (slice(0, 4), slice(3, 9), slice(0, 0), slice(2, 2)):
             want = (forest.base_score if trees.start == 0 else 0) + sum_of_trees(forest, X, trees)
-            np.testing.assert_allclose(model.predict(X, trees=trees), want, rtol=1e-12, atol=1e-14)
+            for engine in ("auto", "walk"):  # a plain call, and none
+                given = model.predict(X, engine=engine, trees=trees)
+                np.testing.assert_allclose(given, want, rtol=1e-12, atol=1e-14)
 
 
 def sum_of_trees(forest: Forest, X: np.ndarray, trees: slice) -> np.ndarray:

@@ -90,19 +90,47 @@ def test_ranges_go_by_the_program_of_all_until_they_are_asked_for_often(monkeypa
     def of_many_trees() -> Model:
         return Model(random_forest(np.random.default_rng(3), n_trees=60, max_leaves=64))
 
-    monkeypatch.setattr("gpuqs.programs.PARTS_KEPT", 2)
-    monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     model = of_many_trees()
     assert by_whole(model) == [False, False, True, True, True], "there is no program of all"
-    assert by_whole(model) == [True] * 5, "there will be one"
-    assert [by_whole(model) for _ in range(14)] == [[True] * 5] * 14
-    assert by_whole(model) == by_whole(model) == [False, False, True, True, True], "two programs are kept"
-    model = of_many_trees()
-    model.predict(np.zeros((1, model.n_features)))
+    assert [by_whole(model) for _ in range(15)] == [[True] * 5] * 15, "there will be one"
+    assert by_whole(model) == [False] * 5
+    assert [by_whole(model) for _ in range(32)] == [[True] * 5] * 32, "programs were not kept"
+    assert by_whole(model) == [False] * 5
+    model = of_many_trees().warm_up()
     assert by_whole(model) == [True] * 5
-    assert by_whole(model, 16 << 10) == [False, False, True, True, True], "large batches are worth programs"
-    model.warm_up(trees=slice(0, 5))
-    assert by_whole(model) == [False, False, True, True, False]
+    assert by_whole(model, 16 << 10) == [False] * 5, "large batches are worth programs"
+    model._programs.expect(slice(0, 5))
+    assert by_whole(model) == [True, True, True, True, False]
+    monkeypatch.setattr("gpuqs.programs.RANGES_COUNTED", 5)
+    assert by_whole(model) == [True] * 5
+    assert len(model._programs._calls) == 5
+
+
+def test_a_range_that_will_be_asked_for_often_has_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, trees = Model(random_forest(np.random.default_rng(3), n_trees=60)).warm_up(), slice(0, 5)
+    documents = probing_documents(np.random.default_rng(4), model.forest, 3)
+    model.warm_up(3, trees=trees, engine="walk")
+    model.warm_up(3, trees=trees)
+    made = {**model._programs._made}
+    assert {key.engine for key in made if key.trees == (0, 5)} >= {"walk"}
+    monkeypatch.setattr("gpuqs.engines.cpu.CpuProgram.of_trees", None)
+    for engine in ("walk", "auto"):
+        model.predict(documents, engine=engine, trees=trees)
+    assert model._programs._made == made
+
+
+def test_ranges_beyond_those_that_are_kept_go_by_the_program_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuqs.programs.PARTS_KEPT", 3)
+    monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
+    for engine in ("walk", "auto"):
+        model = Model(random_forest(np.random.default_rng(3), n_trees=60)).warm_up()
+        documents, made = probing_documents(np.random.default_rng(4), model.forest, 3), []
+        prepare = model._programs._prepare
+        monkeypatch.setattr(model._programs, "_prepare", lambda *a, of=prepare, to=made: to.append(a) or of(*a))
+        for _ in range(200):
+            for end in range(1, 20):
+                model.predict(documents, engine=engine, trees=slice(0, end))
+        assert 3 <= len(made) <= 19 * 4 + 1
 
 
 def test_what_is_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -461,7 +461,7 @@ def test_ranges_by_turns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     made_now: list[int] = []
     select = Forest.select
     monkeypatch.setattr(Forest, "select", lambda *args: made_now.append(1) or select(*args))
-    for calls, selected in ((3, FIRST_RANGES), (0, 99)):
+    for calls, selected in ((3, FIRST_RANGES), (-1, 99)):
         monkeypatch.setattr(programs, "CALLS_BY_WHOLE", calls)
         model = Model(made(n_trees=100))
         made_now.clear()

@@ -262,9 +262,9 @@ def test_plain_calls_take_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
     want = model.predict(x)  # plain calls have kept a program
     assert model._plain is not None
-    before = model._plain.exact, model._plain.fast, model._plain.of_range("exact", None, 0, 2, None)[0]
+    before = model._plain.exact, model._plain.fast, model._plain.of_often(("exact", None, 0, 2, None))
     plan = model.tune(X, 0.1, batch_sizes=[1])
-    after = model._plain.exact, model._plain.fast, model._plain.of_range("exact", None, 0, 2, None)[0]
+    after = model._plain.exact, model._plain.fast, model._plain.of_often(("exact", None, 0, 2, None))
     assert {*after}.isdisjoint({*before, None})
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
