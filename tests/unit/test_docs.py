@@ -14,7 +14,7 @@ from gpuqs.engines import Engine
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "bench" / "README.md"]
 ROOMS = ("gpuqs", "cpu_fallback", "cuda", "tests", "bench", "docs", ".ci")
-SUFFIXES = "py|pyi|pyx|pxd|c?pp|hpp|inl|cuh?|md|svg|toml|json"
+SUFFIXES = "py|pyi|pyx|pxd|pxi|c?pp|hpp|inl|cuh?|md|svg|toml|json"
 
 #: Every file and folder, with a slash before the names on its way.
 THERE = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("*.*")]

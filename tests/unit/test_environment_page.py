@@ -12,7 +12,7 @@ _READ = re.compile(r"""(?:environ\.get\(|environ\[|getenv\(|environment\()\s*(?:
 
 
 def files(*rooms: str) -> list[Path]:
-    suffixes = (".py", ".pyx", ".cpp", ".hpp", ".inl")
+    suffixes = (".py", ".pyx", ".pxi", ".cpp", ".hpp", ".inl")
     return [path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in suffixes]
 
 
