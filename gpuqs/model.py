@@ -68,7 +68,8 @@ class Model:
 
     def _choose_by(self, plan: Plan | None) -> None:
         """Score by a plan from now on; nothing of what was chosen by the one before is taken up again."""
-        self._chooser, self._repeated = Chooser(self.forest, self._programs.reasons, plan), RepeatedCalls()
+        programs = self._programs  # nothing that is kept knows the model itself
+        self._chooser, self._repeated = Chooser(self.forest, lambda: programs.reasons, plan), RepeatedCalls()
         self._plain = PlainWays(self._chooser, self._programs) if self.device is HOST else None
 
     def __repr__(self) -> str:

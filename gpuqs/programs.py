@@ -52,22 +52,21 @@ class Programs:
     Parameters
     ----------
     forest : Forest
-
-    Attributes
-    ----------
-    reasons : dict of str to (str or None)
-        Every engine's name, with None where it can run the forest, else the reason why not.
     """
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
-        self.reasons = {name: engine.supports(forest) for name, engine in ENGINES.items()}
         self._made: dict[Key, Program] = {}
         self._ranks: dict[bool, RankTables] = {}
         self._part = Kept(1)
         self._calls: dict[tuple[int, int], tuple[int, int]] = {}  # of each range: how many, and when they are enough
         self.has_whole = False
         self._lock = Lock()
+
+    @lazy
+    def reasons(self) -> dict[str, str | None]:
+        """Every engine's name, with None where it can run the forest, else the reason why not."""
+        return {name: engine.supports(self.forest) for name, engine in ENGINES.items()}
 
     def get(
         self,

@@ -18,11 +18,12 @@ from gpuqs.errors import ModelFormatError
 MAX_NESTING = 64
 
 cdef int _MAX_NESTING = MAX_NESTING
-#: Marker of a number -> its size, the array of none, and NumPy's number of its type.
-_NUMBERS = {
-    ord(marker): (dtype.itemsize, np.empty(0, dtype), dtype.num)
-    for marker, dtype in zip("iUIlLdD", map(np.dtype, "i1 u1 i2 i4 i8 f4 f8".split()))
-}
+#: Of markers of numbers: the size, NumPy's number of the type, and the array of none.
+cdef int[128] _SIZES
+cdef int[128] _TYPES
+cdef dict _NONE = {}
+for _marker, _dtype in zip(b"iUIlLdD", map(np.dtype, "i1 u1 i2 i4 i8 f4 f8".split())):
+    _SIZES[_marker], _TYPES[_marker], _NONE[_marker] = _dtype.itemsize, _dtype.num, np.empty(0, _dtype)
 
 cnp.import_array()
 
@@ -222,11 +223,10 @@ cdef class _Decoder:
         cdef cnp.npy_intp shape
         cdef cnp.ndarray values
         self.header(depth, &kind, &count)
-        number = _NUMBERS.get(kind)
-        if number is not None:
-            size, none, dtype_number = number
+        if 0 <= kind < 128 and _SIZES[kind]:
             if count == 0:
-                return none
+                return _NONE[kind]
+            size, dtype_number = _SIZES[kind], _TYPES[kind]
             self.need(count * size)
             shape = count
             values = cnp.PyArray_SimpleNew(1, &shape, dtype_number)
