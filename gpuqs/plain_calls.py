@@ -144,11 +144,14 @@ class PlainWays:
 
     def of_often(self, asked: Asked) -> cpu_fallback.PlainCalls | None:
         """What answers calls that will be many: if not with all trees, by a program of their own."""
+        own = self._of_ranges.get(asked)
+        if own is not None:
+            return own[0]
         trees, found = self._of_all(asked)
         if trees is None:
             return found
-        own = plain_calls(self._chooser, self._programs, precision=asked[0], trees=trees)
-        return keep_some(self._of_ranges, asked, (own,), self._programs.parts_kept)[0]
+        own = (plain_calls(self._chooser, self._programs, precision=asked[0], trees=trees),)
+        return keep_some(self._of_ranges, asked, own, self._programs.parts_kept)[0]
 
     def _of_all(self, asked: Asked) -> tuple[slice | None, cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None]:
         """The range of trees, and what scores it by what scores all, if anything does; for all trees None, and that."""

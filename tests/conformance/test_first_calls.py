@@ -69,4 +69,5 @@ def test_what_has_no_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     model.predict(X, engine="walk")
     model.predict(X)
     Model(forest).predict(np.repeat(X, 3_000, axis=0))
+    Model(random_forest(rng, n_trees=500, max_leaves=1)).predict(np.repeat(X, 300, axis=0))
     Model(random_forest(rng, n_trees=300, max_leaves=64, shape="complete")).predict(X)
