@@ -21,7 +21,7 @@ BENCHES = {
     "forests": ("default_forests.py", "the libraries' default forests, on rows of 28 to 700 features"),
     "growth": ("growth.py", "time against trees, leaves, batch and features"),
     "sparse": ("sparse.py", "sparse input"),
-    "special": ("special.py", "several outputs, fully grown forests, categories, LightGBM's linear trees"),
+    "special": ("special.py", "several outputs, fully grown forests, categories, linear trees, stages"),
     "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
     "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
