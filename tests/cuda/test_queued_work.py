@@ -189,9 +189,9 @@ def test_a_part_that_gives_way_before_it_is_launched(
     device.queues.synchronize()
     get = model._programs.get
 
-    def get_and_lose(*asked: object) -> object:
+    def get_and_lose(*asked: object, **more: object) -> object:
         monkeypatch.setattr(model._programs, "get", get)
-        program = get(*asked)
+        program = get(*asked, **more)
         with device.on(device.queues.default):
             model.predict(X, "leaf", trees=slice(3, 6))
         return program
