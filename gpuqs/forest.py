@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpuqs.cpu_fallback import making
 from gpuqs.ctrs import Ctrs
 from gpuqs.errors import ModelFormatError
-from gpuqs.forest_arrays import checked, left_out, select_trees
+from gpuqs.forest_arrays import checked, leaf_positions, left_out, select_trees
 from gpuqs.forks import lazy
 from gpuqs.kept import Kept
 from gpuqs.schema import Schema
@@ -256,8 +256,12 @@ class Forest:
     @lazy
     def leaves_by_position(self) -> bool:
         """Whether the source library's number of each leaf is its position in the tree."""
-        starts = np.repeat(self.leaf_offsets[:-1], np.diff(self.leaf_offsets))
-        return np.array_equal(self.leaf_id, np.arange(len(starts)) - starts)
+        return np.array_equal(self.leaf_id, self.leaf_place)
+
+    @property
+    def leaf_place(self) -> npt.NDArray[np.int32]:
+        """Where each leaf stands among those of its tree, int32 [L]."""
+        return leaf_positions(vars(self))
 
     @lazy
     def node_tree(self) -> npt.NDArray[np.int64]:

@@ -38,7 +38,7 @@ class ForestArray(NamedTuple):
     n_dimensions: int = 1
 
 
-def _leaf_positions(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int32]:
+def leaf_positions(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int32]:
     """The position of each leaf in its tree, as leaves are stored."""
     positions: npt.NDArray[np.int32] = making.stored_positions(arrays["leaf_offsets"])
     return positions
@@ -66,7 +66,7 @@ ARRAYS: Final = {
     "tree_output": ForestArray("int32", "tree", default=0),
     "tree_weight": ForestArray("float64", "tree", default=1),
     "base_score": ForestArray("float64", "output", default=0),
-    "leaf_id": ForestArray("int32", "leaf", default=_leaf_positions),
+    "leaf_id": ForestArray("int32", "leaf", default=leaf_positions),
     "category_offsets": ForestArray("int64", "node", offsets_into="category word", default=0),
     "category_words": ForestArray("uint32", "category word", default=0),
     "linear_offsets": ForestArray("int64", "leaf", offsets_into="linear term", default=0),
@@ -149,7 +149,7 @@ def as_by_default(arrays: Mapping[str, np.ndarray]) -> set[str]:
     found = {"category_offsets", "category_words"} if len(arrays["category_words"]) == 0 else set()
     if len(arrays["linear_feature"]) == 0:
         found |= {"linear_offsets", "linear_feature", "linear_coefficient"}
-    return found | ({"leaf_id"} if np.array_equal(arrays["leaf_id"], _leaf_positions(arrays)) else set())
+    return found | ({"leaf_id"} if np.array_equal(arrays["leaf_id"], leaf_positions(arrays)) else set())
 
 
 def select_trees(arrays: Mapping[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:

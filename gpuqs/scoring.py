@@ -74,7 +74,5 @@ class Scoring(NamedTuple):
         """Trees' outputs, of the exit leaves' linear models."""
         forest, leaves = self.forest, np.empty((len(documents), self.forest.n_trees), np.int32)
         self.engine.leaves(self.program, documents, leaves, self.n_threads)
-        firsts = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
-        as_they_are = (np.arange(len(firsts)) - firsts).astype(np.int32)
-        values = cpu_fallback.Values(leaf_values(forest, as_they_are, "exact"))
+        values = cpu_fallback.Values(leaf_values(forest, forest.leaf_place, "exact"))
         linear_outputs(values, documents, positions_of_leaves(forest, leaves), out, self.n_threads)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine
 from gpuqs.engines.cpu import CpuProgram
@@ -30,8 +28,7 @@ def comes_first(forest: Forest, n_documents: int) -> bool:
 
 def forest_walk(forest: Forest, machine: Machine) -> CpuProgram:
     """A program with exact sums; its leaves are numbered as the forest's."""
-    firsts = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
-    values = leaf_values(forest, (np.arange(len(firsts)) - firsts).astype(np.int32), "exact")
+    values = leaf_values(forest, forest.leaf_place, "exact")
     single = forest.input_dtype == "float32"
     scorer = cpu_fallback.ForestWalk(
         forest, find_columns(forest), forest.n_features, single=single, document_block=64, isa=machine.isa
