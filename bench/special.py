@@ -21,7 +21,7 @@ import pandas
 import sklearn
 import xgboost
 from interleave import by_turns, keep, processor
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 
 import gpuqs
 
@@ -106,25 +106,32 @@ def staged(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
     gbm = lightgbm.train(params, lightgbm.Dataset(X, target), n_trees)
     xgb = xgboost.train({"max_depth": 6, "nthread": 2, "verbosity": 0}, xgboost.DMatrix(X, target), n_trees)
     xgb.set_param({"nthread": 1})
+    grown = GradientBoostingRegressor(n_estimators=n_trees, max_depth=6).fit(X[:n_rows], target[:n_rows])
     ends = range(1, n_trees + 1)
-    libraries: dict[str, tuple[Any, Callable[[Any, int], Any]]] = {
+
+    def cached(x: np.ndarray) -> list[np.ndarray]:
+        """XGBoost keeps a matrix's sums, and adds the next tree to them."""
+        matrix = xgboost.DMatrix(x)
+        return [xgb.predict(matrix, iteration_range=(0, end)) for end in ends]
+
+    libraries: dict[str, tuple[Any, Callable[[Any], Any]]] = {
         f"LightGBM {lightgbm.__version__}, {n_trees} x 64": (
             gbm,
-            lambda x, end: gbm.predict(x, num_iteration=end, num_threads=1),
+            lambda x: [gbm.predict(x, num_iteration=end, num_threads=1) for end in ends],
         ),
-        f"XGBoost {xgboost.__version__}, {n_trees} trees of depth 6": (
-            xgb,
-            lambda x, end: xgb.inplace_predict(x, iteration_range=(0, end)),
+        f"XGBoost {xgboost.__version__}, {n_trees} trees of depth 6": (xgb, cached),
+        f"scikit-learn {sklearn.__version__}, GradientBoostingRegressor, {n_trees} trees of depth 6": (
+            grown,
+            lambda x: list(grown.staged_predict(x)),
         ),
     }
     found = []
     for what, (trained, score) in libraries.items():
         cases = {}
-        for n in (n_rows // 10, 100, 1):
+        for n in (n_rows, n_rows // 10, 100, 1):
             x, model = X[:n], gpuqs.from_model(trained)
-            theirs = partial(lambda score, x: [score(x, end) for end in ends], score, x)
-            ours = partial(lambda model, x: [model.predict(x, trees=slice(end), n_threads=1) for end in ends], model, x)
-            cases[f"{n:,} float32 row{'s' * (n > 1)}"] = theirs, ours, n
+            ours = partial(lambda model, x: list(model.staged_predict(x, n_threads=1)), model, x)
+            cases[f"{n:,} float32 row{'s' * (n > 1)}"] = partial(score, x), ours, n
         found.append({"what": f"{what}: {n_trees} stages", "cases": measured(cases, rounds)})
     return found
 

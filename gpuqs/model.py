@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, SupportsIndex, cast
@@ -19,6 +19,7 @@ from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
 from gpuqs.devices import HOST, Device, GpuDevice, find_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.engines import BITSLICE, ENGINES
+from gpuqs.engines.cpu import CpuProgram
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
@@ -30,6 +31,7 @@ from gpuqs.plain_calls import PlainWays, plain_first
 from gpuqs.programs import Programs
 from gpuqs.repeated_calls import RepeatedCalls, all_are
 from gpuqs.scoring import Scoring
+from gpuqs.stages import STAGED_OUTPUTS, ends_of_stages, staged_answers
 from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
 from gpuqs.tuning.plan import Plan, Way
 
@@ -352,6 +354,77 @@ class Model:
                     where.hand_back(answer, array)
             raise
         return handed[0] if out is None else out
+
+    @cpu_fallback.in_default_float_mode
+    def staged_predict(
+        self,
+        X: Any,
+        output: Output = "value",
+        *,
+        eval_period: int = 1,
+        n_threads: int | None = None,
+        base_margin: Any = None,
+    ) -> Iterator[Any]:
+        """Score documents with the first iteration, the first two, and so on: what learning curves are drawn from.
+
+        On the CPU, documents pass the trees once, whatever the number of stages.
+
+        Parameters
+        ----------
+        X : array-like [D, n_features] or EncodedDocuments
+            As for `predict`. They must stay as they are until the last answer. Those that must be converted are, as a
+            whole: tables, sparse matrices and lists.
+        output : {"value", "raw", "class"}
+            As for `predict`.
+        eval_period : int
+            Iterations from one stage to the next. The last stage has all trees, even if it is shorter.
+        n_threads, base_margin
+            As for `predict`.
+
+        Yields
+        ------
+        array
+            The answer of each stage: the bits of ``predict(X, output, iteration_range=(0, end))``, of exact sums.
+
+        Raises
+        ------
+        InputError, ValueError, UnsupportedModelError, DeviceError
+            As `predict`; before the first answer is asked for. On GPUs, where each stage is a call of `predict`, some
+            when it is.
+        """
+        if output not in STAGED_OUTPUTS:
+            raise ValueError(f"output must be one of {', '.join(map(repr, STAGED_OUTPUTS))}, not {output!r}")
+        check_options(self.forest, output, "exact", "auto")
+        ends = ends_of_stages(self.forest, whole(eval_period, "eval_period", 1))
+        runs_on = place(self.forest, X, self._asked(None), "auto", output, base_margin)
+        if runs_on is HOST:
+            answers = self._staged_on_host(X, output, ends, n_threads, base_margin)
+            if answers is not None:
+                return answers
+        options = {"n_threads": n_threads, "base_margin": base_margin}
+        return (self.predict(X, output, trees=slice(0, end), **options) for end in ends)
+
+    def _staged_on_host(
+        self, X: Any, output: Output, ends: Sequence[int], n_threads: int | None, base_margin: Any
+    ) -> Iterator[np.ndarray] | None:
+        """The answers of `staged_predict`; None where no compiled engine runs the forest."""
+        here, forest = cpu_fallback.machine(), self.forest
+        documents, _ = self._documents(X, HOST, "auto", here.isa)
+        encoded = isinstance(X, EncodedDocuments)
+        encodes = not encoded and self._programs.reasons[BITSLICE] is None and not forest.has_linear_leaves
+        if encodes and documents.copied and documents.n > rows_for_cpu(documents, forest):
+            X, encoded = self.encode(X, n_threads=n_threads), True  # an eighth of what rows take, or less
+            documents, _ = self._documents(X, HOST, "auto", here.isa)
+        way = Way(BITSLICE) if encoded else self._chooser.way(documents.n, HOST, here)
+        program = self._programs.get(way.engine, "exact", None, documents.narrow, HOST, here, way.params)
+        if not isinstance(program, CpuProgram):
+            return None
+        margin = None if base_margin is None else self._margin(base_margin, documents.n)
+        threads = threads_of_call(self._chooser.threads(way, documents.n, here, LEAF * len(ends)), n_threads)
+        scoring = Scoring(forest, ENGINES[way.engine], program, HOST, output, threads)
+        rows = documents.rows(0, documents.n, threads_to_look_up(forest, documents.n, n_threads))
+        at_once = documents.n if encoded else rows_for_cpu(documents, forest, n_threads=threads)
+        return staged_answers(scoring, rows, ends, at_once, margin)
 
     def _asked(self, device: Any) -> Any:
         """Where a call with ``device`` runs; None where its documents tell."""

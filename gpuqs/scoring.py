@@ -49,26 +49,34 @@ class Scoring(NamedTuple):
             self._linear_outputs(documents, out)
         elif output == "per_tree":
             engine.per_tree(program, self.forest, documents, out, self.n_threads)
-        elif output == "class":
-            scores = self.device.empty((out.shape[0], self.forest.n_outputs), program.values.score_dtype)
-            self._score(documents, scores, margin)
-            engine.classify(program, self.forest, scores, out)
         else:
-            table = out if out.ndim == 2 else out[:, None]
-            wide = table.shape[1] == self.forest.n_outputs  # else labels alone, of one column
-            shape = out.shape[0], self.forest.n_outputs
-            scores = table if wide else self.device.empty(shape, program.values.score_dtype)
-            self._score(documents, scores, margin)
-            engine.link(program, self.forest, scores, table, output, self.n_threads)
+            answer, scores = self._places(out)
+            same = program.values.sum_dtype == scores.dtype
+            sums = scores if same else self.device.empty(scores.shape, program.values.sum_dtype)
+            if margin is not None:
+                sums[...] = margin if program.values.starts_at_base else 0
+            engine.score(program, documents, sums, self.n_threads, started=margin is not None)
+            self._finish(sums, scores, answer, margin)
 
-    def _score(self, documents: Any, scores: Any, margin: Any) -> None:
-        engine, program, values = self.engine, self.program, self.program.values
-        same = values.sum_dtype == scores.dtype
-        sums = scores if same else self.device.empty(scores.shape, values.sum_dtype)
-        if margin is not None:
-            sums[...] = margin if values.starts_at_base else 0
-        engine.score(program, documents, sums, self.n_threads, started=margin is not None)
-        engine.finish(program, sums, scores, None if values.starts_at_base else margin)
+    def fill_from(self, sums: Any, out: Any, margin: Any = None) -> None:
+        """Fill ``out`` as `fill` does, from sums [D, K] that are there, and stay as they are."""
+        answer, scores = self._places(out)
+        self._finish(sums, scores, answer, margin)
+
+    def _places(self, out: Any) -> tuple[Any, Any]:
+        """``out`` as it is filled, and where scores [D, K] go before: there, too, if it has a place for each."""
+        answer = out if out.ndim == 2 or self.output == "class" else out[:, None]
+        shape = out.shape[0], self.forest.n_outputs
+        wide = self.output != "class" and answer.shape[1] == shape[1]  # else labels alone, of one column
+        return answer, answer if wide else self.device.empty(shape, self.program.values.score_dtype)
+
+    def _finish(self, sums: Any, scores: Any, answer: Any, margin: Any) -> None:
+        engine, program = self.engine, self.program
+        engine.finish(program, sums, scores, None if program.values.starts_at_base else margin)
+        if self.output == "class":
+            engine.classify(program, self.forest, scores, answer)
+        else:
+            engine.link(program, self.forest, scores, answer, self.output, self.n_threads)
 
     def _linear_outputs(self, documents: Any, out: Any) -> None:
         """Trees' outputs, of the exit leaves' linear models."""

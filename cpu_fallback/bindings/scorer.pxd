@@ -228,6 +228,12 @@ cdef extern from "driver/scorer.hpp" namespace "gpuqs" nogil:
         pass
 
     void c_score "gpuqs::score"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, void*, int, cbool) except +
+    cdef struct Stages:
+        const int32_t* ends
+        int n_ends
+        int64_t stride
+    void c_score_stages "gpuqs::score_stages"(const ExitLeaves&, const Kernels&, const Documents&, const CLeafValues&, const Stages&,
+                                              const void*, void*, int) except +
     void c_exit_leaves "gpuqs::exit_leaves"(const ExitLeaves&, const Documents&, const CLeafValues&, int32_t*, int) except +
 
 
@@ -326,5 +332,6 @@ cdef class Scorer:
     cdef int fill(self, const Documents& documents, const CLeafValues& values, void* sums, int n_threads) except -1 nogil
     cdef int fill_leaves(self, const Documents& documents, const CLeafValues& values, int32_t* leaves,
                          int n_threads) except -1 nogil
+    cdef Documents _read(self, documents, list keep) except *
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves, bint started,
               double* seconds)

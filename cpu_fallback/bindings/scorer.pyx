@@ -246,35 +246,68 @@ cdef class Scorer:
         """Fill `out`, int32 C order [documents, trees], with the source library's leaf numbers."""
         self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True, False, NULL)
 
+    def stages(self, Values values, documents, ends, begin, sums, int n_threads):
+        """Fill `sums`, [stages, documents, outputs]: before each of the trees `ends`, ascending, and after all.
+
+        They begin with `begin`, [documents, outputs], or, if it is None, as usual. Both are of `values.sum_dtype`; each
+        stage, and `begin`, lies in C order.
+        """
+        cdef list keep = []
+        cdef Documents docs = self._read(documents, keep)
+        cdef Stages c
+        cdef Held first, out = Held(sums, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)
+        cdef const void* start = NULL
+        cdef Py_ssize_t width = values.c.n_outputs, n_bytes = out.view.itemsize
+        c.ends, c.n_ends = <const int32_t*>data_of(ends, np.int32, keep), <int>len(ends)
+        if sums.shape != (c.n_ends + 1, docs.n, width) or out.view.format[0] != values.sum_format:
+            raise ValueError(f"the sums must be [{c.n_ends + 1}, {docs.n}, {width}] of format {chr(values.sum_format)!r}")
+        if docs.n and (out.view.strides[1] != width * n_bytes or out.view.strides[2] != n_bytes or out.view.strides[0] % n_bytes):
+            raise ValueError("the sums of a stage must lie in C order")
+        c.stride = out.view.strides[0] // n_bytes
+        if begin is not None:
+            first = Held(begin, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+            if begin.shape != (docs.n, width) or first.view.format[0] != values.sum_format:
+                raise ValueError(f"sums must begin with [{docs.n}, {width}] of format {chr(values.sum_format)!r}")
+            start = first.view.buf
+        with nogil:
+            c_score_stages(self.engine.get()[0], self.kernels[0], docs, values.c, c, start, out.view.buf, n_threads)
+
+    cdef Documents _read(self, documents, list keep) except *:
+        """Documents as they are given, or coded; `keep` keeps them where they are."""
+        if isinstance(documents, Coded):
+            return (<Coded>documents).c
+        cdef Held held = Held(documents, PyBUF_STRIDES | PyBUF_FORMAT)
+        keep.append(held)
+        return self._documents(&held.view)
+
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves,
               bint started, double* seconds):
-        cdef Py_buffer read, write
-        cdef Documents docs
-        coded = isinstance(documents, Coded)
-        if coded:
-            docs = (<Coded>documents).c
-        else:
-            PyObject_GetBuffer(documents, &read, PyBUF_STRIDES | PyBUF_FORMAT)
-        try:
-            if not coded:
-                docs = self._documents(&read)
-            PyObject_GetBuffer(out, &write, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
-            try:
-                if write.ndim != 2 or write.shape[0] != docs.n or write.shape[1] != width or write.format[0] != kind:
-                    raise ValueError(f"the output must be [{docs.n}, {width}] of format {chr(kind)!r}")
-                with nogil:
-                    if seconds != NULL:
-                        c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, write.buf,
-                                      started, seconds)
-                    elif leaves:
-                        c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
-                    else:
-                        c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads, started)
-            finally:
-                PyBuffer_Release(&write)
-        finally:
-            if not coded:
-                PyBuffer_Release(&read)
+        cdef list keep = []
+        cdef Documents docs = self._read(documents, keep)
+        cdef Held held = Held(out, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
+        cdef Py_buffer* write = &held.view
+        if write.ndim != 2 or write.shape[0] != docs.n or write.shape[1] != width or write.format[0] != kind:
+            raise ValueError(f"the output must be [{docs.n}, {width}] of format {chr(kind)!r}")
+        with nogil:
+            if seconds != NULL:
+                c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, write.buf, started,
+                              seconds)
+            elif leaves:
+                c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
+            else:
+                c_score(self.engine.get()[0], self.kernels[0], docs, values.c, write.buf, n_threads, started)
+
+
+cdef class Held:
+    """A buffer that stays where it is as long as this lives."""
+
+    cdef Py_buffer view
+
+    def __cinit__(self, array, int flags):
+        PyObject_GetBuffer(array, &self.view, flags)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)  # of what could not be had, nothing
 
 
 cdef class Coded:

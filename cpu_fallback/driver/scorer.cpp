@@ -181,8 +181,8 @@ Found find_by_trees(const ExitLeaves& engine, const Documents& documents, const 
 }
 
 template <class Sum>
-void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, Sum* out,
-              int n_threads, bool started) {
+void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values,
+              const Stages& stages, const Sum* begin, Sum* out, int n_threads) {
     const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
     const int stride = blocks.stride, size = static_cast<int>(blocks.size);
     engine.make_ready(stride, n_threads);
@@ -201,22 +201,22 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
         Sum* sums = static_cast<Sum*>(thread.sums.get());
         const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
-        // move(sum, value of out) for each document and output.
-        const auto exchange = [&](auto move) {
-            for (int d = 0; d < n; d += size) {
-                Sum* const of_sums = sums + d / size * of_block;
-                Sum* const of_out = out + (first + d) * n_outputs;
-                const int rows = std::min(size, n - d);
-                const auto move_one = [&](int64_t i, int64_t k) {
-                    move(of_sums[by_document ? places[i] * int64_t{n_outputs} + k : k * stride + places[i]], of_out[i * n_outputs + k]);
-                };
-                if (by_document)
-                    for (int i = 0; i < rows; i++)
-                        for (int k = 0; k < n_outputs; k++) move_one(i, k);
-                else
-                    for (int k = 0; k < n_outputs; k++)
-                        for (int i = 0; i < rows; i++) move_one(i, k);
-            }
+        // move(sum, place) for each document of a block and output; `of_all` has a place for those of all documents.
+        const auto exchange = [&](int block, int rows, auto* of_all, auto move) {
+            Sum* const of_sums = sums + block * of_block;
+            auto* const of_places = of_all + (first + block * blocks.size) * n_outputs;
+            const auto move_one = [&](int64_t i, int64_t k) {
+                move(of_sums[by_document ? places[i] * int64_t{n_outputs} + k : k * stride + places[i]], of_places[i * n_outputs + k]);
+            };
+            if (by_document)
+                for (int i = 0; i < rows; i++)
+                    for (int k = 0; k < n_outputs; k++) move_one(i, k);
+            else
+                for (int k = 0; k < n_outputs; k++)
+                    for (int i = 0; i < rows; i++) move_one(i, k);
+        };
+        const auto write = [&](int block, int rows, int stage) {
+            exchange(block, rows, out + stage * stages.stride, [](const Sum& sum, Sum& value) { value = sum; });
         };
         if (by_document)
             for (int row = 0; row < blocks.together * stride; row++)
@@ -224,8 +224,9 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
         else
             for (int row = 0; row < blocks.together * n_outputs; row++)
                 std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
-        if (started) exchange([](Sum& sum, const Sum& value) { sum = value; });
-        const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+        for (int d = 0; d < n && begin; d += size)
+            exchange(d / size, std::min(size, n - d), begin, [](Sum& sum, const Sum& value) { sum = value; });
+        const auto add_all = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
             if constexpr (std::is_same_v<Sum, double>)
                 if (values.linear.bounds)
                     return add_linear(values, documents, first + block * blocks.size, rows, tree, n_trees, engine.leaf_bytes(), leaf,
@@ -233,11 +234,24 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
             kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
                                sums + block * of_block);
         };
+        const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+            const char* from = static_cast<const char*>(leaf);
+            const int32_t *const ends = stages.ends, *const last = ends + stages.n_ends;
+            for (const int32_t* end = std::lower_bound(ends, last, tree); end < last && *end < tree + n_trees; end++) {
+                const int of_stage = *end - tree;
+                if (of_stage > 0) add_all(block, rows, tree, of_stage, from);
+                write(block, rows, static_cast<int>(end - ends));
+                from += static_cast<int64_t>(of_stage) * stride * engine.leaf_bytes();
+                n_trees -= of_stage;
+                tree = *end;
+            }
+            add_all(block, rows, tree, n_trees, from);
+        };
         if (found.leaf)
             add(0, n, values.first_tree, values.n_trees, found.leaf);
         else
             find_exit_leaves(engine, documents, blocks, values, trees, thread, records, first, n, add);
-        exchange([](const Sum& sum, Sum& value) { value = sum; });
+        for (int d = 0; d < n; d += size) write(d / size, std::min(size, n - d), stages.n_ends);
     });
 }
 
@@ -282,11 +296,20 @@ void exit_leaves_as(const ExitLeaves& engine, const Documents& documents, const 
 
 void score(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
            int n_threads, bool started) {
+    score_stages(engine, kernels, documents, values, {}, started ? sums : nullptr, sums, n_threads);
+}
+
+void score_stages(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values,
+                  const Stages& stages, const void* begin, void* sums, int n_threads) {
     n_threads = std::max(n_threads, 1);
+    const auto as = [&](auto zero) {
+        using Sum = decltype(zero);
+        score_as(engine, kernels, documents, values, stages, static_cast<const Sum*>(begin), static_cast<Sum*>(sums), n_threads);
+    };
     switch (values.kind) {
-        case ValueKind::float64: return score_as(engine, kernels, documents, values, static_cast<double*>(sums), n_threads, started);
-        case ValueKind::float32: return score_as(engine, kernels, documents, values, static_cast<float*>(sums), n_threads, started);
-        case ValueKind::fixed: return score_as(engine, kernels, documents, values, static_cast<int64_t*>(sums), n_threads, started);
+        case ValueKind::float64: return as(double{});
+        case ValueKind::float32: return as(float{});
+        case ValueKind::fixed: return as(int64_t{});
     }
 }
 

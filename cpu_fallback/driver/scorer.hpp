@@ -8,7 +8,8 @@
 //               for each tree block, in tree order:
 //                   engine.bring(tree block)            for a thread's first document block only
 //                   engine.find(tree block) -> leaf     exit leaf of every (tree, document)
-//                   add_values(leaf) -> sums            or: store the leaves' own numbers
+//                   add_values(leaf) -> sums            or: store the leaves' own numbers;
+//                                                       a stage that ends within them is written out on the way
 //       write the sums out
 //
 // If all documents fit one block, threads share out the superblocks instead, and one adds up.
@@ -61,9 +62,21 @@ public:
                       void* leaf) const = 0;
 };
 
-// Both are of the range of trees that LeafValues tells.
+// All are of the range of trees that LeafValues tells.
 // sums: [documents][n_outputs] of double, float or int64; started: they begin with what is there, not with start.
 void score(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues&, void* sums, int n_threads, bool started);
+
+// Stages of the trees: n_ends ascending numbers of trees of the range, before which all stages end but the last. Sums of stage s
+// are written at s * stride.
+struct Stages {
+    const int32_t* ends = nullptr;
+    int n_ends = 0;
+    int64_t stride = 0;
+};
+
+// sums: [n_ends + 1] times those of score, after each stage. begin: [documents][n_outputs] that they begin with; null: start.
+void score_stages(const ExitLeaves&, const Kernels&, const Documents&, const LeafValues&, const Stages&, const void* begin, void* sums,
+                  int n_threads);
 
 // leaves: [documents][n_trees] of the source library's leaf numbers.
 void exit_leaves(const ExitLeaves&, const Documents&, const LeafValues&, int32_t* leaves, int n_threads);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -70,6 +71,9 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         precision: Precision = "exact" if output == "leaf" else self.precision
         return np.asarray(model.predict(self._checked(X), output, n_threads=self.n_threads, precision=precision))
 
+    def _staged(self, X: Any, output: Output) -> Iterator[np.ndarray]:
+        return self._model.staged_predict(self._checked(X), output, n_threads=self.n_threads)
+
     def _checked(self, X: Any) -> Any:
         """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to code."""
         if self._passes(X):
@@ -110,6 +114,13 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _has_stages(estimator: Prefitted) -> bool:
+    """CatBoost's estimators and scikit-learn's boosted ones predict stage by stage; others do not."""
+    forest = estimator._model.forest
+    boosted = forest.objective.startswith(("GradientBoosting", "HistGradientBoosting"))
+    return forest.source.startswith("CatBoost") or (forest.source.startswith("scikit-learn") and boosted)
+
+
 def _keeps_texts(forest: Forest) -> bool:
     """Whether texts in arrays are no numbers: they may be categories, or, to scikit-learn, unknown ones."""
     schema = forest.schema
@@ -146,6 +157,11 @@ class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
         """Predicted values [D], or [D, n_outputs] where the model has several outputs."""
         return self._scores(X, "value")
 
+    @available_if(_has_stages)  # type: ignore[untyped-decorator]
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict` after each iteration, of exact sums; only where the trained estimator has it."""
+        return self._staged(X, "value")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.__sklearn_is_fitted__() and self.model.n_outputs > 1
@@ -156,6 +172,14 @@ def _has_decision_function(estimator: GpuqsClassifier) -> bool:
     """LightGBM's and scikit-learn's boosted classifiers have one; other libraries' have none, nor have forests."""
     forest = estimator._model.forest
     return forest.source.startswith(("LightGBM", "scikit-learn")) and tells_probabilities(forest)
+
+
+def _has_staged_scores(estimator: GpuqsClassifier) -> bool:
+    return _has_stages(estimator) and _has_decision_function(estimator)
+
+
+def _has_staged_logarithms(estimator: GpuqsClassifier) -> bool:
+    return estimator._model.forest.source.startswith("CatBoost") and _has_logarithms(estimator)
 
 
 def _has_logarithms(estimator: GpuqsClassifier) -> bool:
@@ -200,7 +224,56 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each document [D]; for multi-label models, 0 or 1 for each label [D, n_labels]."""
         self._check_classes()
-        labels = self._scores(X, "class")
+        return self._own_kind(self._scores(X, "class"))
+
+    @available_if(_has_stages)  # type: ignore[untyped-decorator]
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict` after each iteration, of exact sums; only where the trained estimator has it."""
+        self._check_classes()
+        return map(self._own_kind, self._staged(X, "class"))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes [D, n_classes]; for multi-label models, those of the labels."""
+        self._check_classes()
+        return self._of_classes(self._scores(X, "value"))
+
+    @available_if(_has_stages)  # type: ignore[untyped-decorator]
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict_proba` after each iteration, of exact sums; only where the trained estimator has it."""
+        self._check_classes()
+        return map(self._of_classes, self._staged(X, "value"))
+
+    @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
+    @in_default_float_mode
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have it."""
+        if not self._model.forest.source.startswith("CatBoost"):
+            return cast(np.ndarray, np.log(self.predict_proba(X)))
+        self._check_classes()
+        return self._logarithms(self._scores(X, "raw"))
+
+    @available_if(_has_staged_logarithms)  # type: ignore[untyped-decorator]
+    def staged_predict_log_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict_log_proba` after each iteration, of exact sums; only for models of CatBoost."""
+        self._check_classes()
+        return map(self._logarithms, self._staged(X, "raw"))
+
+    @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Raw scores [D], or [D, n_classes] for more than two classes; only where the trained estimator has it."""
+        return self._scores(X, "raw")
+
+    @available_if(_has_staged_scores)  # type: ignore[untyped-decorator]
+    def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:
+        """`decision_function` after each iteration, of exact sums; only where the trained estimator has it.
+
+        Of two classes, those of a ``GradientBoostingClassifier`` are columns [D, 1], as its own.
+        """
+        column = self._model.forest.objective.startswith("GradientBoosting")
+        return (raw[:, None] if column and raw.ndim == 1 else raw for raw in self._staged(X, "raw"))
+
+    def _own_kind(self, labels: np.ndarray) -> np.ndarray:
+        """The model's labels as the estimator's own, in its type."""
         forest = self._model.forest
         if self.classes is not None and not multi_label(forest):
             own = self._own_labels
@@ -214,35 +287,23 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         return labels
 
     @in_default_float_mode
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes [D, n_classes]; for multi-label models, those of the labels."""
-        self._check_classes()
-        values = self._scores(X, "value")
+    def _of_classes(self, values: np.ndarray) -> np.ndarray:
+        """A column for each class."""
         if values.ndim == 2:
             return values
         if not tells_probabilities(self._model.forest):  # the only class that a forest has seen
             return values[:, None]
         return np.column_stack([1 - values, values])
 
-    @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
     @in_default_float_mode
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have it."""
-        if not self._model.forest.source.startswith("CatBoost"):
-            return cast(np.ndarray, np.log(self.predict_proba(X)))
-        self._check_classes()
-        raw = self._scores(X, "raw")  # as CatBoost: the logarithms of tiny probabilities are finite
+    def _logarithms(self, raw: np.ndarray) -> np.ndarray:
+        """Logarithms of probabilities as CatBoost makes them: those of tiny ones are finite."""
         with np.errstate(over="ignore"):
             if self._model.forest.link == "softmax":
                 raw = raw - raw.max(axis=1, keepdims=True)
                 return cast(np.ndarray, raw - np.log(np.exp(raw).sum(axis=1, keepdims=True)))
             sides = np.column_stack([-raw, raw]) if raw.ndim == 1 else raw
             return cast(np.ndarray, -np.log(1 + np.exp(-sides)))
-
-    @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Raw scores [D], or [D, n_classes] for more than two classes; only where the trained estimator has it."""
-        return self._scores(X, "raw")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

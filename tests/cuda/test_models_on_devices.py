@@ -81,6 +81,20 @@ def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision
     np.testing.assert_allclose(value, to_values(forest, raw), rtol=10 * np.finfo(raw.dtype).eps)
 
 
+@pytest.mark.parametrize("on_device", [True, False])
+def test_stages(device: EmulatedDevice, on_device: bool) -> None:
+    """Each is a call of `predict` with as many iterations."""
+    forest, documents = make(n_trees=5, n_outputs=2, link="softmax")
+    model = Model(forest).to(device)
+    X = device.from_host(documents) if on_device else documents
+    given = list(model.staged_predict(X, eval_period=2))
+    assert forest.n_iterations == 3 and len(given) == 2
+    for end, answer in zip((2, forest.n_iterations), given, strict=True):
+        want = model.predict(X, iteration_range=(0, end))
+        assert type(answer) is type(want)
+        np.testing.assert_array_equal(to_host(answer), to_host(want), strict=True)
+
+
 def test_ctrs_of_documents_on_the_host(device: EmulatedDevice) -> None:
     """They are looked up on the host, and the device has the columns; a device's documents have no texts to hash."""
     ctrs = Ctrs(

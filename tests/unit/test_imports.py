@@ -30,7 +30,7 @@ LEVELS = [
     {"tuning"},
     {"explanation"},
     {"programs", "scoring", "chooser", "chunks", "encoded", "repeated_calls"},
-    {"placement", "plain_calls"},
+    {"placement", "plain_calls", "stages"},
     {"tune"},
     {"model"},
     {"loading"},

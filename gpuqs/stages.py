@@ -1,0 +1,84 @@
+"""Scores after each of several stages of a forest's trees: documents pass the trees once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gpuqs.chunks import pieces
+from gpuqs.cpu_fallback import in_default_float_mode
+from gpuqs.engines import Program
+from gpuqs.engines.cpu import CpuProgram
+from gpuqs.forest import Forest
+from gpuqs.outputs import answer_form
+from gpuqs.scoring import Scoring
+
+#: Outputs that stages may have.
+STAGED_OUTPUTS: Final = ("value", "raw", "class")
+#: Bytes of sums that are held at a time: those of as many stages as fit, of one at least.
+SUM_BYTES: Final = 64 << 20
+
+
+def ends_of_stages(forest: Forest, eval_period: int) -> list[int]:
+    """The tree before which each stage ends, so many iterations after the one before; the last with the forest."""
+    starts = forest.iteration_starts
+    ends: list[int] = [*starts[eval_period:-1:eval_period].tolist(), int(starts[-1])]
+    return ends if forest.n_iterations else []
+
+
+def staged_answers(
+    scoring: Scoring, documents: Any, ends: Sequence[int], rows: int, margin: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """Answers of `Scoring.fill` after each of the stages that end before the trees ``ends``, which do not descend.
+
+    ``scoring``: by a `CpuProgram` of all trees with exact sums. ``documents``: all of them, as its engine takes them.
+    ``rows``: so many are scored between two looks at signals.
+    """
+    values, n = scoring.program.values, len(documents)
+    times = Counter(ends)  # an iteration may have no trees
+    apart = list(times)
+    begin = margin if margin is None or values.starts_at_base else np.zeros_like(margin)
+    n_bytes = max(n * values.n_outputs * values.sum_dtype.itemsize, 1)
+    held = np.empty((min(max(SUM_BYTES // n_bytes, 1), len(apart)), n, values.n_outputs), values.sum_dtype)
+    first = 0
+    for at in range(0, len(apart), max(len(held), 1)):
+        group = apart[at : at + len(held)]
+        sums = held[: len(group)]
+        _add_up(scoring, documents, first, group, rows, begin, sums)
+        for of_stage, end in zip(sums, group, strict=True):
+            for _ in range(times[end]):
+                yield _answer(scoring, of_stage, end, margin)
+        first, begin = group[-1], sums[-1].copy()
+
+
+@in_default_float_mode
+def _add_up(
+    scoring: Scoring,
+    documents: Any,
+    first: int,
+    ends: Sequence[int],
+    rows: int,
+    begin: np.ndarray | None,
+    sums: np.ndarray,
+) -> None:
+    """Fill ``sums`` [stages, D, K] of the trees from ``first`` on."""
+    program = scoring.program
+    assert isinstance(program, CpuProgram)
+    of_trees = program.of_trees(slice(first, ends[-1]), scoring.forest.base_of(0))
+    between = np.array(ends[:-1], np.int32)
+    for start, stop in pieces(len(documents), rows):
+        part = documents if stop - start == len(documents) else documents[start:stop]
+        of_part = None if begin is None else begin[start:stop]
+        of_trees.scorer.stages(of_trees.bound, part, between, of_part, sums[:, start:stop], scoring.n_threads)
+
+
+@in_default_float_mode
+def _answer(scoring: Scoring, sums: np.ndarray, end: int, margin: np.ndarray | None) -> np.ndarray:
+    values = scoring.program.values.of_trees(slice(0, end), scoring.forest.base_of(0))
+    shape, dtype = answer_form(scoring.forest, values, scoring.output, len(sums))
+    out = np.empty(shape, dtype)
+    scoring._replace(program=Program(values)).fill_from(sums, out, margin)
+    return out
