@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -16,7 +16,6 @@ from gpuqs.engines.base import CALL
 from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
-from gpuqs.forks import lazy
 from gpuqs.kept import keep_some
 from gpuqs.threads import LEAST_SHARE, TERMS, threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
@@ -37,25 +36,18 @@ class Chooser:
     Parameters
     ----------
     forest : Forest
-    reasons : callable
-        Gives every engine's name, with None where it can run the forest, else the reason why not. To find these takes
-        longer than a small forest's first score.
+    reasons : mapping
+        Every engine's name, with None where it can run the forest, else the reason why not.
     plan : Plan, optional
         What was tuned, on the host or on a GPU.
     """
 
-    def __init__(
-        self, forest: Forest, reasons: Callable[[], Mapping[str, str | None]], plan: Plan | None = None
-    ) -> None:
-        self._forest, self._find_reasons, self.plan = forest, reasons, plan
+    def __init__(self, forest: Forest, reasons: Mapping[str, str | None], plan: Plan | None = None) -> None:
+        self._forest, self._reasons, self.plan = forest, reasons, plan
         self._chosen: dict[tuple[Any, ...], str] = {}
         self._planned: dict[tuple[Any, ...], Way] = {}
         self._worth: dict[tuple[Any, ...], int] = {}
         self._unused: dict[tuple[Any, ...], str | None] = {}  # why the plan is not used on a device
-
-    @lazy
-    def _reasons(self) -> Mapping[str, str | None]:
-        return self._find_reasons()
 
     def reasons_on(self, device: Device) -> dict[str, str | None]:
         """Every engine's name, with None where it can run the forest for a model on the device, else why not."""

@@ -36,6 +36,7 @@ json_text: Any
 lightgbm_trees: Any
 lists: Any
 making: Any
+node_tables: Any
 sparse: Any
 svmlight: Any
 ubjson: Any

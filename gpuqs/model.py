@@ -31,7 +31,7 @@ from gpuqs.plain_calls import PlainWays, plain_first
 from gpuqs.programs import Programs
 from gpuqs.repeated_calls import RepeatedCalls, all_are
 from gpuqs.scoring import Scoring
-from gpuqs.stages import STAGED_OUTPUTS, ends_of_stages, staged_answers
+from gpuqs.stages import STAGED_OUTPUTS, ends_of_stages, staged_answers, stages_at_once
 from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
 from gpuqs.tuning.plan import Plan, Way
 
@@ -70,8 +70,7 @@ class Model:
 
     def _choose_by(self, plan: Plan | None) -> None:
         """Score by a plan from now on; nothing of what was chosen by the one before is taken up again."""
-        programs = self._programs  # nothing that is kept knows the model itself
-        self._chooser, self._repeated = Chooser(self.forest, lambda: programs.reasons, plan), RepeatedCalls()
+        self._chooser, self._repeated = Chooser(self.forest, self._programs.reasons, plan), RepeatedCalls()
         self._plain = PlainWays(self._chooser, self._programs) if self.device is HOST else None
 
     def __repr__(self) -> str:
@@ -372,8 +371,8 @@ class Model:
         Parameters
         ----------
         X : array-like [D, n_features] or EncodedDocuments
-            As for `predict`. They must stay as they are until the last answer. Those that must be converted are, as a
-            whole: tables, sparse matrices and lists.
+            As for `predict`. They must stay as they are until the last answer. Many that must be converted (tables,
+            sparse matrices, lists), or whose stages' sums take more than 64 MiB, are encoded, as by `encode`.
         output : {"value", "raw", "class"}
             As for `predict`.
         eval_period : int
@@ -412,7 +411,8 @@ class Model:
         documents, _ = self._documents(X, HOST, "auto", here.isa)
         encoded = isinstance(X, EncodedDocuments)
         encodes = not encoded and self._programs.reasons[BITSLICE] is None and not forest.has_linear_leaves
-        if encodes and documents.copied and documents.n > rows_for_cpu(documents, forest):
+        large = documents.copied and documents.n > rows_for_cpu(documents, forest)
+        if encodes and (large or len(ends) > stages_at_once(forest, documents.n)):
             X, encoded = self.encode(X, n_threads=n_threads), True  # an eighth of what rows take, or less
             documents, _ = self._documents(X, HOST, "auto", here.isa)
         way = Way(BITSLICE) if encoded else self._chooser.way(documents.n, HOST, here)
@@ -423,7 +423,7 @@ class Model:
         threads = threads_of_call(self._chooser.threads(way, documents.n, here, LEAF * len(ends)), n_threads)
         scoring = Scoring(forest, ENGINES[way.engine], program, HOST, output, threads)
         rows = documents.rows(0, documents.n, threads_to_look_up(forest, documents.n, n_threads))
-        at_once = documents.n if encoded else rows_for_cpu(documents, forest, n_threads=threads)
+        at_once = (documents.n or 1) if encoded else rows_for_cpu(documents, forest, n_threads=threads)
         return staged_answers(scoring, rows, ends, at_once, margin)
 
     def _asked(self, device: Any) -> Any:

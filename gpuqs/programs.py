@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,24 @@ class Key(NamedTuple):
     trees: tuple[int, int] | None
 
 
+class Reasons(Mapping[str, str | None]):
+    """Every engine's name, with None where it can run a forest, else the reason why not; found when it is asked for."""
+
+    def __init__(self, forest: Forest) -> None:
+        self._forest, self._found = forest, dict[str, str | None]()
+
+    def __getitem__(self, name: str) -> str | None:
+        if name not in self._found:
+            self._found[name] = ENGINES[name].supports(self._forest)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENGINES)
+
+    def __len__(self) -> int:
+        return len(ENGINES)
+
+
 class Programs:
     """The programs of one forest; shared between threads.
 
@@ -56,17 +75,13 @@ class Programs:
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
+        self.reasons = Reasons(forest)
         self._made: dict[Key, Program] = {}
         self._ranks: dict[bool, RankTables] = {}
         self._part = Kept(1)
         self._calls: dict[tuple[int, int], tuple[int, int]] = {}  # of each range: how many, and when they are enough
         self.has_whole = False
         self._lock = Lock()
-
-    @lazy
-    def reasons(self) -> dict[str, str | None]:
-        """Every engine's name, with None where it can run the forest, else the reason why not."""
-        return {name: engine.supports(self.forest) for name, engine in ENGINES.items()}
 
     def get(
         self,

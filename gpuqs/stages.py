@@ -13,6 +13,7 @@ from gpuqs.cpu_fallback import in_default_float_mode
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.forest import Forest
+from gpuqs.links import of_numpy
 from gpuqs.outputs import answer_form
 from gpuqs.scoring import Scoring
 
@@ -20,6 +21,8 @@ from gpuqs.scoring import Scoring
 STAGED_OUTPUTS: Final = ("value", "raw", "class")
 #: Bytes of sums that are held at a time: those of as many stages as fit, of one at least.
 SUM_BYTES: Final = 64 << 20
+#: Sums of so many documents become answers at a time, where those of several stages may.
+FINISHED_TOGETHER: Final = 4096
 
 
 def ends_of_stages(forest: Forest, eval_period: int) -> list[int]:
@@ -27,6 +30,11 @@ def ends_of_stages(forest: Forest, eval_period: int) -> list[int]:
     starts = forest.iteration_starts
     ends: list[int] = [*starts[eval_period:-1:eval_period].tolist(), int(starts[-1])]
     return ends if forest.n_iterations else []
+
+
+def stages_at_once(forest: Forest, n_documents: int) -> int:
+    """Stages whose sums are held at a time."""
+    return max(SUM_BYTES // max(n_documents * forest.n_outputs * np.dtype(forest.sum_dtype).itemsize, 1), 1)
 
 
 def staged_answers(
@@ -41,17 +49,29 @@ def staged_answers(
     times = Counter(ends)  # an iteration may have no trees
     apart = list(times)
     begin = margin if margin is None or values.starts_at_base else np.zeros_like(margin)
-    n_bytes = max(n * values.n_outputs * values.sum_dtype.itemsize, 1)
-    held = np.empty((min(max(SUM_BYTES // n_bytes, 1), len(apart)), n, values.n_outputs), values.sum_dtype)
+    n_held = min(stages_at_once(scoring.forest, n), len(apart))
+    held = np.empty((n_held, n, values.n_outputs), values.sum_dtype)
+    together = max(FINISHED_TOGETHER // max(n, 1), 1) if _alike(scoring) else 1
     first = 0
-    for at in range(0, len(apart), max(len(held), 1)):
-        group = apart[at : at + len(held)]
+    for at in range(0, len(apart), max(n_held, 1)):
+        group = apart[at : at + n_held]
         sums = held[: len(group)]
         _add_up(scoring, documents, first, group, rows, begin, sums)
-        for of_stage, end in zip(sums, group, strict=True):
-            for _ in range(times[end]):
-                yield _answer(scoring, of_stage, end, margin)
-        first, begin = group[-1], sums[-1].copy()
+        for some in range(0, len(group), together):
+            of_some = group[some : some + together]
+            answers = _answers(scoring, sums[some : some + together], of_some, margin)
+            for end, answer in zip(of_some, answers, strict=True):
+                yield answer
+                for _ in range(times[end] - 1):
+                    yield answer.copy()
+        first = group[-1]
+        if at + n_held < len(apart):
+            begin = sums[-1].copy()
+
+
+def _alike(scoring: Scoring) -> bool:
+    """Whether sums of all stages become answers alike, whatever lies beside them."""
+    return not scoring.forest.average and (scoring.output == "raw" or of_numpy(scoring.forest) is None)
 
 
 @in_default_float_mode
@@ -76,9 +96,12 @@ def _add_up(
 
 
 @in_default_float_mode
-def _answer(scoring: Scoring, sums: np.ndarray, end: int, margin: np.ndarray | None) -> np.ndarray:
-    values = scoring.program.values.of_trees(slice(0, end), scoring.forest.base_of(0))
-    shape, dtype = answer_form(scoring.forest, values, scoring.output, len(sums))
+def _answers(scoring: Scoring, sums: np.ndarray, ends: Sequence[int], margin: np.ndarray | None) -> np.ndarray:
+    """The answers [stages, D, ...] of sums [stages, D, K]; those of several stages are `_alike`."""
+    n_stages, n, n_outputs = sums.shape
+    values = scoring.program.values.of_trees(slice(0, ends[-1]), scoring.forest.base_of(0))
+    shape, dtype = answer_form(scoring.forest, values, scoring.output, n_stages * n)
     out = np.empty(shape, dtype)
-    scoring._replace(program=Program(values)).fill_from(sums, out, margin)
-    return out
+    of_each = None if margin is None else np.tile(margin, (n_stages, 1))
+    scoring._replace(program=Program(values)).fill_from(sums.reshape(-1, n_outputs), out, of_each)
+    return out.reshape(n_stages, n, *shape[1:])

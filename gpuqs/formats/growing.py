@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 class GrowingArray:
-    """A one-dimensional array to whose end values are added; it grows where it lies as far as the system lets it.
+    """A one-dimensional array to whose end values are added.
 
     Parameters
     ----------
@@ -19,18 +19,26 @@ class GrowingArray:
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
-        self._bytes = bytearray()
+        self._room, self._length = np.empty(0, dtype), 0
 
     def __len__(self) -> int:
-        return len(self._bytes) // self.dtype.itemsize
+        return self._length
 
     def extend(self, values: npt.ArrayLike) -> None:
         """Add values, those of a matrix row by row."""
-        self._bytes.extend(np.ascontiguousarray(values, self.dtype))  # takes the array's bytes, not its items
+        added = np.asarray(values, self.dtype).reshape(-1)
+        length = self._length + len(added)
+        if length > len(self._room):
+            room = np.empty(max(length, 2 * len(self._room)), self.dtype)
+            room[: self._length] = self._room[: self._length]
+            self._room = room
+        self._room[self._length : length] = added
+        self._length = length
 
     def array(self) -> np.ndarray:
         """All that was added, without a copy; nothing can be added from then on."""
-        return np.frombuffer(self._bytes, self.dtype)
+        self._room.resize(self._length, refcheck=False)  # it shrinks where it lies
+        return self._room
 
 
 def offsets(sizes: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs.cpu_fallback import node_tables
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT
 from gpuqs.formats.growing import GrowingForest, offsets
 
 #: Trees are taken together until they have so many nodes: few calls, and little memory for what passes.
-_BLOCK_NODES: Final = 1 << 15
+_BLOCK_NODES: Final = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -125,32 +126,15 @@ def _joined(tables: list[NodeTable]) -> NodeTable:
 
 def _canonical(table: NodeTable, first_tree: int) -> dict[str, np.ndarray]:
     """What the trees of a table add to a Forest's arrays; sizes for offsets."""
-    leaf, inner, bounds = table.leaf, ~table.leaf, table.bounds
-    n_before = np.concatenate([[0], np.cumsum(inner)])[bounds]  # inner nodes before each tree
-    of_node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    start, nodes_before = bounds[of_node], n_before[of_node]
-    for name, child in (("left", table.left), ("right", table.right)):
-        outside = inner & ((child < 0) | (child >= np.diff(bounds)[of_node]))
-        if outside.any():
-            node = int(np.argmax(outside))
-            problem = f"node {node - start[node]}: child is outside of its tree"
-            raise ModelFormatError(problem, tree=first_tree + int(of_node[node]), field=name)
-    # Leaf i of a tree is ~i = -(i + 1).
-    number = np.where(leaf, start - nodes_before - np.cumsum(leaf), np.cumsum(inner) - 1 - nodes_before)
-    routing = table.routing[inner]
-    n_words = np.zeros(len(routing), np.int64)
+    columns = (np.asarray(column, np.int64) for column in (table.left, table.right, table.feature))
+    routing = np.asarray(table.routing, np.uint8)
+    leaf, value = table.leaf.view(np.uint8), np.asarray(table.value, np.float64)
+    divided = node_tables.divide(leaf, *columns, table.threshold, routing, value, table.bounds)
+    if isinstance(divided, tuple):
+        tree, node, field = divided
+        raise ModelFormatError(f"node {node}: child is outside of its tree", tree=first_tree + tree, field=field)
+    n_words = np.zeros(len(divided["routing"]), np.int64)
     if len(table.sets):
-        n_words[(routing & CATEGORICAL) != 0] = [len(words) for words in table.sets]
-    return {
-        "n_nodes": np.diff(n_before),
-        "n_leaves": np.diff(bounds) - np.diff(n_before),
-        "feature": table.feature[inner],
-        "threshold": table.threshold[inner],
-        "left": number[start[inner] + table.left[inner]],
-        "right": number[start[inner] + table.right[inner]],
-        "routing": routing,
-        "leaf_value": table.value[leaf],
-        "leaf_id": (np.arange(len(leaf)) - start)[leaf],
-        "n_words": n_words,
-        "category_words": np.concatenate(table.sets) if len(table.sets) else np.zeros(0),
-    }
+        n_words[(divided["routing"] & CATEGORICAL) != 0] = [len(words) for words in table.sets]
+    words = np.concatenate(table.sets) if len(table.sets) else np.zeros(0)
+    return {**divided, "n_words": n_words, "category_words": words}

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from math import log
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,9 @@ REGISTER_FLOATS = 16
 MOST_LEVELS = 8
 #: Most levels of a column that has no rows beside the tables.
 NO_ROWS = 6
+#: Up to so many nodes, distinct tests are counted one by one; beyond, by so many hashes.
+_COUNTED_EACH = 1 << 15
+_HASHES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,16 @@ def most_thresholds(columns: Columns) -> int:
 
 @once_each
 def count_tests(forest: Forest) -> int:
-    """Distinct tests, of numbers or categories, that the forest's nodes ask."""
+    """Distinct tests, of numbers or categories, that the forest's nodes ask; of many nodes to some percent."""
     columns = find_columns(forest)
-    return len(distinct(columns.threshold, columns.of_node)[0])
+    if forest.n_nodes <= _COUNTED_EACH:
+        return len(distinct(columns.threshold, columns.of_node)[0])
+    bits = columns.threshold.view(np.uint64) ^ columns.of_node.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
+    met = np.zeros(_HASHES, bool)
+    hashes = (bits ^ bits >> np.uint64(32)) * np.uint64(0x94D049BB133111EB)
+    met[hashes >> np.uint64(64 - _HASHES.bit_length() + 1)] = True
+    # Tests that share a hash are one: so many are expected to leave as many hashes that none has (linear counting).
+    return round(_HASHES * log(_HASHES / max(_HASHES - np.count_nonzero(met), 1)))
 
 
 def build_ranks(forest: Forest) -> RankTables:

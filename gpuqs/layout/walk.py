@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gpuqs import cache_lines
 from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
@@ -50,7 +51,7 @@ class WalkLayout:
         Pairs of siblings in preorder of their parents. A link is ``distance to the left child <<
         (column_bits + 1) | nan left << column_bits | column``. A leaf has distance 0, sends missing
         values left, and its threshold is a NaN whose lowest bits are its position among the tree's
-        leaves: a walk stays there.
+        leaves: a walk stays there. Forests that round documents to float32 need no `item64` unless links are wide.
 
         Of nodes alone, [N]: in preorder, so that the left child follows its parent. A link is
         ``leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) |
@@ -107,8 +108,12 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops:
     tops = build_tops(forest, tree_block, place, tree_offsets) if with_tops else None
     if tops is not None and not np.array_equal(blocks, tops.programs.block_offsets):
         tops = None
-    item32, item64 = np.zeros(0 if wide else len(link), ITEM32), np.zeros(len(link), ITEM64)
-    kinds: list[tuple[np.ndarray, np.ndarray]] = [(item64, columns.threshold)]
+    doubles = wide or forest.input_dtype != "float32"
+    item32 = cache_lines.zeros(0 if wide else len(link), ITEM32)
+    item64 = cache_lines.zeros(len(link) if doubles else 0, ITEM64)
+    kinds: list[tuple[np.ndarray, np.ndarray]] = []
+    if doubles:
+        kinds.append((item64, columns.threshold))
     if not wide:
         kinds.append((item32, round_down(columns.threshold)))
     for item, threshold in kinds:

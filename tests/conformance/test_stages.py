@@ -119,6 +119,9 @@ def test_stages_of_models(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) ->
     assert_staged(model, X)
     assert_staged(model, X, "raw", n_threads=2)
     assert_staged(model, X, "raw", base_margin=margin)
+    monkeypatch.setattr(stages, "FINISHED_TOGETHER", 3 * n)
+    assert_staged(model, X)
+    assert_staged(model, X, base_margin=margin)
 
 
 def test_documents_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +137,7 @@ def test_documents_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr("gpuqs.model.rows_for_cpu", lambda *_, rows=rows_at_once, **__: rows)
         for form in forms:
             assert [answer.tobytes() for answer in model.staged_predict(form)] == want
-    for empty in X[:0], frame[:0]:
+    for empty in X[:0], frame[:0], model.encode(X[:0]):
         assert [answer.shape for answer in model.staged_predict(empty)] == [(0,)] * 30
 
 

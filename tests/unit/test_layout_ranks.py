@@ -19,6 +19,7 @@ from gpuqs.layout.ranks import (
     REGISTER_FLOATS,
     RankTables,
     build_ranks,
+    count_tests,
     level_tables,
     most_thresholds,
     search_tables,
@@ -198,3 +199,21 @@ def test_no_nodes() -> None:
     tables = build_ranks(forest)
     assert len(tables.columns) == len(tables.threshold) == most_thresholds(find_columns(forest)) == 0
     assert tables.plane_offsets.tolist() == [0]
+
+
+@pytest.mark.parametrize("kind", ["alike", "distinct", "columns", "float32"])
+@pytest.mark.parametrize("n", [100, 40_000, 300_000])
+def test_distinct_tests_are_counted(n: int, kind: str) -> None:
+    """Those of many nodes about: hashes tell them apart, whatever bits thresholds have in common."""
+    rng = np.random.default_rng(n)
+    threshold = {
+        "alike": rng.integers(0, 255, n) / 8,
+        "distinct": np.arange(n) * 0.5,
+        "columns": np.zeros(n),
+        "float32": rng.normal(size=n).astype(np.float32).astype(np.float64),
+    }[kind]
+    forest = forest_of_stumps(threshold, rng)
+    if kind == "columns":
+        forest = replace(forest, n_features=n, feature=np.arange(n, dtype=np.int32))
+    distinct = len(np.unique(np.stack([forest.feature.astype(float), threshold]), axis=1)[0])
+    assert count_tests(forest) == (distinct if n == 100 else pytest.approx(distinct, rel=0.05))

@@ -87,6 +87,15 @@ def test_thresholds_for_float32_are_rounded_down(nodes_alone: bool) -> None:
     np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])
 
 
+@pytest.mark.parametrize("nodes_alone", [False, True])
+def test_forests_that_round_to_float32_have_items_of_float32_alone(nodes_alone: bool) -> None:
+    forest = random_forest(np.random.default_rng(1), input_dtype="float32")
+    layout = build_walk(forest, 64, nodes_alone=nodes_alone)
+    as_wide = build_walk(replace(forest, input_dtype="float64"), 64, nodes_alone=nodes_alone)
+    assert len(layout.item64) == 0 and len(as_wide.item64) == len(layout.item32)
+    np.testing.assert_array_equal(layout.item32.view(np.uint8), as_wide.item32.view(np.uint8))
+
+
 def test_links_have_room_for_the_largest_tree_that_fits() -> None:
     forest = leaning_forest(1 << 19, 600)
     assert has_short_links(forest)
