@@ -132,7 +132,7 @@ def staged(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
             x, model = X[:n], gpuqs.from_model(trained)
             ours = partial(lambda model, x: list(model.staged_predict(x, n_threads=1)), model, x)
             cases[f"{n:,} float32 row{'s' * (n > 1)}"] = partial(score, x), ours, n
-        found.append({"what": f"{what}: {n_trees} stages", "cases": measured(cases, rounds)})
+        found.append({"what": f"{what}: {n_trees} stages by `staged_predict`", "cases": measured(cases, rounds)})
     return found
 
 

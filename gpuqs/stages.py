@@ -61,9 +61,9 @@ def staged_answers(
             of_some = group[some : some + together]
             answers = _answers(scoring, sums[some : some + together], of_some, margin)
             for end, answer in zip(of_some, answers, strict=True):
-                yield answer
                 for _ in range(times[end] - 1):
                     yield answer.copy()
+                yield answer
         first = group[-1]
         if at + n_held < len(apart):
             begin = sums[-1].copy()
@@ -99,9 +99,12 @@ def _add_up(
 def _answers(scoring: Scoring, sums: np.ndarray, ends: Sequence[int], margin: np.ndarray | None) -> np.ndarray:
     """The answers [stages, D, ...] of sums [stages, D, K]; those of several stages are `_alike`."""
     n_stages, n, n_outputs = sums.shape
-    values = scoring.program.values.of_trees(slice(0, ends[-1]), scoring.forest.base_of(0))
-    shape, dtype = answer_form(scoring.forest, values, scoring.output, n_stages * n)
+    forest, values = scoring.forest, scoring.program.values
+    if forest.average:
+        values = values.of_trees(slice(0, ends[-1]), forest.base_of(0))
+        scoring = scoring._replace(program=Program(values))
+    shape, dtype = answer_form(forest, values, scoring.output, n_stages * n)
     out = np.empty(shape, dtype)
     of_each = None if margin is None else np.tile(margin, (n_stages, 1))
-    scoring._replace(program=Program(values)).fill_from(sums.reshape(-1, n_outputs), out, of_each)
+    scoring.fill_from(sums.reshape(-1, n_outputs), out, of_each)
     return out.reshape(n_stages, n, *shape[1:])

@@ -161,6 +161,9 @@ def test_iterations_of_no_trees_have_stages() -> None:
     X = probing_documents(rng, forest, 40)
     for eval_period in 1, 2, 3, 7, 8:
         assert_staged(model, X, eval_period=eval_period)
+    for answer, end in zip(model.staged_predict(X), starts[1:].tolist(), strict=True):
+        np.testing.assert_array_equal(answer, model.predict(X, trees=slice(end)))
+        answer[:] = 0  # which is the caller's own
     nothing = Model(forest.select(slice(0, 0)))
     assert list(nothing.staged_predict(X)) == []
     of_no_trees = Model(replace(nothing.forest, iteration_starts=np.array([0, 0, 0])))
