@@ -18,6 +18,9 @@ def divide(const uint8_t[:] leaf, const int64_t[:] left, const int64_t[:] right,
         left.shape[0] == right.shape[0] == feature.shape[0] == threshold.shape[0] == routing.shape[0] == value.shape[0] == n
     ):
         raise ValueError("the arrays of a table of nodes are not of one length")
+    for t in range(n_trees):
+        if bounds[t] > bounds[t + 1]:
+            raise ValueError("the bounds of trees descend")
     n_nodes, n_leaves, numbers = np.zeros(n_trees, np.int64), np.zeros(n_trees, np.int64), np.empty(n, np.int32)
     cdef int64_t[::1] nodes_of = n_nodes, leaves_of = n_leaves
     cdef int32_t[::1] number = numbers

@@ -255,10 +255,16 @@ cdef class Scorer:
         cdef list keep = []
         cdef Documents docs = self._read(documents, keep)
         cdef Stages c
+        cdef int stage
         cdef Held first, out = Held(sums, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)
         cdef const void* start = NULL
         cdef Py_ssize_t width = values.c.n_outputs, n_bytes = out.view.itemsize
-        c.ends, c.n_ends = <const int32_t*>data_of(ends, np.int32, keep), <int>len(ends)
+        c.ends, c.n_ends = <const int32_t*>data_of(ends, np.int32, keep), <int>np.size(ends)
+        cdef int64_t least = values.c.first_tree, end = least + values.c.n_trees
+        for stage in range(c.n_ends):
+            if not least <= c.ends[stage] < end:
+                raise ValueError(f"stages must end at trees of the range, each behind the one before, not at {ends}")
+            least = c.ends[stage] + 1
         if sums.shape != (c.n_ends + 1, docs.n, width) or out.view.format[0] != values.sum_format:
             raise ValueError(f"the sums must be [{c.n_ends + 1}, {docs.n}, {width}] of format {chr(values.sum_format)!r}")
         if docs.n and (out.view.strides[1] != width * n_bytes or out.view.strides[2] != n_bytes or out.view.strides[0] % n_bytes):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 
 class GrowingArray:
-    """A one-dimensional array to whose end values are added.
+    """A one-dimensional array to whose end values are added; it grows where it lies as far as the system lets it.
 
     Parameters
     ----------
@@ -19,26 +20,18 @@ class GrowingArray:
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
-        self._room, self._length = np.empty(0, dtype), 0
+        self._bytes = bytearray()
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._bytes) // self.dtype.itemsize
 
     def extend(self, values: npt.ArrayLike) -> None:
         """Add values, those of a matrix row by row."""
-        added = np.asarray(values, self.dtype).reshape(-1)
-        length = self._length + len(added)
-        if length > len(self._room):
-            room = np.empty(max(length, 2 * len(self._room)), self.dtype)
-            room[: self._length] = self._room[: self._length]
-            self._room = room
-        self._room[self._length : length] = added
-        self._length = length
+        self._bytes.extend(np.ascontiguousarray(values, self.dtype))  # takes the array's bytes, not its items
 
     def array(self) -> np.ndarray:
         """All that was added, without a copy; nothing can be added from then on."""
-        self._room.resize(self._length, refcheck=False)  # it shrinks where it lies
-        return self._room
+        return np.frombuffer(self._bytes, self.dtype)
 
 
 def offsets(sizes: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -47,33 +40,37 @@ def offsets(sizes: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 class GrowingForest:
-    """The arrays of a `Forest` over nodes and leaves, some trees at a time."""
+    """The arrays of a `Forest` over nodes and leaves, many trees at a time: they are joined at the end.
+
+    Attributes
+    ----------
+    n_words : int
+        Words of all category sets.
+    """
+
+    _DTYPES: Final = {
+        **dict.fromkeys(("feature", "left", "right", "leaf_id"), np.int32),
+        **dict.fromkeys(("threshold", "leaf_value"), np.float64),
+        **dict.fromkeys(("n_nodes", "n_leaves", "n_words"), np.int64),
+        "routing": np.uint8,
+        "category_words": np.uint32,
+    }
 
     def __init__(self) -> None:
-        self._width = 1
-        self._grown = {
-            **{name: GrowingArray(np.int32) for name in ("feature", "left", "right", "leaf_id")},
-            **{name: GrowingArray(np.float64) for name in ("threshold", "leaf_value")},
-            **{name: GrowingArray(np.int64) for name in ("n_nodes", "n_leaves", "n_words")},
-            "routing": GrowingArray(np.uint8),
-            "category_words": GrowingArray(np.uint32),
-        }
-
-    @property
-    def n_words(self) -> int:
-        """Words of all category sets."""
-        return len(self._grown["category_words"])
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self._DTYPES}
+        self.n_words = 0
 
     def extend(self, arrays: Mapping[str, npt.ArrayLike]) -> None:
         """Add trees: arrays as a Forest's, and in place of offsets ``n_nodes``, ``n_leaves`` and ``n_words``."""
-        self._width = np.shape(arrays["leaf_value"])[1]
-        for name, values in self._grown.items():
-            values.extend(arrays[name])
+        for name, dtype in self._DTYPES.items():
+            self._parts[name].append(np.asarray(arrays[name], dtype))
+        self.n_words += len(self._parts["category_words"][-1])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The Forest's arrays; nothing can be added from then on."""
-        arrays = {name: values.array() for name, values in self._grown.items()}
-        arrays["leaf_value"] = arrays["leaf_value"].reshape(-1, self._width)
+        if not self._parts["leaf_value"]:
+            self.extend(dict.fromkeys(self._DTYPES, np.zeros(0)) | {"leaf_value": np.zeros((0, 1))})
+        arrays = {name: np.concatenate(self._parts.pop(name)) for name in self._DTYPES}
         for size, name in (("n_nodes", "node"), ("n_leaves", "leaf"), ("n_words", "category")):
             arrays[f"{name}_offsets"] = offsets(arrays.pop(size))
         return arrays

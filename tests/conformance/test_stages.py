@@ -70,7 +70,7 @@ def test_stages_of_engines(kind: str, name: str, isa: str) -> None:
 
 
 def test_bindings_refuse_what_does_not_fit() -> None:
-    forest = random_forest(np.random.default_rng(22), n_outputs=2)
+    forest = random_forest(np.random.default_rng(22), n_trees=20, n_outputs=2)
     program = CPU_ENGINES["walk"].prepare(forest, "exact")
     X, ends = np.zeros((5, forest.n_features)), np.array([3, 4], np.int32)
 
@@ -78,6 +78,11 @@ def test_bindings_refuse_what_does_not_fit() -> None:
         program.scorer.stages(program.bound, X, ends, begin, sums, 1)
 
     stages_into(np.empty((3, 5, 2)), np.zeros((5, 2)))
+    for wrong in [4, 3], [3, 3], [-1, 3], [3, forest.n_trees]:
+        ends = np.array(wrong, np.int32)
+        with pytest.raises(ValueError, match="each behind the one before"):
+            stages_into(np.empty((3, 5, 2)))
+    ends = np.array([3, 4], np.int32)
     for wrong in np.empty((2, 5, 2)), np.empty((3, 4, 2)), np.empty((3, 5, 1)), np.empty((3, 5, 2), np.float32):
         with pytest.raises(ValueError, match=r"sums must be \[3, 5, 2\] of format 'd'"):
             stages_into(wrong)
