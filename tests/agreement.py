@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import gpuqs
+from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES, LEFT_OUT
+from gpuqs.engines.cpu import CpuEngine, CpuProgram
 from gpuqs.errors import GpuqsError, UnsupportedModelError
+from gpuqs.forest import Forest
 from gpuqs.model import Model
 
 #: The engines of the CPU, and the compiled ones among them; those of GPUs.
@@ -21,6 +24,11 @@ ON_CPU_ANY_SHAPE = [name for name in ON_CPU if name != "qs_oblivious"]
 ON_GPU = [name for name, engine in ENGINES.items() if engine.device == "cuda"]
 needs_quickscorer = pytest.mark.skipif("qs" in LEFT_OUT, reason="gpuqs was built without QuickScorer")
 DTYPES = [np.float64, np.float32]
+#: Sizes of blocks that cut forests into many tree blocks and superblocks.
+SMALL_BLOCKS: dict[str, dict[str, int]] = {
+    "bitslice": {"max_predicates": 40, "one_superblock": 0, "max_nodes": 300, "together": 2},
+    "walk": {"tree_block": 7, "document_block": 50},
+}
 
 
 def on_cpu(model: Model) -> dict[str, str | None]:
@@ -31,6 +39,18 @@ def on_cpu(model: Model) -> dict[str, str | None]:
 def able(model: Model) -> list[str]:
     """The engines of the CPU that can run the model."""
     return [name for name, reason in on_cpu(model).items() if reason is None]
+
+
+def programs_in_blocks(forest: Forest, name: str, isa: str) -> list[CpuProgram]:
+    """A compiled engine's exact programs: in blocks as usual, and in small ones; skips where it runs none."""
+    engine = ENGINES[name]
+    assert isinstance(engine, CpuEngine)
+    reason = engine.supports(forest)
+    if reason is not None:
+        pytest.skip(reason)
+    machine = cpu_fallback.Machine(isa, cpu_fallback.compiles_programs(isa))
+    sizes = [{}, SMALL_BLOCKS[name]] if name in SMALL_BLOCKS else [{}]
+    return [engine.prepare(forest, "exact", machine=machine, params=params) for params in sizes]
 
 
 def assert_reads_or_refuses(broken: Iterable[bytes], X: np.ndarray) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from agreement import programs_in_blocks
 from forests import KINDS, probing_documents, random_forest
 
 from gpuqs import cpu_fallback, stages
@@ -19,11 +20,6 @@ from gpuqs.errors import InputError
 from gpuqs.model import Model
 
 CPU_ENGINES = {name: engine for name, engine in ENGINES.items() if isinstance(engine, CpuEngine)}
-#: Sizes of blocks that cut forests into many tree blocks and superblocks.
-SMALL_BLOCKS: dict[str, dict[str, int]] = {
-    "bitslice": {"max_predicates": 40, "one_superblock": 0, "max_nodes": 300, "together": 2},
-    "walk": {"tree_block": 7, "document_block": 50},
-}
 
 
 def stages_of(rng: np.random.Generator, n_trees: int) -> list[tuple[int, list[int]]]:
@@ -41,13 +37,7 @@ def test_stages_of_engines(kind: str, name: str, isa: str) -> None:
     """Whatever the blocks of trees and documents, and the threads that share them out."""
     rng = np.random.default_rng(21)
     forest, engine = KINDS[kind](rng), CPU_ENGINES[name]
-    reason = engine.supports(forest)
-    if reason is not None:
-        pytest.skip(reason)
-    machine = cpu_fallback.Machine(isa, cpu_fallback.compiles_programs(isa))
-    programs = [engine.prepare(forest, "exact", machine=machine)]
-    if name in SMALL_BLOCKS:
-        programs.append(engine.prepare(forest, "exact", machine=machine, params=SMALL_BLOCKS[name]))
+    programs = programs_in_blocks(forest, name, isa)
     values, base = programs[0].values, forest.base_of(0)
     for n, dtype in (1, np.float32), (70, np.float64), (300, np.float32):
         with np.errstate(over="ignore"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import programs_in_blocks
 from forests import KINDS, probing_documents, random_forest
 
 from gpuqs import cpu_fallback
@@ -16,11 +17,8 @@ from gpuqs.forest import Forest
 from gpuqs.model import Model
 
 CPU_ENGINES = {name: engine for name, engine in ENGINES.items() if isinstance(engine, CpuEngine)}
-#: Sizes of blocks that cut forests into many tree blocks and superblocks.
-SMALL_BLOCKS: dict[str, dict[str, int]] = {
-    "bitslice": {"max_predicates": 40, "one_superblock": 0, "max_nodes": 300, "together": 2},
-    "walk": {"tree_block": 7, "document_block": 50},
-}
+
+
 def ranges_of(rng: np.random.Generator, n_trees: int) -> list[slice]:
     """The whole, its ends, nothing, single trees, ends of blocks, and some by chance."""
     bounds = {(0, n_trees), (0, 0), (n_trees, n_trees), (n_trees // 2, n_trees // 2)}
@@ -48,16 +46,11 @@ def answers(program: CpuProgram, name: str, X: np.ndarray, n_threads: int) -> tu
 def test_ranges_by_the_program_of_all(kind: str, name: str, isa: str) -> None:
     rng = np.random.default_rng(11)
     forest, engine = KINDS[kind](rng), CPU_ENGINES[name]
-    reason = engine.supports(forest)
-    if reason is not None:
-        pytest.skip(reason)
+    wholes = programs_in_blocks(forest, name, isa)
     machine = cpu_fallback.Machine(isa, cpu_fallback.compiles_programs(isa))
     with np.errstate(over="ignore"):
         types = (1, np.float32), (6, np.float64), (70, np.float32), (600, np.float64)
         documents = [probing_documents(rng, forest, n).astype(dtype) for n, dtype in types]
-    wholes = [engine.prepare(forest, "exact", machine=machine)]
-    if name in SMALL_BLOCKS:
-        wholes.append(engine.prepare(forest, "exact", machine=machine, params=SMALL_BLOCKS[name]))
     for trees in ranges_of(rng, forest.n_trees):
         alone = engine.prepare(forest.select(trees), "exact", machine=machine)
         for X in documents:
