@@ -31,7 +31,7 @@ constexpr uint32_t kWalkLeaves = 1 << 22, kWideLeaves = 1 << 25;
 
 struct WalkLayout {
     Columns columns;
-    bool single;
+    bool single;  // documents become float32: there are no item64, unless links are wide
     bool nodes_alone;
     bool wide;  // links need more than 32 bits: there are no item32
     int32_t column_bits;
