@@ -372,7 +372,8 @@ class Model:
         ----------
         X : array-like [D, n_features] or EncodedDocuments
             As for `predict`. They must stay as they are until the last answer. Many that must be converted (tables,
-            sparse matrices, lists), or whose stages' sums take more than 64 MiB, are encoded, as by `encode`.
+            sparse matrices, lists), or whose stages' sums take more than 64 MiB, are encoded, as by `encode`; where it
+            cannot encode, those of the former kind are converted as a whole.
         output : {"value", "raw", "class"}
             As for `predict`.
         eval_period : int
