@@ -111,7 +111,7 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops:
     doubles = wide or forest.input_dtype != "float32"
     item32 = cache_lines.zeros(0 if wide else len(link), ITEM32)
     item64 = cache_lines.zeros(len(link) if doubles else 0, ITEM64)
-    kinds = [(item64, columns.threshold)] if doubles else []
+    kinds: list[tuple[np.ndarray, np.ndarray]] = [(item64, columns.threshold)] if doubles else []
     if not wide:
         kinds.append((item32, round_down(columns.threshold)))
     for item, threshold in kinds:
