@@ -26,6 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xgboost
 from interleave import by_turns, keep, processor, progress
+from matplotlib.ticker import LogLocator, NullFormatter
 from models import CACHE
 
 import gpuqs
@@ -105,6 +106,9 @@ def draw(report: dict[str, Any], path: Path) -> None:
         ax.grid(alpha=0.3, which="both")
         ax.legend()
     axes[0].set_ylabel("times as long")
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes[0].yaxis.set_major_formatter("{x:g}")  # not 2 x 10^1
+    axes[0].yaxis.set_minor_formatter(NullFormatter())
     figure.suptitle(f"{report['processor']}, one thread, {report['rows']:,} float32 rows, the libraries' defaults")
     figure.savefig(path, dpi=110)
 
