@@ -52,7 +52,9 @@ def quick(fault: Fault, test: str) -> Fault:
 @pytest.mark.parametrize("what", QUICK)
 def test_a_fault_is_caught(what: str) -> None:
     outcome = try_fault(quick(FAULTS[what], QUICK[what]))
-    assert outcome.caught and QUICK[what] in outcome.by, outcome.by + outcome.output[-3000:]
+    # What was not written yet may be any number, a place outside of memory among them.
+    by = (QUICK[what], "signal 11")
+    assert outcome.caught and any(each in outcome.by for each in by), outcome.by + outcome.output[-3000:]
 
 
 def test_the_copy_passes_without_a_fault() -> None:
