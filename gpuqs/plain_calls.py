@@ -16,7 +16,8 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
   ``trees`` None or a slice of ints and None; they do not contradict each other.
 - ``device`` is None or "cpu", and the model is on the host.
 - ``base_margin`` is None; ``pred_contrib`` is False.
-- The model takes arrays as they are, which CatBoost's with categories do not, and its values have the shape of sums.
+- The model takes arrays as they are, which CatBoost's with categories do not, nor those of an ``XGBModel(missing=-1)``,
+  and its values have the shape of sums.
 - An engine of the CPU's kernels scores it.
 
 The first call of a model with few trees, not laid out yet, goes by these as they are (`gpuqs.engines.forest_walk`).
@@ -218,7 +219,7 @@ def plain_calls(
         most=min(MOST_SMALL if trees is None else MOST_SMALL_OF_PART, at_once),
         most_at_once=at_once,
         brief=BRIEF,
-        of_arrays=not forest.schema.arrays_hold_values,
+        of_arrays=forest.schema.arrays_as_they_are,
         single=forest.integer_dtype == "float32",
         raw=_link(forest, precision, "identity", forest.average_raw),
         value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),

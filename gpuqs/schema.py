@@ -94,6 +94,8 @@ class Schema:
         Numbers of arrays of objects become float64; else what `Forest.integer_dtype` says, as those of lists do.
     hashed : bool
         Categories of documents become the hashes of their texts, whatever codes the model has for them (`gpuqs.ctrs`).
+    missing : float, optional
+        The number, rounded to float32, that stands for a missing value beside NaN: ``XGBModel(missing=...)``.
     """
 
     names: tuple[str, ...] = ()
@@ -105,6 +107,7 @@ class Schema:
     lost: tuple[int, ...] = ()
     objects_as_float64: bool = False
     hashed: bool = False
+    missing: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.absent == 0 or math.isnan(self.absent)):
@@ -122,6 +125,11 @@ class Schema:
     def arrays_hold_values(self) -> bool:
         """Whether arrays hold categories by value, and not by code."""
         return self.rules.values_in_arrays and self.has_categories
+
+    @property
+    def arrays_as_they_are(self) -> bool:
+        """Whether arrays are read as they are: they hold codes, and NaN alone is missing."""
+        return not self.arrays_hold_values and self.missing is None
 
     @property
     def has_categories(self) -> bool:

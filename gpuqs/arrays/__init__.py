@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuqs.arrays.arrow_tables import from_table, is_exported, is_table
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array, with_ctrs, with_zeros
+from gpuqs.arrays.dense import Documents, array_of, coded_rows, from_array, with_ctrs, with_missing, with_zeros
 from gpuqs.arrays.pandas_frames import from_frame, is_frame
 from gpuqs.arrays.refusals import refuse_other_tables, refuse_records, refuse_strangers
 from gpuqs.arrays.sparse import from_sparse
@@ -40,6 +40,8 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         not the model's.
     """
     documents = with_ctrs(_given(X, forest.given), forest)
+    if forest.schema.missing is not None:
+        documents = with_missing(documents, forest.schema.missing)
     return with_zeros(documents) if forest.has_linear_leaves and not _keeps_tiny(X) else documents
 
 

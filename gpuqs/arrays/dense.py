@@ -78,6 +78,19 @@ def with_zeros(documents: Documents) -> Documents:
     return documents._replace(chunk=chunk)
 
 
+def with_missing(documents: Documents, missing: float) -> Documents:
+    """Documents in which a number, rounded to float32 as they are, is missing."""
+
+    def chunk(start: int, stop: int) -> np.ndarray:
+        rows = documents.chunk(start, stop)
+        with np.errstate(over="ignore"):
+            single, stands_for_missing = rows.astype(np.float32, copy=False), np.float32(missing)
+        are = single == stands_for_missing
+        return np.where(are, np.float32(np.nan), single) if are.any() else rows
+
+    return documents._replace(chunk=chunk, copied=True)
+
+
 def without_history(X: Any) -> Any:
     """A tensor of PyTorch that keeps its history, without that: scores have none. All else as it is."""
     return X.detach() if getattr(X, "requires_grad", False) else X

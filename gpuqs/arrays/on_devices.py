@@ -24,6 +24,11 @@ def from_device(X: Any, forest: Forest) -> Documents:
         raise InputError(f"X has shape {tuple(X.shape)}, not [documents, {n_features}]")
     if forest.schema.arrays_hold_values:
         raise InputError("X is on a GPU, but the model's categories are coded on the host; pass documents there")
+    if forest.schema.missing is not None:
+        raise InputError(
+            f"X is on a GPU, where NaN alone is missing, and not {forest.schema.missing:g}; pass documents on the "
+            "host, or replace it by NaN and take the model of the estimator's get_booster()"
+        )
     if X.dtype.kind not in "fiub":
         raise InputError(f"X has dtype {X.dtype}; documents are floating-point or integer numbers")
     if not X.dtype.isnative:

@@ -79,7 +79,7 @@ def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray 
         Gives rows of the columns `Forest.tested` of a CSR matrix, or None: `from_sparse` reads it, or says what is
         wrong with it. None: no matrix is read so for this forest.
     """
-    if forest.ctrs is not None or forest.schema.arrays_hold_values or forest.schema.library == "scikit-learn":
+    if forest.ctrs is not None or not forest.schema.arrays_as_they_are or forest.schema.library == "scikit-learn":
         return None
     n_features, n_tested, place_of = forest.n_features, len(forest.tested), forest.place_of
     absent, refused, most = forest.schema.absent, _refused(forest), min(most_rows, _FEW_VALUES // max(n_tested, 1))

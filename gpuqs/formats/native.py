@@ -57,7 +57,7 @@ FEATURES: Final = {
 
 #: Not ASCII, and with both kinds of line ends: a transfer as text shows.
 MAGIC: Final = b"\x93GPUQS\r\n"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _PREAMBLE: Final = struct.Struct("<8sIIQII")
 #: The bytes of the checksum.
@@ -150,12 +150,13 @@ def write(
     arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in beside.items()}
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
-    start = _PREAMBLE.pack(MAGIC, VERSION, len(header), size, 0, 0)
+    version = 1 if forest.schema.missing is None else 2  # the first that reads what the model needs
+    start = _PREAMBLE.pack(MAGIC, version, len(header), size, 0, 0)
     crc = crc32(start[: _CRC.start])
     for part in (start[_CRC.stop :], *_parts(header, arrays)):
         crc = crc32(part, crc)
     with replacing(path) as file:
-        file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), size, crc, 0))
+        file.write(_PREAMBLE.pack(MAGIC, version, len(header), size, crc, 0))
         file.writelines(_parts(header, arrays))
 
 
@@ -170,6 +171,7 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] 
     fields["categories_stated"], fields["categories_lost"] = list(schema.stated), list(schema.lost)
     fields["objects_as_float64"] = schema.objects_as_float64
     fields["absent"] = "missing" if np.isnan(schema.absent) else "zero"
+    fields["missing"] = "" if schema.missing is None else repr(schema.missing)  # JSON has no infinities
     fields["classes"] = _plain(forest.classes, "class label")
     if forest.ctrs is not None:
         fields["ctrs"] = native_ctrs.fields_of(forest.ctrs)
@@ -282,9 +284,9 @@ def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int]:
     magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(head)
     if magic != MAGIC:
         raise ModelFormatError("does not begin as a model of gpuqs does")
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise ModelFormatError(
-            f"is in version {version} of the format, and this gpuqs reads version {VERSION} alone: "
+            f"is in version {version} of the format, and this gpuqs reads versions 1 to {VERSION} alone: "
             "upgrade gpuqs, or save or copy the model anew if it was not written by a newer one",
             field="version",
         )
@@ -384,6 +386,10 @@ def _schema(fields: dict[str, Any]) -> Schema:
         raise ModelFormatError("is not a library that is known", field="library")
     if absent not in ("missing", "zero"):
         raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
+    try:
+        missing = float(text) if (text := get(fields, "missing", str, "")) else None
+    except ValueError:
+        raise ModelFormatError("is not a number", field="missing") from None
     categories = (None if item is None else _values(item, "categories") for item in get(fields, "categories", list))
     in_order = (_values(item, "categories_in_order") for item in get(fields, "categories_in_order", list))
     listed_features = (f"categories_{which}" for which in ("stated", "lost"))
@@ -397,6 +403,7 @@ def _schema(fields: dict[str, Any]) -> Schema:
         stated,
         lost,
         get(fields, "objects_as_float64", bool, False),
+        missing=missing,
     )
 
 

@@ -35,7 +35,7 @@ NAME: Final = "XGBoost JSON or UBJSON"
 FEATURES: Final = {
     "files": "JSON, UBJSON (`save_model`)",
     "live objects": "`Booster`, `XGBModel`",
-    "missing values": "NaN",
+    "missing values": "NaN; the number `missing` of a live `XGBModel`",
     "categories": "codes; frames from XGBoost 3.1 on (of texts beyond ASCII, 3.4)",
     "outputs": "one, one per class, vector leaves",
     "raw scores": "same bits; of DART before 3.3 those of a `DMatrix`",
@@ -142,14 +142,16 @@ def from_object(obj: Any) -> Forest | None:
     source = f"xgboost.{type(obj).__name__}"
     if not obj.__sklearn_is_fitted__():
         raise ModelFormatError("the model is not fitted; call fit first", source=source)
-    if obj.missing is not None and not np.isnan(obj.missing):
-        raise UnsupportedModelError(
-            f"{source}: missing={obj.missing!r} is not supported, as only NaN counts as missing; "
-            f"replace {obj.missing!r} by NaN in the documents, and pass the model's get_booster()"
-        )
     booster = obj.get_booster()
     refuse_own_methods(booster, "xgboost", _METHODS)
     forest = read(booster.save_raw("ubj"), source)
+    if obj.missing is not None and not np.isnan(obj.missing):
+        if forest.has_categories or forest.schema.has_categories:
+            raise UnsupportedModelError(
+                f"{source}: missing={obj.missing!r} is not supported beside categories; "
+                f"replace {obj.missing!r} by NaN in the documents, and pass the model's get_booster()"
+            )
+        forest = replace(forest, schema=replace(forest.schema, missing=float(obj.missing)))
     if ("xgboost", "XGBClassifier") in kinds and forest.link == "argmax":  # it makes probabilities of margins itself
         forest = replace(forest, link="softmax")
     best = forest.best_iteration

@@ -381,6 +381,18 @@ def test_categories_by_value_are_coded_on_the_host(device: EmulatedDevice) -> No
         model.predict(device.from_host(rows))
 
 
+def test_numbers_that_stand_for_missing_values_are_replaced_on_the_host(device: EmulatedDevice) -> None:
+    forest, documents = make(schema=Schema(missing=-999), input_dtype="float32")
+    model = Model(forest).to(device)
+    documents = np.clip(documents, -1e30, 1e30).astype(np.float32)
+    marked = np.where(np.isnan(documents), np.float32(-999), documents)
+    assert (marked == -999).any()
+    for _ in range(3):  # a call, one that is recorded, one that repeats it
+        np.testing.assert_array_equal(model.predict(marked), Model(forest).predict(documents))
+    with pytest.raises(InputError, match="on a GPU, where NaN alone is missing, and not -999; pass documents"):
+        model.predict(device.from_host(marked))
+
+
 def test_an_average_of_no_trees(device: EmulatedDevice) -> None:
     forest, documents = make(average=True)
     model, there = Model(forest).to(device), device.from_host(documents)

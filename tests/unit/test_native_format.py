@@ -126,7 +126,7 @@ def test_no_field_of_a_forest_is_forgotten(tmp_path: Path) -> None:
     linear = linear_models(np.random.default_rng(1), len(forest.leaf_value), 4, 0.5)
     header, _ = taken_apart(written(replace(forest, **linear), tmp_path))
     schema = {"feature_names", "categories", "absent", "categories_in_order", "library"}
-    schema |= {"categories_stated", "categories_lost", "objects_as_float64"}
+    schema |= {"categories_stated", "categories_lost", "objects_as_float64", "missing"}
     optional = {"schema", "ctrs"}  # CTRs: tests/unit/test_ctrs.py
     assert {*header["arrays"], *header["fields"]} - schema == {f.name for f in fields(Forest)} - optional
 
