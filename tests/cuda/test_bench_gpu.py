@@ -234,7 +234,7 @@ def test_xgboost_on_a_gpu_is_never_xgboost_on_the_cpu() -> None:
     try:
         cuda_device()
     except DeviceError:
-        with pytest.raises(RuntimeError, match="XGBoost did not run on the GPU"):
+        with pytest.raises(RuntimeError, match=r"XGBoost (did not run on the GPU|ran on cpu)"):
             gpu_peers.train_on_gpu(X, 3, 4)
     else:
         assert '"device":"cuda' in gpu_peers.train_on_gpu(X, 3, 4).save_config()

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from emulation.module import ORDERS, EmulatedModule, EmulationError, runtime_library
-from emulation.sanitized import PLANTED, REPORTS, in_own_process, planted_kernels, run_planted
+from emulation.sanitized import PARTS, PLANTED, REPORTS, in_own_process, planted_kernels, run_planted
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -92,8 +92,9 @@ def test_sound_kernels_are_clean(sanitizer: str) -> None:
 
 
 @pytest.mark.parametrize("sanitizer", [pytest.param(s, marks=needs(s)) for s in REPORTS])
-def test_the_real_kernels_are_clean(sanitizer: str) -> None:
-    done = in_own_process(sanitizer, "kernels")
+@pytest.mark.parametrize("part", PARTS)
+def test_the_real_kernels_are_clean(sanitizer: str, part: str) -> None:
+    done = in_own_process(sanitizer, "kernels", part)
     assert (done.returncode, done.stdout) == (0, "finished\n"), done.stderr[-4000:]
     assert REPORTS[sanitizer] not in done.stderr
 

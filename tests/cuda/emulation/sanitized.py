@@ -1,7 +1,7 @@
 """Runs in a process of its own, with a sanitizer's library preloaded: planted bugs, or the real kernels.
 
 python -m emulation.sanitized thread planted missing_barrier
-python -m emulation.sanitized address kernels
+python -m emulation.sanitized address kernels "bitslice_gpu and links"
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 PLANTED = HERE / "planted.cu"
 #: What each sanitizer's report begins with.
 REPORTS = {"thread": "WARNING: ThreadSanitizer", "address": "ERROR: AddressSanitizer"}
+#: The real kernels, by the engines that launch them.
+PARTS = ("qs_gpu and walk_gpu", "bitslice_gpu and links")
 
 
 def planted_kernels() -> list[str]:
@@ -38,8 +40,8 @@ def run_planted(name: str, order: str = "forward", seed: int = 0, sanitizer: str
     return out
 
 
-def run_kernels(sanitizer: str) -> None:
-    """Every form of the real kernels on small forests; checks their answers too."""
+def run_kernels(sanitizer: str, part: str) -> None:
+    """Every form of the real kernels of one of `PARTS` on small forests; checks their answers too."""
     from forests import probing_documents, random_forest
     from gpu_conformance import CASES, check, check_bits, check_walks
 
@@ -61,13 +63,15 @@ def run_kernels(sanitizer: str) -> None:
     )
     cases = [case for case in CASES if case.name.startswith(wanted)]
 
-    def run(device: EmulatedDevice) -> EmulatedDevice:
+    def run_documents(device: EmulatedDevice) -> None:
         for case in cases:
             forest, documents = case.make()
             # Few documents: fibers that ThreadSanitizer knows are slow to make.
             check(device, forest, documents[:3], case.settings)
             for shared in (1, None):
                 check_walks(device, forest, documents[:2], WalkSettings(part_trees=7, threads=128, shared=shared))
+
+    def run_blocks(device: EmulatedDevice) -> None:
         # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share: one block a launch, of
         # more than a word of documents and of 32 trees, so that tiles of shared memory take turns.
         one, two = (BitsliceSettings(words, warp_trees=10, summed=each) for words, each in ((1, 1), (2, 4)))
@@ -81,6 +85,9 @@ def run_kernels(sanitizer: str) -> None:
         with device.active():
             for link, width in (("softmax", 4), ("argmax", 1)):
                 apply_link(device, link, 1.0, 3.0, sums, device.empty((3, width), np.float32))
+
+    def run(device: EmulatedDevice) -> EmulatedDevice:
+        (run_documents if part == PARTS[0] else run_blocks)(device)
         device.wait()
         return device
 
@@ -118,7 +125,7 @@ if __name__ == "__main__":
             for name in names:
                 run_planted(name, sanitizer=sanitizer)
         else:
-            run_kernels(sanitizer)
+            run_kernels(sanitizer, *names)
     except EmulationError as error:
         sys.exit(f"EmulationError: {error}")
     print("finished")
