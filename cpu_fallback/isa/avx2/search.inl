@@ -60,9 +60,9 @@ struct Search {
         }
     };
 
-    // Levels level ... n - 1; `tie` gets those that equal a threshold.
+    // Levels level ... n - 1; `tie` gets those that equal a threshold. Inlined, so that compilers keep answers in registers.
     template <int level, int n, int registers, bool ties>
-    static void ask(const float* table, const float* x, __m256i (&answers)[registers], __m256& tie) {
+    [[gnu::always_inline]] static inline void ask(const float* table, const float* x, __m256i (&answers)[registers], __m256& tie) {
         if constexpr (level < n) {
             const Table<level> thresholds(table);
 #pragma GCC unroll 4
