@@ -41,7 +41,7 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     """
     documents = with_ctrs(_given(X, forest.given), forest)
     if forest.schema.missing is not None:
-        documents = with_missing(documents, forest.schema.missing)
+        documents = with_missing(documents, forest.schema.missing, forest)
     return with_zeros(documents) if forest.has_linear_leaves and not _keeps_tiny(X) else documents
 
 

@@ -78,17 +78,25 @@ def with_zeros(documents: Documents) -> Documents:
     return documents._replace(chunk=chunk)
 
 
-def with_missing(documents: Documents, missing: float) -> Documents:
+def with_missing(documents: Documents, missing: float, forest: Forest) -> Documents:
     """Documents in which a number, rounded to float32 as they are, is missing."""
+    narrows = not documents.narrow and _are_few(forest)
+    with np.errstate(over="ignore"):
+        number = np.float32(missing)
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = documents.chunk(start, stop)
         with np.errstate(over="ignore"):
-            single, stands_for_missing = rows.astype(np.float32, copy=False), np.float32(missing)
-        are = single == stands_for_missing
-        return np.where(are, np.float32(np.nan), single) if are.any() else rows
+            single = (rows[:, forest.tested] if narrows else rows).astype(np.float32)
+        np.putmask(single, single == number, np.float32(np.nan))
+        return single
 
-    return documents._replace(chunk=chunk, copied=True)
+    return documents._replace(chunk=chunk, narrow=documents.narrow or narrows, copied=True)
+
+
+def _are_few(forest: Forest) -> bool:
+    """Whether so few columns are tested that these alone are cast."""
+    return forest.n_features > WIDE * len(forest.tested)
 
 
 def without_history(X: Any) -> Any:
@@ -178,7 +186,7 @@ def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Docume
     dtype = X.dtype if X.dtype in _NATIVE else document_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
-    if forest.n_features > WIDE * len(forest.tested):
+    if _are_few(forest):
         tested = forest.tested
         return Documents(len(X), lambda start, stop: X[start:stop, tested].astype(dtype), narrow=True)
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))

@@ -99,7 +99,7 @@ def _schema(forest: Forest) -> list[tuple[str, str]]:
         unseen = "refused" if rules.unseen_refused else "in no category" if rules.as_texts else "missing"
         lines.append(("unseen categories", unseen + ("; missing ones are refused" if rules.missing_refused else "")))
     if schema.missing is not None:
-        lines.append(("missing values", f"NaN, and {schema.missing:g}"))
+        lines.append(("missing beside NaN", repr(schema.missing)))
     lines.append(("absent entries", "missing" if np.isnan(schema.absent) else "0"))
     return lines
 

@@ -25,9 +25,10 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from io import BufferedReader
 from itertools import pairwise
-from math import isfinite, prod
+from math import isfinite, nan, prod
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -386,10 +387,7 @@ def _schema(fields: dict[str, Any]) -> Schema:
         raise ModelFormatError("is not a library that is known", field="library")
     if absent not in ("missing", "zero"):
         raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
-    try:
-        missing = float(text) if (text := get(fields, "missing", str, "")) else None
-    except ValueError:
-        raise ModelFormatError("is not a number", field="missing") from None
+    missing = _number(text, "missing") if (text := get(fields, "missing", str, "")) else None
     categories = (None if item is None else _values(item, "categories") for item in get(fields, "categories", list))
     in_order = (_values(item, "categories_in_order") for item in get(fields, "categories_in_order", list))
     listed_features = (f"categories_{which}" for which in ("stated", "lost"))
@@ -405,6 +403,15 @@ def _schema(fields: dict[str, Any]) -> Schema:
         get(fields, "objects_as_float64", bool, False),
         missing=missing,
     )
+
+
+def _number(text: str, name: str) -> float:
+    """A number other than NaN, as `repr` writes it."""
+    with suppress(ValueError):
+        number = float(text) if len(text) < 32 else nan
+        if repr(number) == text and number == number:
+            return number
+    raise ModelFormatError("is not a number", field=name)
 
 
 def _values(items: Any, name: str, kinds: type | tuple[type, ...] = (str, int, float)) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from inspect import signature
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any, Final
 
 import numpy as np
@@ -145,13 +146,9 @@ def from_object(obj: Any) -> Forest | None:
     booster = obj.get_booster()
     refuse_own_methods(booster, "xgboost", _METHODS)
     forest = read(booster.save_raw("ubj"), source)
-    if obj.missing is not None and not np.isnan(obj.missing):
-        if forest.has_categories or forest.schema.has_categories:
-            raise UnsupportedModelError(
-                f"{source}: missing={obj.missing!r} is not supported beside categories; "
-                f"replace {obj.missing!r} by NaN in the documents, and pass the model's get_booster()"
-            )
-        forest = replace(forest, schema=replace(forest.schema, missing=float(obj.missing)))
+    missing = _missing(obj.missing, source, forest.has_categories or forest.schema.has_categories)
+    if missing is not None:
+        forest = replace(forest, schema=replace(forest.schema, missing=missing))
     if ("xgboost", "XGBClassifier") in kinds and forest.link == "argmax":  # it makes probabilities of margins itself
         forest = replace(forest, link="softmax")
     best = forest.best_iteration
@@ -159,6 +156,23 @@ def from_object(obj: Any) -> Forest | None:
         return forest
     best_trees = forest.select(slice(0, int(forest.iteration_starts[best + 1])))
     return replace(best_trees, iterations_left_out=forest.n_iterations - best - 1)
+
+
+def _missing(value: Any, source: str, beside_categories: bool) -> float | None:
+    """The number that an estimator's ``missing`` makes missing beside NaN, if it says one."""
+    if value is None or (isinstance(value, Real) and value != value):
+        return None
+    why = " beside categories" if beside_categories else ""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        why = ", as it is no number"
+    elif isinstance(value, Integral) and abs(int(value)) > 2**53:
+        why = ", for XGBoost itself reads so large integers in two ways"
+    if why:
+        raise UnsupportedModelError(
+            f"{source}: missing={value!r} is not supported{why}; "
+            f"replace {value!r} by NaN in the documents, and pass the model's get_booster()"
+        )
+    return rounded_once(repr(float(value)))  # XGBoost passes it on as decimals
 
 
 def _parse(data: bytes | memoryview) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from copy import copy
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,10 @@ import gpuqs
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.sklearn import wrap
 
+#: Which XGBoost rounds by its shortest decimals, though it lies halfway between two float32 itself; and what it gets.
+HALFWAY, ROUNDED = -2.899818945299814e-26, float(np.float32(-2.899819099374209e-26))
 #: 0.1 and 2**24 + 1 are no float32.
-NUMBERS = (-999, 0, 0.1, 2**24 + 1, float("inf"))
+NUMBERS = (-999, 0, 0.1, 2**24 + 1, float("inf"), HALFWAY)
 
 
 @cache
@@ -30,7 +34,7 @@ def rows(missing: float, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(700, 5)) * [1, 1, 50, 1, 1]
     X[:, 2] = np.round(X[:, 2])
-    X[rng.random(X.shape) < 0.2] = missing
+    X[rng.random(X.shape) < 0.2] = ROUNDED if missing == HALFWAY else missing
     X[rng.random(X.shape) < 0.05] = np.nan
     return X
 
@@ -118,6 +122,43 @@ def test_files_of_older_versions_and_others_say_so(tmp_path: Path) -> None:
     gpuqs.from_model(estimator(-999).get_booster()).save(tmp_path / "none")
     versions = [int.from_bytes((tmp_path / name).read_bytes()[8:12], "little") for name in ("numbers", "none")]
     assert versions == [2, 1]
+
+
+@pytest.mark.parametrize("n_trees", [1, 20])
+def test_columns_that_no_tree_tests_are_left_out(n_trees: int) -> None:
+    """Also where they are many, and those tested few."""
+    X = np.zeros((900, 40), np.float32)
+    X[:, [3, 17]] = rows(-999, 3)[np.arange(900) % 700, :2]
+    target = np.nan_to_num(X[:, 3] + X[:, 17] ** 2)
+    theirs = xgb.XGBRegressor(n_estimators=n_trees, max_depth=2, n_jobs=1, missing=-999).fit(X, target)
+    model = gpuqs.from_model(theirs)
+    for n in (1, 40, 900):
+        for given in (X[:n], X[:n].astype(np.float64), pd.DataFrame(X[:n]), sp.csr_matrix(X[:n])):
+            np.testing.assert_array_equal(model.predict(given), theirs.predict(given))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (2**60 + 1, "for XGBoost itself reads so large integers in two ways"),
+        (10**400, "for XGBoost itself reads so large integers in two ways"),
+        ("-999", "as it is no number"),
+        (True, "as it is no number"),
+        (np.array([1.0]), "as it is no number"),
+        (np.datetime64("NaT"), "as it is no number"),
+        (pd.NA, "as it is no number"),
+        (Decimal("0.5"), "as it is no number"),
+    ],
+)
+def test_what_is_refused(value: Any, why: str) -> None:
+    theirs = copy(estimator(-999)).set_params(missing=value)
+    with pytest.raises(UnsupportedModelError, match=f"is not supported, {why}; replace .* by NaN in the documents"):
+        gpuqs.from_model(theirs)
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), np.float32("nan")])
+def test_nan_alone(value: Any) -> None:
+    assert gpuqs.from_model(copy(estimator(-999)).set_params(missing=value)).forest.schema.missing is None
 
 
 def test_beside_categories() -> None:

@@ -139,6 +139,15 @@ def test_a_best_iteration_is_a_number(tmp_path: Path, value: Any) -> None:
         native.read(put_together(header, arrays), "file")
 
 
+@pytest.mark.parametrize("value", ["nan", "1_0", " 5.0 ", "5", "٣", "9" * 5000, 5.0, None, ["5.0"]])
+def test_what_stands_for_missing_values_is_a_number(tmp_path: Path, value: Any) -> None:
+    header, arrays = taken_apart(written(replace(small(), schema=Schema(missing=5.0)), tmp_path))
+    assert native.read(put_together(header, arrays, 2), "file").schema.missing == 5
+    header["fields"]["missing"] = value
+    with pytest.raises(ModelFormatError, match="field 'missing'"):
+        native.read(put_together(header, arrays, 2), "file")
+
+
 def test_a_forest_is_itself_a_live_model() -> None:
     forest = small()
     assert read_model(forest) is forest
