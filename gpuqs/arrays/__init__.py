@@ -39,9 +39,7 @@ def as_documents(X: Any, forest: Forest) -> Documents:
         Wrong number of dimensions or features, missing columns, a type that holds no numbers, categories that are
         not the model's.
     """
-    documents = with_ctrs(_given(X, forest.given), forest)
-    if forest.schema.missing is not None:
-        documents = with_missing(documents, forest.schema.missing, forest)
+    documents = with_missing(with_ctrs(_given(X, forest.given), forest), forest)
     return with_zeros(documents) if forest.has_linear_leaves and not _keeps_tiny(X) else documents
 
 

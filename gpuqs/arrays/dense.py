@@ -78,8 +78,11 @@ def with_zeros(documents: Documents) -> Documents:
     return documents._replace(chunk=chunk)
 
 
-def with_missing(documents: Documents, missing: float, forest: Forest) -> Documents:
-    """Documents in which a number, rounded to float32 as they are, is missing."""
+def with_missing(documents: Documents, forest: Forest) -> Documents:
+    """Documents in which the schema's number for missing values, rounded to float32 as they are, is missing."""
+    missing = forest.schema.missing
+    if missing is None:
+        return documents
     narrows = not documents.narrow and _are_few(forest)
     with np.errstate(over="ignore"):
         number = np.float32(missing)
