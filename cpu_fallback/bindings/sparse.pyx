@@ -2,7 +2,7 @@
 """Sparse matrices into dense blocks of their tested columns, without the GIL."""
 
 cimport numpy as cnp
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
@@ -13,18 +13,35 @@ cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
         int64_t at
         int64_t index
 
-    SparseResult scatter_rows[Index, Value, Out](
-        const int64_t*, const Index*, const Value*, int64_t, int64_t, int64_t, int64_t, const int32_t*, int64_t,
-        int64_t*, cbool, double, Out*)
-    SparseResult check_columns[Index](const int64_t*, const Index*, int64_t, int64_t, int64_t)
-    SparseResult scatter_columns[Index, Value, Out](
-        const int64_t*, const Index*, const Value*, int64_t, int64_t, int64_t, cbool, double, Out*)
+    struct Numbers:
+        const void* first
+        char kind
+        int bytes
+
+    struct SparseEntries:
+        Numbers indices
+        Numbers data
+        int64_t n
+        cbool refuses
+        double refused
+
+    struct DenseRows:
+        void* first
+        cbool is_double
+        int64_t n
+        int64_t n_tested
+
+    SparseResult scatter_rows(
+        const int64_t*, const SparseEntries&, int64_t, int64_t, const int32_t*, int64_t*, const DenseRows&)
+    SparseResult check_columns(const int64_t*, const SparseEntries&, int64_t, int64_t)
+    SparseResult scatter_columns(const int64_t*, const SparseEntries&, int64_t, const DenseRows&)
 
     int _BOUNDS "gpuqs::SPARSE_BOUNDS"
     int _OUTSIDE "gpuqs::SPARSE_OUTSIDE"
     int _TWICE "gpuqs::SPARSE_TWICE"
     int _UNSORTED "gpuqs::SPARSE_UNSORTED"
     int _REFUSED "gpuqs::SPARSE_REFUSED"
+    int _UNREAD "gpuqs::SPARSE_UNREAD"
 
 cnp.import_array()
 
@@ -37,29 +54,42 @@ TWICE = _TWICE
 UNSORTED = _UNSORTED
 REFUSED = _REFUSED
 
-ctypedef fused index_t:
-    int32_t
-    int64_t
 
-ctypedef fused value_t:
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-    float
-    double
-
-ctypedef fused out_t:
-    float
-    double
+cdef Numbers numbers_of(cnp.ndarray array) except *:
+    cdef Numbers numbers
+    if cnp.PyArray_NDIM(array) != 1 or not cnp.PyArray_ISCARRAY_RO(array):
+        raise ValueError("an array has several dimensions, or does not lie as it is read")
+    numbers.first, numbers.bytes = cnp.PyArray_DATA(array), cnp.PyArray_ITEMSIZE(array)
+    numbers.kind = array.descr.kind
+    return numbers
 
 
-def scatter_csr(const int64_t[::1] bounds, const index_t[::1] indices, const value_t[::1] data, int64_t start,
-                const int32_t[::1] column_of, int64_t[::1] seen, refused, out_t[:, ::1] out):
+cdef SparseEntries entries_of(cnp.ndarray indices, cnp.ndarray data, refused) except *:
+    cdef SparseEntries entries
+    entries.indices, entries.data = numbers_of(indices), numbers_of(data)
+    entries.n = min(cnp.PyArray_DIM(indices, 0), cnp.PyArray_DIM(data, 0))
+    entries.refuses = refused is not None
+    entries.refused = <double>refused if entries.refuses else 0.0
+    return entries
+
+
+cdef DenseRows rows_to(cnp.ndarray out, int64_t n, int64_t n_tested) except *:
+    cdef DenseRows rows
+    if cnp.PyArray_TYPE(out) not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISCARRAY(out):
+        raise ValueError("rows are no array of float32 or float64 that can be written")
+    rows.first, rows.is_double = cnp.PyArray_DATA(out), cnp.PyArray_TYPE(out) == cnp.NPY_DOUBLE
+    rows.n, rows.n_tested = n, n_tested
+    return rows
+
+
+cdef outcome(SparseResult result):
+    if result.problem == _UNREAD:
+        raise TypeError("indices are neither int32 nor int64, or data no integers, float32 or float64")
+    return result.problem, result.at, result.index
+
+
+def scatter_csr(const int64_t[::1] bounds, cnp.ndarray indices, cnp.ndarray data, int64_t start,
+                const int32_t[::1] column_of, int64_t[::1] seen, refused, cnp.ndarray out):
     """Put rows of CSR into ``out`` [rows, tested columns], which holds what absent entries are.
 
     Parameters
@@ -84,17 +114,15 @@ def scatter_csr(const int64_t[::1] bounds, const index_t[::1] indices, const val
     """
     cdef SparseResult result
     cdef int64_t n = out.shape[0], tested = out.shape[1], columns = column_of.shape[0]
-    cdef int64_t entries = min(indices.shape[0], data.shape[0])
-    cdef cbool refuses = refused is not None
-    cdef double value = refused if refuses else 0.0
+    cdef SparseEntries entries = entries_of(indices, data, refused)
+    cdef DenseRows rows = rows_to(out, n, tested)
     if bounds.shape[0] != n + 1 or seen.shape[0] != tested:
         raise ValueError("bounds or seen do not fit the rows")
-    if n == 0 or entries == 0 or tested == 0 or columns == 0:
-        return _empty(bounds, entries, start) if tested == 0 or columns == 0 or entries == 0 else (0, 0, 0)
+    if n == 0 or entries.n == 0 or tested == 0 or columns == 0:
+        return _empty(bounds, entries.n, start) if n else (0, 0, 0)
     with nogil:
-        result = scatter_rows(&bounds[0], &indices[0], &data[0], entries, start, n, columns, &column_of[0], tested,
-                              &seen[0], refuses, value, &out[0, 0])
-    return result.problem, result.at, result.index
+        result = scatter_rows(&bounds[0], entries, start, columns, &column_of[0], &seen[0], rows)
+    return outcome(result)
 
 
 cdef _empty(const int64_t[::1] bounds, int64_t entries, int64_t start):
@@ -106,7 +134,7 @@ cdef _empty(const int64_t[::1] bounds, int64_t entries, int64_t start):
     return 0, 0, 0
 
 
-def check_csc(const int64_t[:, ::1] bounds, const index_t[::1] indices, int64_t n_rows):
+def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices, int64_t n_rows):
     """Whether columns' entries, from and up to ``bounds`` [columns, 2], are rows in strictly ascending order.
 
     Returns
@@ -115,49 +143,31 @@ def check_csc(const int64_t[:, ::1] bounds, const index_t[::1] indices, int64_t 
         As from `scatter_csr`; ``at`` is a number of ``bounds``.
     """
     cdef SparseResult result
-    cdef int64_t columns = bounds.shape[0], entries = indices.shape[0]
+    cdef int64_t columns = bounds.shape[0]
+    cdef SparseEntries entries = entries_of(indices, indices, None)
     cdef const int64_t* first = &bounds[0, 0] if columns else NULL
-    cdef const index_t* all_indices = &indices[0] if entries else NULL
     with nogil:
-        result = check_columns(first, all_indices, entries, n_rows, columns)
-    return result.problem, result.at, result.index
+        result = check_columns(first, entries, n_rows, columns)
+    return outcome(result)
 
 
-def scatter_csc(const int64_t[:, ::1] bounds, const index_t[::1] indices, const value_t[::1] data, int64_t start,
-                refused, out_t[:, ::1] out):
+def scatter_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices, cnp.ndarray data, int64_t start, refused,
+                cnp.ndarray out):
     """Put rows of columns for which `check_csc` has nothing to say into ``out`` [columns, rows].
 
     Parameters and results as of `scatter_csr`, ``bounds`` as of `check_csc`; ``data`` is as long as ``indices``.
     """
     cdef SparseResult result
     cdef int64_t columns = out.shape[0], n = out.shape[1]
-    cdef cbool refuses = refused is not None
-    cdef double value = refused if refuses else 0.0
+    cdef SparseEntries entries = entries_of(indices, data, refused)
+    cdef DenseRows rows = rows_to(out, n, columns)
     if bounds.shape[0] != columns or data.shape[0] < indices.shape[0]:
         raise ValueError("bounds or data do not fit the columns")
-    if columns == 0 or n == 0 or indices.shape[0] == 0:
+    if columns == 0 or n == 0 or entries.n == 0:
         return 0, 0, 0
     with nogil:
-        result = scatter_columns(&bounds[0, 0], &indices[0], &data[0], start, n, columns, refuses, value, &out[0, 0])
-    return result.problem, result.at, result.index
-
-
-cdef int scatter_all(const int32_t* indptr, const int32_t* indices, const out_t* data, int64_t entries, int64_t n,
-                     const int32_t[::1] column_of, int64_t tested, double absent, refused, out_t* out) except -1:
-    """All rows into ``out`` [n, tested]; what is wrong with them, or 0."""
-    cdef vector[int64_t] bounds, seen
-    cdef int64_t at
-    cdef cbool refuses = refused is not None
-    bounds.resize(n + 1)
-    for at in range(n + 1):
-        bounds[at] = indptr[at]
-    seen.resize(tested)
-    for at in range(tested):
-        seen[at] = -1
-    for at in range(n * tested):
-        out[at] = <out_t>absent
-    return scatter_rows(bounds.data(), indices, data, entries, 0, n, column_of.shape[0], &column_of[0], tested, seen.data(),
-                        refuses, <double>refused if refuses else 0.0, out).problem
+        result = scatter_columns(&bounds[0, 0], entries, start, rows)
+    return outcome(result)
 
 
 def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, int64_t tested, double absent, refused):
@@ -167,28 +177,24 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
     """
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out
-    cdef const int32_t* bounds
-    cdef const int32_t* columns
-    cdef const void* values
-    cdef void* to
-    cdef int64_t entries
-    cdef int problem
+    cdef vector[int64_t] bounds, seen
+    cdef const int32_t* first_of
+    cdef SparseEntries entries
+    cdef int64_t row
     if not (type(indptr) is type(indices) is type(data) is cnp.ndarray and n > 0 and tested > 0 and column_of.shape[0] > 0):
         return None
     for array, kinds in ((indptr, (cnp.NPY_INT32,)), (indices, (cnp.NPY_INT32,)), (data, (cnp.NPY_FLOAT, cnp.NPY_DOUBLE))):
         if cnp.PyArray_NDIM(array) != 1 or cnp.PyArray_TYPE(array) not in kinds or not cnp.PyArray_ISCARRAY_RO(array):
             return None
-    bounds, columns = <const int32_t*>cnp.PyArray_DATA(indptr), <const int32_t*>cnp.PyArray_DATA(indices)
-    if cnp.PyArray_DIM(indptr, 0) != n + 1 or bounds[0] != 0:
+    first_of = <const int32_t*>cnp.PyArray_DATA(indptr)
+    entries = entries_of(indices, data, refused)
+    if cnp.PyArray_DIM(indptr, 0) != n + 1 or first_of[0] != 0 or entries.n > MOST_ENTRIES:  # Python's lock is kept
         return None
-    entries = min(cnp.PyArray_DIM(indices, 0), cnp.PyArray_DIM(data, 0))
-    if entries > MOST_ENTRIES:  # Python's lock is kept
-        return None
+    bounds.assign(first_of, first_of + n + 1)
+    seen.assign(tested, <int64_t>-1)
     shape[0], shape[1] = n, tested
     out = cnp.PyArray_EMPTY(2, shape, cnp.PyArray_TYPE(data), False)
-    values, to = cnp.PyArray_DATA(data), cnp.PyArray_DATA(out)
-    if cnp.PyArray_TYPE(data) == cnp.NPY_FLOAT:
-        problem = scatter_all(bounds, columns, <const float*>values, entries, n, column_of, tested, absent, refused, <float*>to)
-    else:
-        problem = scatter_all(bounds, columns, <const double*>values, entries, n, column_of, tested, absent, refused, <double*>to)
-    return None if problem else out
+    cnp.PyArray_FillWithScalar(out, absent)
+    if scatter_rows(bounds.data(), entries, 0, column_of.shape[0], &column_of[0], seen.data(), rows_to(out, n, tested)).problem:
+        return None
+    return out
