@@ -3,8 +3,8 @@
 //   for each output: for each run of the trees that add to it:          (of one output, all trees are a run)
 //       for each few trees, whose values the L1 cache holds:
 //           for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
-//   leaves with vectors: so for each column by tables, else some columns at a time, to sums that lie document by document
-//   (leaves that share vectors become the rows of these first)
+//   leaves with vectors: so for each column by tables, else
+//       for some trees and documents: the row of each leaf's vector; for some columns: sums[document] += vector[row]
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -27,9 +27,7 @@ constexpr int kSumBytes = 32;
 #else
 constexpr int kSumBytes = 16;
 #endif
-// Trees that pass all documents before others come: so many at least, and more while their vectors stay in the L1 cache.
-constexpr int kFewestTrees = 16, kVectorBytes = 24 << 10;
-constexpr int kSharing = 256;  // documents whose leaves become rows at a time
+constexpr int kRowTrees = 16, kRowDocuments = 128;  // whose leaves become rows at a time
 
 // Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
 // all of trees [first, end), those of an output in tree order.
@@ -91,65 +89,60 @@ template <class Sum> struct Sums<0, Sum> {
     template <class Value> void add(const Value*) {}
 };
 
-// So many columns of the leaves' vectors, [leaves][n_columns], of some trees, for some documents:
-// for each tree: sums[document] += vector of leaf
-template <int together, int width, class Value, class Sum, class Leaf>
-void add_vectors_of(const Value* value, int n_columns, const int64_t* offsets, int n_trees, const Leaf* leaf, int stride, Sum* sums) {
+// So many columns of vectors[rows][n_columns], for some documents: for each tree: sums[document] += vector of its row
+template <int together, int width, class Value, class Sum>
+void add_vectors_of(const Value* value, int n_columns, int n_trees, const int32_t* row, Sum* sums) {
     Sums<width, Sum> s[together];
 #pragma GCC unroll 4
     for (int d = 0; d < together; d++) s[d].load(sums + static_cast<int64_t>(d) * n_columns);
-    for (int t = 0; t < n_trees; t++, leaf += stride) {
-        const Value* of_tree = value + offsets[t] * n_columns;
+    for (int t = 0; t < n_trees; t++, row += kRowDocuments) {
 #pragma GCC unroll 4
-        for (int d = 0; d < together; d++) s[d].add(of_tree + static_cast<int64_t>(leaf[d]) * n_columns);
+        for (int d = 0; d < together; d++) s[d].add(value + static_cast<int64_t>(row[d]) * n_columns);
     }
 #pragma GCC unroll 4
     for (int d = 0; d < together; d++) s[d].store(sums + static_cast<int64_t>(d) * n_columns);
 }
-template <int width, class Value, class Sum, class Leaf>
-void add_vectors(const Value* value, int n_columns, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride,
-                 Sum* sums) {
+template <int width, class Value, class Sum>
+void add_vectors(const Value* value, int n_columns, int n_trees, const int32_t* row, int n, Sum* sums) {
     constexpr int registers = Sums<width, Sum>::kRegisters, together = registers <= 3 ? 4 : registers <= 6 ? 2 : 1;
-    for (int t = 0, end; t < n_trees; t = end) {
-        const int64_t last = offsets[t] + kVectorBytes / static_cast<int64_t>(width * sizeof *value);
-        for (end = t + 1; end < n_trees && (end < t + kFewestTrees || offsets[end + 1] <= last);) end++;
-        const Leaf* const of_trees = leaf + static_cast<int64_t>(t) * stride;
-        Sum* to = sums;
-        int d = 0;
-        for (; d + together <= n; d += together, to += static_cast<int64_t>(together) * n_columns)
-            add_vectors_of<together, width>(value, n_columns, offsets + t, end - t, of_trees + d, stride, to);
-        for (; d < n; d++, to += n_columns) add_vectors_of<1, width>(value, n_columns, offsets + t, end - t, of_trees + d, stride, to);
-    }
+    int d = 0;
+    for (; d + together <= n; d += together, sums += static_cast<int64_t>(together) * n_columns)
+        add_vectors_of<together, width>(value, n_columns, n_trees, row + d, sums);
+    for (; d < n; d++, sums += n_columns) add_vectors_of<1, width>(value, n_columns, n_trees, row + d, sums);
 }
 
-template <class Value, class Sum, class Leaf, int... widths>
-void add_all_columns(const LeafValues& values, const int64_t* offsets, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums,
+template <class Value, class Sum, int... widths>
+void add_all_columns(const Value* value, int n_columns, int n_trees, const int32_t* row, int n, Sum* sums,
                      std::integer_sequence<int, widths...>) {
-    using Add = decltype(&add_vectors<1, Value, Sum, Leaf>);
-    constexpr Add add[] = {add_vectors<widths + 1, Value, Sum, Leaf>...};
-    const Value* value = static_cast<const Value*>(values.value);
-    for (int k = 0, width; k < values.width; k += width) {
-        width = values.width - k < kColumns ? values.width - k : kColumns;
-        add[width - 1](value + k, values.width, offsets, n_trees, leaf, n, stride, sums + k);
+    using Add = decltype(&add_vectors<1, Value, Sum>);
+    constexpr Add add[] = {add_vectors<widths + 1, Value, Sum>...};
+    for (int k = 0, width; k < n_columns; k += width) {
+        width = n_columns - k < kColumns ? n_columns - k : kColumns;
+        add[width - 1](value + k, n_columns, n_trees, row, n, sums + k);
     }
 }
 
-// Leaves that share vectors.
+// Leaves with vectors. Rows are counted from the first tree's, where leaves do not share them.
 template <class Value, class Sum, class Leaf>
-void add_shared_vectors(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
-    static constexpr int64_t kNoOffsets[kFewestTrees + 1] = {};
-    int32_t row[kFewestTrees * kSharing];
-    for (int t = 0; t < n_trees; t += kFewestTrees) {
-        const int trees = n_trees - t < kFewestTrees ? n_trees - t : kFewestTrees;
-        for (int d = 0; d < n; d += kSharing) {
-            const int documents = n - d < kSharing ? n - d : kSharing;
+void add_leaf_vectors(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
+    int32_t row[kRowTrees * kRowDocuments];
+    for (int t = 0; t < n_trees; t += kRowTrees) {
+        const int trees = n_trees - t < kRowTrees ? n_trees - t : kRowTrees;
+        const int64_t* const offsets = values.offsets + first + t;
+        const Value* const value = static_cast<const Value*>(values.value) + (values.row ? 0 : offsets[0] * values.width);
+        for (int d = 0; d < n; d += kRowDocuments) {
+            const int documents = n - d < kRowDocuments ? n - d : kRowDocuments;
             for (int i = 0; i < trees; i++) {
-                const int32_t* const of_tree = values.row + values.offsets[first + t + i];
                 const Leaf* const of_documents = leaf + static_cast<int64_t>(t + i) * stride + d;
-                for (int k = 0; k < documents; k++) row[i * kSharing + k] = of_tree[of_documents[k]];
+                const int32_t offset = static_cast<int32_t>(offsets[i] - offsets[0]);
+                int32_t* const rows = row + i * kRowDocuments;
+                if (values.row)
+                    for (int k = 0; k < documents; k++) rows[k] = values.row[offsets[i] + of_documents[k]];
+                else
+                    for (int k = 0; k < documents; k++) rows[k] = offset + static_cast<int32_t>(of_documents[k]);
             }
-            add_all_columns<Value>(values, kNoOffsets, trees, row, documents, kSharing, sums + static_cast<int64_t>(d) * values.width,
-                                   std::make_integer_sequence<int, kColumns>());
+            add_all_columns(value, values.width, trees, row, documents, sums + static_cast<int64_t>(d) * values.width,
+                            std::make_integer_sequence<int, kColumns>());
         }
     }
 }
@@ -174,8 +167,7 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
         });
         return;
     }
-    if (values.row) return add_shared_vectors<Value>(values, first, n_trees, leaf, n, stride, sums);
-    add_all_columns<Value>(values, values.offsets + first, n_trees, leaf, n, stride, sums, std::make_integer_sequence<int, kColumns>());
+    add_leaf_vectors<Value>(values, first, n_trees, leaf, n, stride, sums);
 }
 
 // Column k of the leaves' values of a run of trees by tables; leaf is its first tree's, sums are in the order that sum_places tells.

@@ -36,24 +36,14 @@ inline int64_t rows_offset(int n_bits, int level) {
     return at;
 }
 
-// The first n levels of x[0 ... n_documents); `top` is the highest plane. Keeps the answers for rows.
-template <bool ties, bool keeps>
+// The first n levels of x[0 ... n_documents); `top` is the highest plane. Keeps the answers for rows, beside which registers
+// search kLevels - 2 or more.
+template <bool ties, bool keeps, int level = Search::kLevels>
 [[gnu::always_inline]] inline bool search_levels(const float* tables, int n, const float* x, int n_documents, uint8_t* top,
                                                  int64_t plane_bytes, uint32_t* answers) {
-    switch (n) {
-        case 1: return Search::levels<1, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-        case 2: return Search::levels<2, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-        case 3: return Search::levels<3, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-        case 4: return Search::levels<4, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-        case 5: return Search::levels<5, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-        case 6: return Search::levels<6, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-    }
-    if constexpr (Search::kLevels == 8) {
-        switch (n) {
-            case 7: return Search::levels<7, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-            case 8: return Search::levels<8, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
-        }
-    }
+    if (n == level) return Search::levels<level, ties, keeps>(tables, x, n_documents, top, plane_bytes, answers);
+    if constexpr (level > (keeps ? Search::kLevels - 2 : 1))
+        return search_levels<ties, keeps, level - 1>(tables, n, x, n_documents, top, plane_bytes, answers);
     return false;
 }
 
