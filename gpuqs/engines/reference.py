@@ -1,7 +1,7 @@
 """`reference`: a walk in NumPy, readable and slow; the yardstick for every other engine.
 
-    for each tree, from its root down:
-        the documents for which the test (x[feature] <= threshold) holds go left, the others right
+    for some trees and all documents, from the trees' roots down, until all have come to leaves:
+        a document for which its node's test (x[feature] <= threshold) holds goes left, others right
     score = sum of the exit leaves' values, in tree order
 """
 
@@ -30,6 +30,9 @@ from gpuqs.forest import (
 from gpuqs.layout.leaves import LeafRanges, LeafValues, leaf_values, number_leaves
 from gpuqs.layout.ranks import RankTables
 
+#: Documents of all trees that descend at a time, or the trees are one.
+_DOCUMENTS_TOGETHER = 1 << 17
+
 
 @dataclass(frozen=True)
 class ReferenceProgram(Program):
@@ -48,46 +51,57 @@ class ReferenceProgram(Program):
     ranges: LeafRanges
 
 
-def goes_left(forest: Forest, node: int, x: np.ndarray) -> np.ndarray:
-    """Whether each value of ``x`` (float64) passes the node's test; the definition of all tests."""
-    routing = int(forest.routing[node])
-    missing = np.isnan(x)
-    if routing & CATEGORICAL:
-        return np.where(missing, bool(routing & NAN_LEFT), _passes_category(forest, node, x))
-    if routing & ZERO_MISSING:
-        missing = missing | (np.abs(x) <= ZERO_THRESHOLD)
-    return np.where(missing, bool(routing & NAN_LEFT), x <= forest.threshold[node])
+def goes_left(forest: Forest, node: int | np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Whether each value of ``x`` (float64) passes its node's test; the definition of all tests.
+
+    Parameters
+    ----------
+    forest : Forest
+    node : int or int64 [values]
+        The node of all values, or of each.
+    x : float64 [values]
+
+    Returns
+    -------
+    bool [values]
+    """
+    routing = np.broadcast_to(forest.routing[node], x.shape)
+    categorical, missing = routing & CATEGORICAL != 0, np.isnan(x)
+    missing |= ~categorical & (routing & ZERO_MISSING != 0) & (np.abs(x) <= ZERO_THRESHOLD)
+    passes = x <= forest.threshold[node]
+    if categorical.any():
+        passes[categorical] = _passes_category(forest, np.broadcast_to(node, x.shape)[categorical], x[categorical])
+    left: np.ndarray = np.where(missing, routing & NAN_LEFT != 0, passes)
+    return left
 
 
-def _passes_category(forest: Forest, node: int, x: np.ndarray) -> np.ndarray:
-    routing = int(forest.routing[node])
-    words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]
-    lowest = -1.0 if routing & NEGATIVE_FRACTION_IS_ZERO else 0.0
-    valid = (x > lowest if routing & NEGATIVE_FRACTION_IS_ZERO else x >= lowest) & (x < 32.0 * len(words))
+def _passes_category(forest: Forest, node: np.ndarray, x: np.ndarray) -> np.ndarray:
+    routing, first = forest.routing[node], forest.category_offsets[node]
+    from_zero = np.where(routing & NEGATIVE_FRACTION_IS_ZERO, x > -1, x >= 0)
+    n_words = forest.category_offsets[node + 1] - first
+    valid = from_zero & (x < 32.0 * n_words) & (n_words > 0)
     code = np.where(valid, x, 0.0).astype(np.int64)
-    if routing & WHOLE_CODES:
-        valid &= code == x
+    valid &= (routing & WHOLE_CODES == 0) | (code == x)
     found = np.zeros(len(x), bool)
-    if len(words):
-        found = valid & ((words[code // 32] >> (code % 32).astype(np.uint32)) & 1).astype(bool)
-    return ~found if routing & SET_RIGHT else found
+    code, first = code[valid], first[valid]
+    found[valid] = forest.category_words[first + code // 32] >> (code % 32).astype(np.uint32) & 1
+    passes: np.ndarray = found != (routing & SET_RIGHT != 0)
+    return passes
 
 
-def _descend(forest: Forest, tree: int, documents: np.ndarray) -> np.ndarray:
-    """Each document's exit leaf, by its number in the forest."""
-    first_node, first_leaf = forest.node_offsets[tree], forest.leaf_offsets[tree]
-    leaf = np.zeros(len(documents), np.int64)
-    root = 0 if forest.node_offsets[tree + 1] > first_node else ~0
-    pending = [(root, np.arange(len(documents)))]
-    while pending:
-        child, rows = pending.pop()
-        if child < 0:
-            leaf[rows] = first_leaf + ~child
-        elif len(rows):
-            node = int(first_node + child)
-            left = goes_left(forest, node, documents[rows, forest.feature[node]].astype(np.float64))
-            pending += [(int(forest.left[node]), rows[left]), (int(forest.right[node]), rows[~left])]
-    return leaf
+def _descend(forest: Forest, trees: slice, documents: np.ndarray) -> np.ndarray:
+    """The exit leaf [trees, documents] of each document, by its number in the forest."""
+    n, n_trees = len(documents), trees.stop - trees.start
+    first_node, first_leaf = (np.repeat(offsets[trees], n) for offsets in (forest.node_offsets, forest.leaf_offsets))
+    row = np.tile(np.arange(n), n_trees)
+    child = np.repeat(np.where(np.diff(forest.node_offsets)[trees] > 0, 0, ~0), n)
+    pending = np.arange(len(child))
+    while len(pending := pending[child[pending] >= 0]):
+        node = first_node[pending] + child[pending]
+        left = goes_left(forest, node, documents[row[pending], forest.feature[node]].astype(np.float64))
+        child[pending] = np.where(left, forest.left[node], forest.right[node])
+    leaf: np.ndarray = first_leaf + ~child
+    return leaf.reshape(n_trees, n)
 
 
 def _linear_outputs(values: LeafValues, leaf: np.ndarray, documents: np.ndarray) -> np.ndarray:
@@ -162,5 +176,6 @@ class Reference(Engine):
         forest, ranges = program.forest, program.ranges
         with np.errstate(over="ignore", invalid="ignore"):
             documents = documents.astype(forest.input_dtype, copy=False)
-        for tree in range(forest.n_trees):
-            yield ranges.position[_descend(forest, tree, documents)]
+        some = max(1, _DOCUMENTS_TOGETHER // max(1, len(documents)))
+        for tree in range(0, forest.n_trees, some):
+            yield from ranges.position[_descend(forest, slice(tree, min(tree + some, forest.n_trees)), documents)]
