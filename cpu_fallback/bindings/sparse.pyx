@@ -88,8 +88,8 @@ cdef outcome(SparseResult result):
     return result.problem, result.at, result.index
 
 
-def scatter_csr(const int64_t[::1] bounds, cnp.ndarray indices, cnp.ndarray data, int64_t start,
-                const int32_t[::1] column_of, int64_t[::1] seen, refused, cnp.ndarray out):
+def scatter_csr(const int64_t[::1] bounds, cnp.ndarray indices not None, cnp.ndarray data not None, int64_t start,
+                const int32_t[::1] column_of, int64_t[::1] seen, refused, cnp.ndarray out not None):
     """Put rows of CSR into ``out`` [rows, tested columns], which holds what absent entries are.
 
     Parameters
@@ -134,7 +134,7 @@ cdef _empty(const int64_t[::1] bounds, int64_t entries, int64_t start):
     return 0, 0, 0
 
 
-def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices, int64_t n_rows):
+def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, int64_t n_rows):
     """Whether columns' entries, from and up to ``bounds`` [columns, 2], are rows in strictly ascending order.
 
     Returns
@@ -151,8 +151,8 @@ def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices, int64_t n_rows)
     return outcome(result)
 
 
-def scatter_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices, cnp.ndarray data, int64_t start, refused,
-                cnp.ndarray out):
+def scatter_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, cnp.ndarray data not None, int64_t start,
+                refused, cnp.ndarray out not None):
     """Put rows of columns for which `check_csc` has nothing to say into ``out`` [columns, rows].
 
     Parameters and results as of `scatter_csr`, ``bounds`` as of `check_csc`; ``data`` is as long as ``indices``.

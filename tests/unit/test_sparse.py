@@ -13,6 +13,7 @@ from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 import gpuqs
+from gpuqs.cpu_fallback import sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD
 from gpuqs.model import Model
@@ -145,6 +146,25 @@ def test_inconsistent_matrices_are_refused(what: str, index: type, format: str) 
     for call in (model.predict, model.encode):
         with pytest.raises(InputError, match="sum_duplicates" if what == "twice" else "inconsistent"):
             call(X)
+
+
+def test_arrays_that_are_not_read_as_they_lie_are_refused() -> None:
+    bounds, place_of, seen = np.array([0, 2, 3]), np.arange(4, dtype=np.int32), np.full(4, -1)
+    arrays = {"indices": np.array([0, 3, 1], np.int32), "data": np.ones(3), "out": np.zeros((2, 4))}
+
+    def scatter(**others: object) -> object:
+        indices, data, out = (arrays | others).values()
+        return sparse.scatter_csr(bounds, indices, data, 0, place_of, seen, None, out)
+
+    assert scatter() == (0, 0, 0)
+    assert arrays["out"].tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]]
+    for name, array in arrays.items():
+        wrong = [None, array.astype(">f8"), np.repeat(array, 2, axis=-1)[..., ::2], array.astype(np.float16)]
+        for other in wrong:
+            with pytest.raises((TypeError, ValueError)):
+                scatter(**{name: other})
+    with pytest.raises(TypeError, match="neither int32 nor int64"):
+        scatter(indices=arrays["indices"].astype(np.int16))
 
 
 @pytest.mark.parametrize("format", ["csr", "csc"])
