@@ -33,7 +33,7 @@ cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
 
     SparseResult scatter_rows(
         const int64_t*, const SparseEntries&, int64_t, int64_t, const int32_t*, int64_t*, const DenseRows&)
-    SparseResult check_columns(const int64_t*, const SparseEntries&, int64_t, int64_t)
+    SparseResult check_columns(const int64_t*, const Numbers&, int64_t, int64_t, int64_t)
     SparseResult scatter_columns(const int64_t*, const SparseEntries&, int64_t, const DenseRows&)
 
     int _BOUNDS "gpuqs::SPARSE_BOUNDS"
@@ -75,8 +75,8 @@ cdef SparseEntries entries_of(cnp.ndarray indices, cnp.ndarray data, refused) ex
 
 cdef DenseRows rows_to(cnp.ndarray out, int64_t n, int64_t n_tested) except *:
     cdef DenseRows rows
-    if cnp.PyArray_TYPE(out) not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISCARRAY(out):
-        raise ValueError("rows are no array of float32 or float64 that can be written")
+    if cnp.PyArray_NDIM(out) != 2 or cnp.PyArray_TYPE(out) not in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) or not cnp.PyArray_ISCARRAY(out):
+        raise ValueError("rows are no array of float32 or float64 of two dimensions that can be written")
     rows.first, rows.is_double = cnp.PyArray_DATA(out), cnp.PyArray_TYPE(out) == cnp.NPY_DOUBLE
     rows.n, rows.n_tested = n, n_tested
     return rows
@@ -144,10 +144,11 @@ def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, int64_
     """
     cdef SparseResult result
     cdef int64_t columns = bounds.shape[0]
-    cdef SparseEntries entries = entries_of(indices, indices, None)
+    cdef int64_t entries = indices.shape[0]
+    cdef Numbers numbers = numbers_of(indices)
     cdef const int64_t* first = &bounds[0, 0] if columns else NULL
     with nogil:
-        result = check_columns(first, entries, n_rows, columns)
+        result = check_columns(first, numbers, entries, n_rows, columns)
     return outcome(result)
 
 
@@ -180,7 +181,6 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
     cdef vector[int64_t] bounds, seen
     cdef const int32_t* first_of
     cdef SparseEntries entries
-    cdef int64_t row
     if not (type(indptr) is type(indices) is type(data) is cnp.ndarray and n > 0 and tested > 0 and column_of.shape[0] > 0):
         return None
     for array, kinds in ((indptr, (cnp.NPY_INT32,)), (indices, (cnp.NPY_INT32,)), (data, (cnp.NPY_FLOAT, cnp.NPY_DOUBLE))):

@@ -66,15 +66,15 @@ SparseResult scatter_rows(const int64_t* bounds, const SparseEntries& entries, i
     });
 }
 
-SparseResult check_columns(const int64_t* bounds, const SparseEntries& entries, int64_t n_rows, int64_t n_tested) {
-    return visit_indices(entries.indices, [=](auto indices) -> SparseResult {
+SparseResult check_columns(const int64_t* bounds, const Numbers& indices, int64_t n_entries, int64_t n_rows, int64_t n_tested) {
+    return visit_indices(indices, [=](auto index_of) -> SparseResult {
         for (int64_t column = 0; column < n_tested; column++) {
             const int64_t first = bounds[2 * column], end = bounds[2 * column + 1];
-            if (first < 0 || first > end || end > entries.n) return {SPARSE_BOUNDS, column, 0};
+            if (first < 0 || first > end || end > n_entries) return {SPARSE_BOUNDS, column, 0};
             int64_t last = -1;
             bool ascends = true;
             for (int64_t at = first; at < end; at++) {
-                const int64_t index = indices[at];
+                const int64_t index = index_of[at];
                 if (index < 0 || index >= n_rows) return {SPARSE_OUTSIDE, column, index};
                 ascends &= index > last;
                 last = index;
@@ -86,7 +86,7 @@ SparseResult check_columns(const int64_t* bounds, const SparseEntries& entries, 
 }
 
 SparseResult scatter_columns(const int64_t* bounds, const SparseEntries& entries, int64_t start, const DenseRows& rows) {
-    return visit_all(entries, rows, [=](auto indices, auto data, auto* out) mutable -> SparseResult {
+    return visit_all(entries, rows, [=](auto indices, auto data, auto* out) -> SparseResult {
         using Out = std::remove_reference_t<decltype(*out)>;
         for (int64_t column = 0; column < rows.n_tested; column++, out += rows.n) {
             const auto* const end = indices + bounds[2 * column + 1];

@@ -48,7 +48,7 @@ SparseResult scatter_rows(const int64_t* bounds, const SparseEntries& entries, i
                           const int32_t* column_of, int64_t* seen, const DenseRows& out);
 
 // Whether tested columns of CSC hold rows [0, n_rows) in strictly ascending order; bounds [n_tested][2].
-SparseResult check_columns(const int64_t* bounds, const SparseEntries& entries, int64_t n_rows, int64_t n_tested);
+SparseResult check_columns(const int64_t* bounds, const Numbers& indices, int64_t n_entries, int64_t n_rows, int64_t n_tested);
 
 // Rows [start, start + n) of a CSC that passed check_columns into out [n_tested][n].
 SparseResult scatter_columns(const int64_t* bounds, const SparseEntries& entries, int64_t start, const DenseRows& out);
