@@ -122,6 +122,19 @@ void add_all_columns(const Value* value, int n_columns, int n_trees, const int32
     }
 }
 
+// row[tree][document]: that of the leaf's vector among all that trees share (shared_row), else from the first tree's on
+template <class Leaf>
+inline __attribute__((always_inline)) void find_rows(const int32_t* shared_row, const int64_t* offsets, int n_trees, const Leaf* leaf,
+                                                     int n, int stride, int32_t* row) {
+    for (int t = 0; t < n_trees; t++, leaf += stride, row += kRowDocuments) {
+        const int32_t offset = static_cast<int32_t>(offsets[t] - offsets[0]);
+        if (shared_row)
+            for (int d = 0; d < n; d++) row[d] = shared_row[offsets[t] + leaf[d]];
+        else
+            for (int d = 0; d < n; d++) row[d] = offset + static_cast<int32_t>(leaf[d]);
+    }
+}
+
 // Leaves with vectors. Rows are counted from the first tree's, where leaves do not share them.
 template <class Value, class Sum, class Leaf>
 void add_leaf_vectors(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
@@ -132,15 +145,11 @@ void add_leaf_vectors(const LeafValues& values, int first, int n_trees, const Le
         const Value* const value = static_cast<const Value*>(values.value) + (values.row ? 0 : offsets[0] * values.width);
         for (int d = 0; d < n; d += kRowDocuments) {
             const int documents = n - d < kRowDocuments ? n - d : kRowDocuments;
-            for (int i = 0; i < trees; i++) {
-                const Leaf* const of_documents = leaf + static_cast<int64_t>(t + i) * stride + d;
-                const int32_t offset = static_cast<int32_t>(offsets[i] - offsets[0]);
-                int32_t* const rows = row + i * kRowDocuments;
-                if (values.row)
-                    for (int k = 0; k < documents; k++) rows[k] = values.row[offsets[i] + of_documents[k]];
-                else
-                    for (int k = 0; k < documents; k++) rows[k] = offset + static_cast<int32_t>(of_documents[k]);
-            }
+            const Leaf* const of_trees = leaf + static_cast<int64_t>(t) * stride + d;
+            if (documents == 1)  // known to the compiler: no loops within
+                find_rows(values.row, offsets, trees, of_trees, 1, stride, row);
+            else
+                find_rows(values.row, offsets, trees, of_trees, documents, stride, row);
             add_all_columns(value, values.width, trees, row, documents, sums + static_cast<int64_t>(d) * values.width,
                             std::make_integer_sequence<int, kColumns>());
         }
