@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from gpuqs.model import Model
+    from gpuqs.programs import Programs
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class EncodedDocuments:
 
     Attributes
     ----------
-    model : Model
+    programs : Programs
+        Those of the model.
     isa : str
         Instruction set that the coding is laid out for.
     coded : object
@@ -23,7 +24,7 @@ class EncodedDocuments:
     nbytes : int
     """
 
-    model: Model
+    programs: Programs
     isa: str
     coded: Any
 

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import os
-import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any, Final, SupportsIndex, cast
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents, as_documents
-from gpuqs.arrays.dense import without_history
-from gpuqs.chooser import Chooser
-from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
-from gpuqs.devices import HOST, Device, GpuDevice, find_device
+from gpuqs.calls import Call, Calls
+from gpuqs.devices import HOST, Device, find_device
 from gpuqs.encoded import EncodedDocuments
-from gpuqs.engines import BITSLICE, ENGINES
-from gpuqs.engines.cpu import CpuProgram
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
 from gpuqs.keywords import check_others, output_and_trees, threads_asked, truth, whole
-from gpuqs.outputs import Output, Precision, answer_form, check_options
-from gpuqs.placement import apart, check_out, documents_of, place, refuse_overlap
-from gpuqs.plain_calls import PlainWays, plain_first
+from gpuqs.outputs import Output, Precision, check_options
+from gpuqs.placement import place
+from gpuqs.plain_calls import asked_as, plain_first
 from gpuqs.programs import Programs
-from gpuqs.repeated_calls import RepeatedCalls, all_are
-from gpuqs.scoring import Scoring
-from gpuqs.stages import STAGED_OUTPUTS, ends_of_stages, staged_answers, stages_at_once
-from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
+from gpuqs.repeated_calls import all_are
+from gpuqs.stages import STAGED_OUTPUTS, ends_of_stages
 from gpuqs.tuning.plan import Plan, Way
 
 #: Documents that `Model.warm_up` scores, at most.
@@ -66,12 +58,13 @@ class Model:
         self._programs = programs
         self._choose_by(plan)
         self._elsewhere: dict[Any, Model] = {}
+        self._origin: Callable[[], Model | None] = lambda: None
         self._lock = Lock()
 
     def _choose_by(self, plan: Plan | None) -> None:
-        """Score by a plan from now on; nothing of what was chosen by the one before is taken up again."""
-        self._chooser, self._repeated = Chooser(self.forest, self._programs.reasons, plan), RepeatedCalls()
-        self._plain = PlainWays(self._chooser, self._programs) if self.device is HOST else None
+        """Score by a plan from now on; nothing that was chosen by the previous one is used again."""
+        self._calls = Calls(self._programs, self.device, plan)
+        self._plain = self._calls.plain  # where `plain_first` looks for it
 
     def __repr__(self) -> str:
         where = "" if self.device is HOST else f", on {self.device!r}"
@@ -119,19 +112,19 @@ class Model:
     @property
     def plan(self) -> Plan | None:
         """What `tune` found, for this model or before it was saved; None if it was never tuned."""
-        return self._chooser.plan
+        return self._calls.chooser.plan
 
     def engines(self) -> dict[str, str | None]:
         """The engines by name: None for those that can run this model here, the reason for those that cannot."""
-        return self._chooser.reasons_on(self.device)
+        return self._calls.chooser.reasons_on(self.device)
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` takes for ``n_documents``: by the plan, or by predicted costs."""
-        return self._chooser.way(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine()).engine
+        return self._calls.chooser.way(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine()).engine
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Which engine would score ``n_documents``, and why; print the result for a table."""
-        return self._chooser.explain(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine())
+        return self._calls.chooser.explain(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine())
 
     @plain_first
     def predict(
@@ -260,12 +253,13 @@ class Model:
             A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
             CUDA graph, and something would have to be copied or compiled first.
         """
-        if self._repeated and type(engine) is str and engine == "auto" and not others:
+        repeated = self._calls.repeated
+        if repeated and type(engine) is str and engine == "auto" and not others:
             # What was recorded answers calls whose other options have their defaults.
             unset = (n_threads, out, trees, base_margin, device, num_iteration, iteration_range)
             off = (raw_score, output_margin, pred_leaf, pred_contrib)
             if all_are(None, unset) and all_are(False, off) and type(start_iteration) is int and not start_iteration:
-                answer = self._repeated.answer(X, output, precision)
+                answer = repeated.answer(X, output, precision)
                 if answer is not None:
                     return answer
         if others:
@@ -286,73 +280,7 @@ class Model:
         check_options(self.forest, output, precision, engine)
         runs_on = place(self.forest, X, self._asked(device), engine, output, base_margin)
         with runs_on.active():
-            return self._answer(X, output, n_threads, out, engine, precision, trees, base_margin, runs_on)
-
-    def _answer(
-        self,
-        X: Any,
-        output: Output,
-        n_threads: int | None,
-        out: Any,
-        engine: str | Way,
-        precision: Precision,
-        trees: slice | None,
-        base_margin: Any,
-        runs_on: Device,
-    ) -> Any:
-        """The answer of `predict`, once its keywords are read and the device is chosen."""
-        here, encoded = cpu_fallback.machine(), isinstance(X, EncodedDocuments)
-        repeated = self._repeated  # before the chooser: what is recorded by an old plan goes with it
-        documents, where = self._documents(X, runs_on, engine, here.isa)
-        plain = engine == "auto" and precision == "exact" and where is runs_on is HOST and not encoded
-        if plain and out is None and trees is None and base_margin is None:
-            answer = self._answer_plain(documents, output, n_threads)
-            if answer is not None:
-                return answer
-        repeats = engine == "auto" and trees is base_margin is None and self.forest.n_trees > 0
-        if engine == "auto":
-            engine = BITSLICE if encoded else self._chooser.way(documents.n, runs_on, here)
-        way = Way(engine) if isinstance(engine, str) else engine
-        narrow, n = documents.narrow, documents.n
-        program = self._programs.get(way.engine, precision, trees, narrow, runs_on, here, way.params, n_documents=n)
-        shape, dtype = answer_form(self.forest, program.values, output, documents.n)
-        fresh = out is None or where is HOST  # no memory of the caller's on a device
-        own = where.own_answer(X, shape, dtype) if out is None else None
-        out = own if out is None else out
-        answer = where.answer_beside(X, shape, dtype) if out is None else check_out(out, where, shape, dtype)
-        margin = None if base_margin is None else self._margin(base_margin, documents.n)
-        forest = self.forest
-        if output == "per_tree":
-            forest = self._programs.part(trees, documents.narrow)
-        more = LEAF * len(program.values.trees) if output in ("leaf", "per_tree") else 0.0
-        look_ups = threads_to_look_up(self.forest, documents.n, n_threads)
-        n_threads = threads_of_call(self._chooser.threads(way, documents.n, here, more), n_threads)
-        fill: Callable[..., None] = Scoring(forest, ENGINES[way.engine], program, runs_on, output, n_threads).fill
-        rows = documents.n or 1
-        if where is not runs_on:
-            rows = rows_for_gpu(documents, self.forest)
-        elif runs_on is HOST and not encoded:
-            rows = rows_for_cpu(documents, self.forest, output, n_threads)
-        if out is not None and where is HOST and not encoded:
-            documents = apart(documents, X, self.forest, out, rows)
-        elif not fresh:
-            refuse_overlap(documents, answer, cast(GpuDevice, where))
-        if repeats and runs_on is not HOST:
-            callers = where is runs_on
-            fill = repeated.filling(fill, cast(GpuDevice, runs_on), output, precision, callers=callers, record=fresh)
-        # What libraries do next in the memory of these comes after this call's work.
-        given = (X,) if out is None else (out,) if out is own else (X, out)
-        try:
-            for start, stop in pieces(documents.n, rows):
-                one = fill if margin is None else partial(fill, margin=margin[start:stop])
-                runs_on.run(one, documents.rows(start, stop, look_ups), answer[start:stop])
-            handed = [where.hand_back(answer, array) for array in given]
-        except BaseException:  # some may be queued
-            for array in given:
-                with suppress(Exception):
-                    where.hand_back(answer, array)
-            raise
-        return handed[0] if out is None else out
+            return self._calls.answer(X, Call(output, n_threads, out, engine, precision, trees, base_margin), runs_on)
 
     @cpu_fallback.in_default_float_mode
     def staged_predict(
@@ -398,49 +326,15 @@ class Model:
         ends = ends_of_stages(self.forest, whole(eval_period, "eval_period", 1))
         runs_on = place(self.forest, X, self._asked(None), "auto", output, base_margin)
         if runs_on is HOST:
-            answers = self._staged_on_host(X, output, ends, n_threads, base_margin)
+            answers = self._calls.staged(X, Call(output, n_threads, base_margin=base_margin), ends)
             if answers is not None:
                 return answers
         options = {"n_threads": n_threads, "base_margin": base_margin}
         return (self.predict(X, output, trees=slice(0, end), **options) for end in ends)
 
-    def _staged_on_host(
-        self, X: Any, output: Output, ends: Sequence[int], n_threads: int | None, base_margin: Any
-    ) -> Iterator[np.ndarray] | None:
-        """The answers of `staged_predict`; None where no compiled engine runs the forest."""
-        here, forest = cpu_fallback.machine(), self.forest
-        documents, _ = self._documents(X, HOST, "auto", here.isa)
-        encoded = isinstance(X, EncodedDocuments)
-        encodes = not encoded and self._programs.reasons[BITSLICE] is None and not forest.has_linear_leaves
-        large = documents.copied and documents.n > rows_for_cpu(documents, forest)
-        if encodes and (large or len(ends) > stages_at_once(forest, documents.n)):
-            X, encoded = self.encode(X, n_threads=n_threads), True  # an eighth of what rows take, or less
-            documents, _ = self._documents(X, HOST, "auto", here.isa)
-        way = Way(BITSLICE) if encoded else self._chooser.way(documents.n, HOST, here)
-        program = self._programs.get(way.engine, "exact", None, documents.narrow, HOST, here, way.params)
-        if not isinstance(program, CpuProgram):
-            return None
-        margin = None if base_margin is None else self._margin(base_margin, documents.n)
-        threads = threads_of_call(self._chooser.threads(way, documents.n, here, LEAF * len(ends)), n_threads)
-        scoring = Scoring(forest, ENGINES[way.engine], program, HOST, output, threads)
-        rows = documents.rows(0, documents.n, threads_to_look_up(forest, documents.n, n_threads))
-        at_once = (documents.n or 1) if encoded else rows_for_cpu(documents, forest, n_threads=threads)
-        return staged_answers(scoring, rows, ends, at_once, margin)
-
     def _asked(self, device: Any) -> Any:
         """Where a call with ``device`` runs; None where its documents tell."""
         return self.device if device is None and self.device is not HOST else device
-
-    def _answer_plain(self, documents: Documents, output: Output, n_threads: int | None) -> Any:
-        """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
-        if output not in ("value", "raw") or documents.n > rows_for_cpu(documents, self.forest) or self._plain is None:
-            return None
-        plain = self._plain.narrow if documents.narrow else self._plain.exact
-        if plain is None:
-            return None
-        rows = documents.rows(0, documents.n, threads_to_look_up(self.forest, documents.n, n_threads))
-        threads = 0 if n_threads is None else cpu_fallback.effective_threads(n_threads)
-        return plain.raw(rows, threads) if output == "raw" else plain.values(rows, threads)
 
     @cpu_fallback.in_default_float_mode
     def warm_up(
@@ -495,21 +389,12 @@ class Model:
                 from gpuqs.tuning.calibration import ensure
 
                 ensure(cpu_fallback.machine())
-            way = self._chooser.way(n_documents, runs_on, cpu_fallback.machine())
+            way = self._calls.chooser.way(n_documents, runs_on, cpu_fallback.machine())
         with runs_on.active():
-            self._answer(rows, "value", None, None, way, precision, chosen, None, runs_on)
+            self._calls.answer(rows, Call(engine=way, precision=precision, trees=chosen), runs_on)
         if engine == "auto" and runs_on is HOST and self._plain is not None:
-            ends = None if trees is None else (trees.start, trees.stop, trees.step)
-            asked = (
-                precision,
-                None if ends is None else tuple(None if end is None else int(end) for end in ends),
-                int(start_iteration),
-                None if num_iteration is None else int(num_iteration),
-                None if iteration_range is None else (int(iteration_range[0]), int(iteration_range[1])),
-            )
-            plain = self._plain.of_often(asked)
-            if plain is not None:
-                plain.prepare(min(n_documents, sys.maxsize))
+            asked = asked_as(precision, trees, start_iteration, num_iteration, iteration_range)
+            self._plain.prepare(asked, n_documents)
         return self
 
     @cpu_fallback.in_default_float_mode
@@ -566,7 +451,7 @@ class Model:
         from gpuqs.tune import tune
 
         with self.device.active():
-            plan = tune(self._programs, self._chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
+            plan = tune(self._programs, self._calls.chooser, self.device, X, budget_s, batch_sizes, n_threads, progress)
         with self._lock.held():
             self._choose_by(plan)
         return plan
@@ -601,22 +486,16 @@ class Model:
             raise InputError("encoded documents are scored on the CPU; use model.to('cpu').encode(X)")
         if self.forest.has_linear_leaves:
             raise UnsupportedModelError("encoded documents lack the values that the leaves' linear models take")
-        documents = as_documents(X, self.forest)
         here = cpu_fallback.machine()
-        program = self._programs.get(BITSLICE, "exact", None, documents.narrow, machine=here)
-        step = max(512, rows_for_cpu(documents, self.forest) // 512 * 512)  # whole blocks of every engine
-        of_document = to_look_up(self.forest) + CODING * len(self.forest.tested)
-        worth = threads_worth(lambda n_threads: documents.n * of_document / n_threads)
-        threads = threads_of_call(worth, n_threads)
-        chunks = (documents.rows(at, min(at + step, documents.n), threads) for at in range(0, documents.n, step))
-        coded = program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
-        return EncodedDocuments(self, here.isa, coded)
+        coded = self._calls.encode(as_documents(X, self.forest), n_threads, here)
+        return EncodedDocuments(self._programs, here.isa, coded)
 
     def to(self, device: Any = "cuda") -> Model:
         """The same model on a device: ``model.to("cuda:0")`` scores there, wherever documents lie.
 
-        The trees are copied to the device when they are first used, once for all models that came from this one. It
-        begins with this model's `plan`; what `tune` finds later is each model's own.
+        The trees are copied to the device when they are first used, once for all models that came from this one. A
+        model for another device begins with this model's `plan`; what `tune` finds later is each model's own.
+        ``model.to("cuda").to("cpu")`` is ``model``.
 
         Parameters
         ----------
@@ -633,11 +512,15 @@ class Model:
         there = find_device(device)
         if there.key == self.device.key:
             return self
-        self._chooser.able(there)
+        origin = self._origin()
+        if origin is not None:
+            return origin.to(there)
+        self._calls.chooser.able(there)
         with self._lock.held():
             if there.key not in self._elsewhere:
                 model = object.__new__(type(self))
                 model._bind(self._programs, there, self.plan)
+                model._origin = weakref.ref(self)  # which owns the model: both would live on in a cycle
                 self._elsewhere[there.key] = model
             return self._elsewhere[there.key]
 
@@ -675,34 +558,6 @@ class Model:
         plan = None if self.plan is None else to_json(self.plan)
         native.check_target(path)
         native.write(self.forest, path, plan, kept)
-
-    def _documents(self, X: Any, device: Device, engine: str | Way, isa: str) -> tuple[Documents, Device]:
-        """Documents, and the device where they lie."""
-        if isinstance(X, EncodedDocuments):
-            if X.model is not self or X.isa != isa:
-                raise InputError("X was encoded by another model or for another instruction set; encode it again")
-            if engine not in ("auto", BITSLICE):
-                raise InputError(f"encoded documents are scored by engine {BITSLICE!r}, not {engine!r}")
-
-            def all_of_them(start: int, stop: int) -> Any:
-                if (start, stop) != (0, len(X)):
-                    raise ValueError("encoded documents are scored as a whole")
-                return X.coded
-
-            return Documents(len(X), all_of_them), HOST
-        return documents_of(X, self.forest, device)
-
-    def _margin(self, base_margin: Any, n: int) -> np.ndarray:
-        """``base_margin`` as [n, n_outputs], in the type of the sums."""
-        try:
-            margin = np.asarray(without_history(base_margin)).astype(self.forest.sum_dtype, casting="same_kind")
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"base_margin must hold numbers: {error}") from error
-        if margin.ndim == 1 and margin.size == n * self.n_outputs:  # a document's after the other's, as of XGBoost
-            margin = margin.reshape(n, self.n_outputs)
-        if margin.shape != (n, self.n_outputs):
-            raise InputError(f"base_margin has shape {margin.shape}, not {(n, self.n_outputs)}")
-        return margin
 
     def __getstate__(self) -> Mapping[str, Any]:
         # Programs and device memory stay behind: unpickling looks for the device, and tells where there is none.

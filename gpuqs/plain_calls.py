@@ -1,6 +1,6 @@
 """Plain calls, the most frequent ones: straight from the caller's array to the kernels.
 
-A call of `Model.predict` is plain where all of these hold; every other call takes the general path, `Model._answer`:
+A call of `Model.predict` is plain where all of these hold; every other call takes the general path, `gpuqs.calls`:
 
 - ``X`` has at least one row, no more than are scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of
   columns. It is an aligned NumPy array (no subclass) of native float32 or float64, whose strides are any; or one of a
@@ -30,9 +30,10 @@ The first few calls with a range of trees go by what scores all trees, if the ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -67,6 +68,24 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: What a call asks for: precision, the ends of ``trees``, ``start_iteration``, ``num_iteration``, ``iteration_range``.
 Asked: TypeAlias = tuple[Precision, tuple[int | None, ...] | None, int, int | None, tuple[int, int] | None]
+
+
+def asked_as(
+    precision: Precision,
+    trees: slice | None,
+    start_iteration: SupportsIndex,
+    num_iteration: SupportsIndex | None,
+    iteration_range: Sequence[int] | None,
+) -> Asked:
+    """Arguments of `Model.predict`, which were checked, as `PlainWays` knows them."""
+    ends = None if trees is None else (trees.start, trees.stop, trees.step)
+    return (
+        precision,
+        None if ends is None else tuple(None if end is None else int(end) for end in ends),
+        int(start_iteration),
+        None if num_iteration is None else int(num_iteration),
+        None if iteration_range is None else (int(iteration_range[0]), int(iteration_range[1])),
+    )
 
 
 def plain_first(method: Method) -> Method:
@@ -153,6 +172,12 @@ class PlainWays:
             return found
         own = (plain_calls(self._chooser, self._programs, precision=asked[0], trees=trees),)
         return keep_some(self._of_ranges, asked, own, self._programs.parts_kept)[0]
+
+    def prepare(self, asked: Asked, n_documents: int) -> None:
+        """Prepare all that such calls with ``n_documents`` need."""
+        plain = self.of_often(asked)
+        if plain is not None:
+            plain.prepare(min(n_documents, sys.maxsize))
 
     def _of_all(self, asked: Asked) -> tuple[slice | None, cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None]:
         """The range of trees, and what scores it by what scores all, if anything does; for all trees None, and that."""

@@ -2,7 +2,7 @@
 
 A call of `Model.predict` with documents on a GPU repeats another if these have the same type, shape and strides, the
 output is the same, "value" or "raw", so is the precision, and every other option has its default. The first call of a
-form takes the general path, `Model._answer`, and so does the second, which is recorded; those after it are launched
+form takes the general path, `gpuqs.calls`, and so does the second, which is recorded; those after it are launched
 from here. Of calls with ``out``, and of the host's documents, chunk by chunk, only the launches are repeated.
 """
 

@@ -1,4 +1,4 @@
-"""Scores after each stage of the trees: the bits of a call with these trees alone."""
+"""Scores after each stage of the trees equal, bit for bit, those of a call with only these trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CPU_ENGINES = {name: engine for name, engine in ENGINES.items() if isinstance(en
 
 
 def stages_of(rng: np.random.Generator, n_trees: int) -> list[tuple[int, list[int]]]:
-    """First trees and ends of stages: each tree, blocks of trees, all at once, none, and some by chance."""
+    """First trees and ends of stages: each tree, blocks of trees, all at once, none, and random ones."""
     of_blocks = sorted({*range(64, n_trees, 64), n_trees})
     by_chance = sorted({*rng.integers(0, n_trees + 1, 5).tolist(), n_trees})
     within = [(n_trees // 3, list(range(n_trees // 3, n_trees + 1))), (n_trees // 2, [n_trees // 2])]
@@ -34,7 +34,7 @@ def stages_of(rng: np.random.Generator, n_trees: int) -> list[tuple[int, list[in
 @pytest.mark.parametrize("name", CPU_ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_stages_of_engines(kind: str, name: str, isa: str) -> None:
-    """Whatever the blocks of trees and documents, and the threads that share them out."""
+    """For all blocks of trees and documents, and any number of threads that share them."""
     rng = np.random.default_rng(21)
     forest, engine = KINDS[kind](rng), CPU_ENGINES[name]
     programs = programs_in_blocks(forest, name, isa)
@@ -85,10 +85,10 @@ def test_bindings_refuse_what_does_not_fit() -> None:
 
 
 def assert_staged(model: Model, X: Any, output: Any = "value", eval_period: int = 1, **options: Any) -> int:
-    """Every stage is what `predict` gives with as many iterations; the number of stages."""
+    """Assert that every stage equals `predict` with that many iterations; return the number of stages."""
     n_iterations = model.n_iterations
     ends = [*range(eval_period, n_iterations, eval_period), *[n_iterations] * (n_iterations > 0)]
-    engine = model.engine_for(len(X))  # plain calls of made-up linear leaves take tiny numbers for zero
+    engine = model.engine_for(len(X))  # plain calls with generated linear leaves treat tiny numbers as zero
     given = list(model.staged_predict(X, output, eval_period=eval_period, **options))
     assert len(given) == len(ends)
     for end, answer in zip(ends, given, strict=True):
@@ -110,7 +110,7 @@ def test_stages_of_models(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) ->
         assert_staged(model, X, output)
     assert_staged(model, X, eval_period=7, base_margin=margin)
     assert_staged(model, X, eval_period=forest.n_trees + 1)
-    monkeypatch.setattr(stages, "SUM_BYTES", 5 * margin.nbytes)  # groups, each begun with the last one's sums
+    monkeypatch.setattr(stages, "SUM_BYTES", 5 * margin.nbytes)  # groups, each starting from the sums of the last
     assert_staged(model, X)
     assert_staged(model, X, "raw", n_threads=2)
     assert_staged(model, X, "raw", base_margin=margin)
@@ -120,7 +120,7 @@ def test_stages_of_models(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_documents_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays as they lie, what is converted, and what is coded before because there are many."""
+    """Arrays read in place, input that is converted, and batches large enough to be encoded first."""
     rng = np.random.default_rng(24)
     forest = random_forest(rng, n_trees=30, n_features=6)
     model, X = Model(forest), probing_documents(rng, forest, 3000)
@@ -129,7 +129,7 @@ def test_documents_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = [X, np.asfortranarray(X), X[::-1][::-1], frame, X.tolist(), scipy.sparse.csr_matrix(X), model.encode(X)]
     for rows_at_once in None, 64, 2048:
         if rows_at_once is not None:
-            monkeypatch.setattr("gpuqs.model.rows_for_cpu", lambda *_, rows=rows_at_once, **__: rows)
+            monkeypatch.setattr("gpuqs.calls.rows_for_cpu", lambda *_, rows=rows_at_once, **__: rows)
         for form in forms:
             assert [answer.tobytes() for answer in model.staged_predict(form)] == want
     for empty in X[:0], frame[:0], model.encode(X[:0]):
@@ -158,7 +158,7 @@ def test_iterations_of_no_trees_have_stages() -> None:
         assert_staged(model, X, eval_period=eval_period)
     for answer, end in zip(model.staged_predict(X), starts[1:].tolist(), strict=True):
         np.testing.assert_array_equal(answer, model.predict(X, trees=slice(end)))
-        answer[:] = 0  # which is the caller's own
+        answer[:] = 0  # the array belongs to the caller
     nothing = Model(forest.select(slice(0, 0)))
     assert list(nothing.staged_predict(X)) == []
     of_no_trees = Model(replace(nothing.forest, iteration_starts=np.array([0, 0, 0])))
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_told_at_once() -> None:
 
 
 def test_any_floating_point_mode_between_answers() -> None:
-    """The caller's mode is in force between answers, and changes none."""
+    """The caller's mode is in force between answers and affects none of them."""
     rng = np.random.default_rng(28)
     forest = random_forest(rng, n_trees=6, link="sigmoid")
     model, X = Model(forest), probing_documents(rng, forest, 100)

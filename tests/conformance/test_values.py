@@ -1,4 +1,4 @@
-"""Values after a link have the training library's bits: of raw scores of every size, for few documents and for many."""
+"""Values after a link equal the training library's bit for bit: raw scores of every size, few and many documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
 
 N = 30_000
-#: Calls of one document, of few, of more than few, and of many in two threads.
+#: (Documents, threads): one document, few, more than few, and many on two threads.
 CALLS = ((1, None), (100, None), (1000, 1), (N, 2))
 
 
@@ -27,7 +27,7 @@ def assert_values(model: Model, X: np.ndarray, theirs: np.ndarray, **words: Any)
 
 
 def spread(n: int, n_outputs: int, largest: float) -> np.ndarray:
-    """Raw scores about zero, up to the ends of the exponentials, and at these."""
+    """Raw scores around zero, up to the limits of the exponentials, and at these limits."""
     rng = np.random.default_rng(3)
     sizes = rng.choice([1e-3, 1, 10, largest], (n, n_outputs))
     raw = rng.normal(size=(n, n_outputs)) * sizes
@@ -37,7 +37,7 @@ def spread(n: int, n_outputs: int, largest: float) -> np.ndarray:
 
 
 def one_leaf_each(objective: dict[str, Any], raw: np.ndarray) -> tuple[Any, np.ndarray]:
-    """A model of LightGBM whose leaves are those raw scores, and documents that reach each."""
+    """A LightGBM model whose leaves are those raw scores, and documents that reach each leaf."""
     n, k = raw.shape
     X = np.arange(n, dtype=np.float64)[:, None]
     y = np.arange(n) % max(k, 2)
@@ -113,7 +113,7 @@ def test_xgboosts_failure_times() -> None:
 
 
 @pytest.mark.parametrize("kind", ["GradientBoostingClassifier", "HistGradientBoostingClassifier"])
-@pytest.mark.parametrize("n_classes", [2, 4, 9])  # NumPy adds eight numbers and more up in an order of its own
+@pytest.mark.parametrize("n_classes", [2, 4, 9])  # NumPy sums eight and more numbers in its own order
 def test_sklearn(kind: str, n_classes: int) -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     X, target = rows(np.random.default_rng(6), N)
@@ -128,17 +128,17 @@ def test_sklearn(kind: str, n_classes: int) -> None:
 
 
 def test_a_chunk_of_one_row_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last of a call's: NumPy adds up one row alone in another order."""
+    """The last chunk of a call: NumPy sums a single row in another order."""
     ensemble = pytest.importorskip("sklearn.ensemble")
     X, target = rows(np.random.default_rng(9), 5001)
     y = np.digitize(target, np.quantile(target, np.arange(1, 9) / 9))
     estimator = ensemble.HistGradientBoostingClassifier(max_iter=5).fit(X, y)
-    monkeypatch.setattr(gpuqs.model, "rows_for_cpu", lambda *_: 1000)
+    monkeypatch.setattr(gpuqs.calls, "rows_for_cpu", lambda *_: 1000)
     assert_same_bits(gpuqs.from_model(estimator).predict(X, engine="walk"), estimator.predict_proba(X))
 
 
 def test_all_digits_of_a_live_boosters_sigmoid() -> None:
-    """Its text has six; what was made of the text has no more, whatever its parameters say."""
+    """The text form has six digits; a model made from the text has no more, whatever its parameters say."""
     X, target = rows(np.random.default_rng(10), 2000)
     for objective in ({"objective": "binary"}, {"objective": "multiclassova", "num_class": 3}):
         y = np.digitize(target, [0.0, 1.0])[: len(X)] % objective.get("num_class", 2)

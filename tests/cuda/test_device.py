@@ -341,7 +341,7 @@ def test_repeated_calls_give_the_bits_of_first_ones(device: TestedDevice, cupy, 
                 for g, w in zip(got, want, strict=True):
                     np.testing.assert_array_equal(cupy.asnumpy(g), cupy.asnumpy(w))
                 kept.append(got)  # answers lie elsewhere each time
-    assert model._repeated and whole._repeated
+    assert model._calls.repeated and whole._calls.repeated
 
 
 @pytest.mark.parametrize("n", [1, 3000, 100_000])
@@ -353,7 +353,7 @@ def test_repeated_calls_with_documents_of_the_host(device: TestedDevice, n: int)
     for turn in range(5):
         here = np.roll(rows, turn, axis=0)
         np.testing.assert_array_equal(model.predict(here, "raw"), Model(forest).predict(here, "raw"))
-    assert model._repeated
+    assert model._calls.repeated
 
 
 def test_many_streams_in_turn(device: TestedDevice, cupy) -> None:
@@ -411,7 +411,7 @@ def test_repeated_calls_of_threads_do_not_mix(device: TestedDevice, cupy, monkey
                 failed.append(index)
 
     in_threads(work, len(batches))
-    assert failed == [] and len(model._repeated._calls) == 3
+    assert failed == [] and len(model._calls.repeated._calls) == 3
 
 
 def test_a_repeated_call_may_be_captured(device: TestedDevice, cupy) -> None:

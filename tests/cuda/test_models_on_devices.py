@@ -280,7 +280,7 @@ def test_what_lies_where_gpus_do_not_read_is_refused(device: EmulatedDevice) -> 
     model, X = Model(forest).to(device), documents.astype(np.float32)
     for _ in range(4):  # calls that are recorded, and repeated, tell no addresses
         want = to_host(model.predict(device.from_host(X), "raw"))
-    assert model._repeated
+    assert model._calls.repeated
     for offset, row in ((13, 0), (2, 0), (0, X.strides[0] + 2)):
         with pytest.raises(InputError, match=r"float32 values at addresses that are no multiples of 4.*copy the bytes"):
             model.predict(lying(device, X, offset, row), "raw")

@@ -35,13 +35,13 @@ class Counted:
 
     def __init__(self, forest: Forest, device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
         self.model, self.planned = Model(forest).to(device), 0
-        answer = self.model._answer
+        answer = self.model._calls.answer
 
         def counting(*asked: object) -> object:
             self.planned += 1
             return answer(*asked)
 
-        monkeypatch.setattr(self.model, "_answer", counting)
+        monkeypatch.setattr(self.model._calls, "answer", counting)
 
 
 def bits(array: np.ndarray) -> np.ndarray:
@@ -165,7 +165,7 @@ def test_integers_are_rounded_anew(device: EmulatedDevice) -> None:
         rows = np.roll(documents, turn, axis=0)
         got = to_host(model.predict(device.from_host(rows), "raw", precision="fast"))
         np.testing.assert_array_equal(got, Model(forest).predict(rows, "raw", precision="fast"))
-    assert not model._repeated
+    assert not model._calls.repeated
 
 
 def test_what_is_not_recorded(device: EmulatedDevice) -> None:
@@ -175,7 +175,7 @@ def test_what_is_not_recorded(device: EmulatedDevice) -> None:
     for _ in range(4):
         assert model.predict(X[:0], "raw").shape == (0,)
         model.predict(X, "raw", engine="qs_gpu")
-    assert not model._repeated
+    assert not model._calls.repeated
     model.predict(X, "raw")
     with stream:
         stream.begin_capture()
@@ -185,7 +185,7 @@ def test_what_is_not_recorded(device: EmulatedDevice) -> None:
         want = first_answer(forest, device, documents, output="raw", precision="exact")
         for answer in captured:
             np.testing.assert_array_equal(to_host(answer), want)
-    assert not model._repeated
+    assert not model._calls.repeated
 
 
 @pytest.mark.parametrize("row", [1, 0], ids=["between", "among"])
@@ -207,7 +207,7 @@ def test_an_answer_between_the_documents(device: EmulatedDevice, row: int) -> No
         got = to_host(model.predict(X, "raw", precision="fast", **given))
         np.testing.assert_array_equal(got, Model(forest).predict(memory[::2].T, "raw", precision="fast"))
         np.testing.assert_array_equal(to_host(between), got if given else memory[row])
-    assert model._repeated
+    assert model._calls.repeated
 
 
 def test_a_call_in_the_midst_of_one_that_is_recorded(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_a_call_in_the_midst_of_one_that_is_recorded(device: EmulatedDevice, mon
         monkeypatch.setattr(device, "empty", empty)
         model.predict(device.from_host(documents), precision="fast")
         monkeypatch.setattr(device, "empty", made)
-        assert len(calls) >= 2 and model._repeated
+        assert len(calls) >= 2 and model._calls.repeated
         Z[...] = 7
         for turn in range(3):
             here = np.roll(documents, turn, axis=0)
@@ -248,7 +248,7 @@ def test_calls_of_much_memory_are_not_recorded(device: EmulatedDevice, monkeypat
     counted = Counted(forest, device, monkeypatch)
     for here, right in zip(turned, want, strict=True):
         np.testing.assert_array_equal(to_host(counted.model.predict(device.from_host(here), precision="fast")), right)
-    assert counted.planned == 5 and len(counted.model._repeated._calls) == 1
+    assert counted.planned == 5 and len(counted.model._calls.repeated._calls) == 1
 
 
 def test_what_fails_while_it_is_recorded_is_not_recorded_next(
@@ -264,7 +264,7 @@ def test_what_fails_while_it_is_recorded_is_not_recorded_next(
     monkeypatch.setattr(device, "recorded", recorded)
     for _ in range(3):
         np.testing.assert_array_equal(to_host(model.predict(X, "raw")), want)
-    assert model._repeated
+    assert model._calls.repeated
 
 
 def test_a_model_of_the_host_with_documents_of_several_devices(
@@ -276,8 +276,8 @@ def test_a_model_of_the_host_with_documents_of_several_devices(
         "gpuqs.devices.cuda.device_of", lambda X: next(d for d in both if X.block.pool is d.pool)
     )
     monkeypatch.setattr("gpuqs.placement.is_on_device", lambda X: isinstance(X, DeviceArray))
-    planned, answer = [], here._answer
-    monkeypatch.setattr(here, "_answer", lambda *asked: planned.append(1) or answer(*asked))
+    planned, answer = [], here._calls.answer
+    monkeypatch.setattr(here._calls, "answer", lambda *asked: planned.append(1) or answer(*asked))
     for turn in range(6):
         for one in both:
             rows = np.roll(documents, turn, axis=0)
@@ -299,7 +299,7 @@ def test_documents_of_the_host_are_launched_again(
         for out in (None, np.empty(40)):
             got = model.predict(here, precision="fast", out=out)
             np.testing.assert_array_equal(bits(got), bits(first_answer(forest, device, here)))
-    assert len(model._repeated._calls) == (1 if rows == 40 else 2)
+    assert len(model._calls.repeated._calls) == (1 if rows == 40 else 2)
 
 
 def test_what_cannot_be_launched_again_takes_the_general_path(
@@ -348,12 +348,12 @@ def test_what_is_kept_is_the_callers_to_choose(device: EmulatedDevice, monkeypat
     for n in (1, 2, 3, 4, 5):
         model.predict(X[:n], "raw")
     assert random.getstate() == before
-    seen = set(model._repeated._seen)
+    seen = set(model._calls.repeated._seen)
     assert len(seen) == 3
     n = next(iter(seen))[2][0]
     for _ in range(3):
         model.predict(X[:n], "raw", out=out[:n])
-    assert set(model._repeated._seen) == seen
+    assert set(model._calls.repeated._seen) == seen
 
 
 def test_a_call_that_is_launched_again_in_the_midst_of_one_that_is_recorded(
@@ -377,7 +377,7 @@ def test_a_call_that_is_launched_again_in_the_midst_of_one_that_is_recorded(
     model.predict(device.from_host(documents), precision="fast")
     monkeypatch.setattr(device, "empty", made)
     both = model, recorded_alone(forest, device, documents)
-    (again, *_), (alone, *_) = (next(iter(one._repeated._calls.values())) for one in both)
+    (again, *_), (alone, *_) = (next(iter(one._calls.repeated._calls.values())) for one in both)
     assert again.scratch_bytes == alone.scratch_bytes
 
 
@@ -463,12 +463,12 @@ def test_tuned_models_and_copies_record_anew(device: EmulatedDevice, monkeypatch
     model, X = Model(forest).to(device), device.from_host(documents)
     for _ in range(3):
         model.predict(X, "raw")
-    before = model._repeated
+    before = model._calls.repeated
     assert before
     monkeypatch.setattr("gpuqs.tune.tune", lambda *asked: None)
     model.tune(X)
-    assert not model._repeated and model._repeated is not before
-    assert not Model(replace(forest))._repeated
+    assert not model._calls.repeated and model._calls.repeated is not before
+    assert not Model(replace(forest))._calls.repeated
 
 
 def test_few_forms_are_kept(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,4 +480,4 @@ def test_few_forms_are_kept(device: EmulatedDevice, monkeypatch: pytest.MonkeyPa
         for _ in range(2):
             X = device.from_host(documents[:n])
             assert isinstance(model.predict(X, "raw"), DeviceArray)
-    assert len(model._repeated._calls) == 3 and len(model._repeated._seen) <= 5
+    assert len(model._calls.repeated._calls) == 3 and len(model._calls.repeated._seen) <= 5

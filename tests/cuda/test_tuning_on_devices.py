@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -324,9 +325,24 @@ def test_each_device_has_its_own_plan(monkeypatch: pytest.MonkeyPatch, device: E
     assert here.to(device).plan is plan and here.to(device).engine_for(1) == SLICES
     for again in (pickle.loads(pickle.dumps(there)), copy.copy(there)):
         assert again.plan == plan and again.engine_for(1) == SLICES
-    back = there.to("cpu")
-    assert back.engine_for(1) == Model(FOREST).engine_for(1) and "made on a GPU" in str(back.explain(1))
+    assert there.to("cpu") is here
     assert world.scored
+
+
+def test_a_model_comes_back_from_a_device(monkeypatch: pytest.MonkeyPatch, device: EmulatedDevice) -> None:
+    here, other = Model(FOREST), EmulatedDevice(attributes=replace(RTX3090, name="another"))
+    there = here.to(device)
+    assert there.to("cpu") is here and here.to(device) is there and there.to(other) is here.to(other)
+    np.testing.assert_array_equal(here.predict(there.to("cpu").encode(ROWS), "raw"), WANT)
+    gone = weakref.ref(here)
+    del here
+    assert gone() is None, "what lies on devices does not keep it"
+    timed(monkeypatch, device, SLICES)
+    there.tune(ROWS, 0.1, batch_sizes=[1])
+    back = there.to("cpu")
+    assert back.to(device) is there and back is there.to("cpu")
+    assert back.engine_for(1) == Model(FOREST).engine_for(1) and "made on a GPU" in str(back.explain(1))
+    np.testing.assert_array_equal(back.predict(ROWS, "raw"), WANT)
 
 
 @pytest.mark.parametrize(

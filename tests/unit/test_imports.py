@@ -31,7 +31,7 @@ LEVELS = [
     {"explanation"},
     {"programs", "scoring", "chooser", "chunks", "encoded", "repeated_calls"},
     {"placement", "plain_calls", "stages"},
-    {"tune"},
+    {"calls", "tune"},
     {"model"},
     {"loading"},
     {"gpuqs"},

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from forests import probing_documents, random_forest
 
+from gpuqs.calls import Calls
 from gpuqs.chooser import Chooser
 from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -149,7 +150,7 @@ def test_threads_by_their_other_names(name: str, monkeypatch: pytest.MonkeyPatch
     expected = MODEL.predict(X)
     np.testing.assert_array_equal(MODEL.predict(X, **{name: 2}), expected)
     asked: list[Any] = []
-    monkeypatch.setattr(Model, "_answer", lambda self, X, output, n_threads, *more: asked.append(n_threads))
+    monkeypatch.setattr(Calls, "answer", lambda self, X, call, runs_on: asked.append(call.n_threads))
     for value in (2, -1, 0, np.int64(0), None):
         MODEL.predict(X, engine="walk", **{name: value})
     assert asked == [2, -1, None, None, None], "0 is as many as usual, as in these libraries"

@@ -135,11 +135,12 @@ def test_ranges_beyond_those_that_are_kept_go_by_the_program_of_all(monkeypatch:
 
 def test_what_is_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model, machine = make(), cpu_fallback.machine()
-    chosen = model.engine_for(77), model._chooser.threads(Way("walk"), 77, machine)
+    chooser = model._calls.chooser
+    chosen = model.engine_for(77), chooser.threads(Way("walk"), 77, machine)
     monkeypatch.setattr("gpuqs.chooser.ENGINES", {})
-    assert (model.engine_for(77), model._chooser.threads(Way("bitslice", n_threads=3), 77, machine)) == (chosen[0], 3)
+    assert (model.engine_for(77), chooser.threads(Way("bitslice", n_threads=3), 77, machine)) == (chosen[0], 3)
     with pytest.raises(KeyError):
-        model._chooser.threads(Way("walk"), 78, machine)
+        chooser.threads(Way("walk"), 78, machine)
 
 
 def test_documents_of_all_columns_have_one_program() -> None:
@@ -151,8 +152,8 @@ def test_documents_of_all_columns_have_one_program() -> None:
 
 def test_leaves_of_few_trees_are_worth_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     model, more = make(), []
-    threads = model._chooser.threads
-    monkeypatch.setattr(model._chooser, "threads", lambda *args: more.append(args[3]) or threads(*args))
+    threads = model._calls.chooser.threads
+    monkeypatch.setattr(model._calls.chooser, "threads", lambda *args: more.append(args[3]) or threads(*args))
     for trees in (slice(0, 20), slice(4, 9)):
         for output in ("leaf", "per_tree", "value"):
             model.predict(X, output, trees=trees, engine="walk")

@@ -20,6 +20,7 @@ from interpreter_lock import lets_others_run, needs_the_lock
 
 import gpuqs
 from gpuqs import chooser, cpu_fallback, engines, plain_calls, programs
+from gpuqs.calls import Calls
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
@@ -82,13 +83,13 @@ def made(**fields: Any) -> Forest:
 def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by the number of documents of each call that takes the general path."""
     taken: list[int] = []
-    answer = Model._answer
+    answer = Calls.answer
 
-    def counted(self: Model, X: Any, *rest: Any) -> Any:
+    def counted(self: Calls, X: Any, *rest: Any) -> Any:
         taken.append(X.shape[0] if hasattr(X, "shape") else len(X))
         return answer(self, X, *rest)
 
-    monkeypatch.setattr(Model, "_answer", counted)
+    monkeypatch.setattr(Calls, "answer", counted)
     return taken
 
 
@@ -543,7 +544,7 @@ def test_few_documents_are_not_shared_out() -> None:
     """However long they take: engines score some dozens together. Trees may be, of large forests."""
     here = cpu_fallback.machine()
     forest = random_forest(np.random.default_rng(1), n_trees=6_000, max_leaves=60)
-    choose = Model(forest)._chooser
+    choose = Model(forest)._calls.chooser
     for engine in ("walk", "rankwalk"):
         assert [choose.threads(Way(engine), n, here) > 1 for n in (60, 120, 20_000)] == [False, False, True]
     shares = max(forest.n_nodes // 65_000, 1)
@@ -561,7 +562,7 @@ def test_small_shares_are_for_one_thread() -> None:
 def test_wide_rows_are_work() -> None:
     """A hundred trees are little for each row, coding hundreds of columns is more."""
     model, here = Model(random_forest(np.random.default_rng(1), n_trees=100, n_features=700)), cpu_fallback.machine()
-    few, many = (model._chooser.threads(model._chooser.way(n, HOST, here), n, here) for n in (10, 40_000))
+    few, many = (model._calls.chooser.threads(model._calls.chooser.way(n, HOST, here), n, here) for n in (10, 40_000))
     assert few == 1 and many >= 4
 
 

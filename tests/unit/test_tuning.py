@@ -76,7 +76,7 @@ def test_tune_gives_a_plan_for_each_size_and_no_other_score() -> None:
         assert tuned.best.n_threads <= cpu_fallback.default_threads()
         for c in tuned.candidates:
             if not c.params and c.n_threads == 1:  # predicted as it is measured, warm
-                assert c.predicted == model._chooser.warm_cost(c.engine, tuned.n_documents, machine())
+                assert c.predicted == model._calls.chooser.warm_cost(c.engine, tuned.n_documents, machine())
     for n in (1, 3, 40, 400):
         np.testing.assert_array_equal(model.predict(X[:n]), want[:n])
 
@@ -185,10 +185,10 @@ def test_a_size_serves_calls_that_are_near_it_by_ratio() -> None:
 def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
     """Threads of calls far larger than a size are those that they are worth."""
     threads, default = Model(FOREST, plan_of(WALK, BWQS, at=(1, 2_000))), Model(FOREST)
-    chooser, here = threads._chooser, machine()
+    chooser, here = threads._calls.chooser, machine()
     assert chooser.way(3_000, HOST, here) == Way(*BWQS)
     assert chooser.way(3_001, HOST, here) == chooser.way(10**6, HOST, here) == Way(*BWQS[:2], None)
-    assert chooser.way(30, HOST, here) == default._chooser.way(30, HOST, here)
+    assert chooser.way(30, HOST, here) == default._calls.chooser.way(30, HOST, here)
     assert "it was tuned for 1, 2,000 documents a call" in str(threads.explain(30))
 
 
@@ -219,7 +219,7 @@ def test_measured_costs_of_a_size_correct_those_predicted_near_it() -> None:
     here = machine()
 
     def engines(plan: Plan | None, *sizes: int) -> list[str]:
-        return [Model(FOREST, plan)._chooser.way(n, HOST, here).engine for n in sizes]
+        return [Model(FOREST, plan)._calls.chooser.way(n, HOST, here).engine for n in sizes]
 
     assert engines(None, 8, 12, 18, 20, 24, 30, 45) == ["vqs"] * 5 + ["rankwalk", "bitslice"]
     # What is best for 30 documents, here a default that was kept, is not where others are predicted, and were measured.

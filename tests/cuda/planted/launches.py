@@ -150,9 +150,9 @@ LAUNCHES = [
     ),
     Fault(
         "an answer is written over the documents",
-        "model.py",
-        "            refuse_overlap(documents, answer, cast(GpuDevice, where))\n",
-        "            pass\n",
+        "calls.py",
+        "                refuse_overlap(documents, memory.answer, cast(GpuDevice, where))\n",
+        "                pass\n",
         _MODELS,
     ),
 ]

@@ -32,15 +32,15 @@ REPEATED = [
     Fault("whatever is recorded is kept", "kept.py", "len(kept) >= most:", "len(kept) >= most * 99:", _AGAIN),
     Fault(
         "calls of other ranges of trees are launched again",
-        "model.py",
-        'engine == "auto" and trees is base_margin is None and',
+        "calls.py",
+        'engine == "auto" and whole and',
         'engine == "auto" and',
         _AGAIN,
     ),
     Fault(
         "calls of an engine by name are launched again",
-        "model.py",
-        'repeats = engine == "auto" and',
+        "calls.py",
+        'repeats = call.engine == "auto" and',
         "repeats =",
         _AGAIN,
     ),
@@ -58,12 +58,14 @@ REPEATED = [
         "(n_threads, trees,",
         _AGAIN,
     ),
-    Fault("forests without trees are launched again", "model.py", " and self.forest.n_trees > 0", "", _AGAIN),
+    Fault("forests without trees are launched again", "calls.py", " and self._forest.n_trees > 0", "", _AGAIN),
     Fault(
         "what was recorded outlives a tuned plan",
         "model.py",
-        "plan), RepeatedCalls()\n",
-        "plan), self._repeated\n",
+        "        self._calls = Calls(self._programs, self.device, plan)\n",
+        "        had = self.__dict__.get('_calls')\n"
+        "        self._calls = Calls(self._programs, self.device, plan)\n"
+        "        self._calls.repeated = had.repeated if had else self._calls.repeated\n",
         _AGAIN,
     ),
     Fault(
@@ -213,9 +215,9 @@ REPEATED = [
     ),
     Fault(
         "chunks of the host's documents are not launched again",
-        "model.py",
-        "if repeats and runs_on is not HOST:",
-        "if repeats and where is runs_on is not HOST:",
+        "calls.py",
+        "if not repeats or scoring.device is HOST:",
+        "if not repeats or where is HOST:",
         _AGAIN,
     ),
     Fault("an engine's name is any that equals", "model.py", "type(engine) is str and engine ==", "engine ==", _AGAIN),
@@ -228,9 +230,9 @@ REPEATED = [
     ),
     Fault(
         "the host's documents are taken for the caller's",
-        "model.py",
-        "callers = where is runs_on\n",
-        "callers = True\n",
+        "calls.py",
+        "callers, fresh = where is scoring.device,",
+        "callers, fresh = True,",
         _AGAIN,
     ),
     Fault("a form that is there takes another's place", "kept.py", "if key not in kept and len", "if len", _AGAIN),
