@@ -85,22 +85,21 @@ def _choose(forced: str | None) -> str:
 
 
 def instruction_set(name: str | None = None) -> InstructionSet:
-    """An instruction set that is here, the one in use unless it is named, with all that is known of it."""
+    """An instruction set of this processor, with its properties: the one in use unless another is named."""
     name = name or isa()
     return next(known for known in INSTRUCTION_SETS if known.name == name and known.is_here)
 
 
 def compiles_programs(on: str | None = None) -> bool:
-    """Whether tree programs become machine code: not without an encoder for that instruction set (the one in use),
-    nor where processes may not write code.
+    """Whether tree programs become machine code for an instruction set, the one in use unless another is named.
 
-    ``GPUQS_MACHINE_CODE=0`` forbids it.
+    They do if there is an encoder for it, and processes may write code; ``GPUQS_MACHINE_CODE=0`` forbids it.
     """
     return compiles(on or isa())
 
 
 class Machine(NamedTuple):
-    """What programs are made for: an instruction set, and whether machine code of ours runs here."""
+    """What programs are made for: an instruction set, and whether generated machine code can run here."""
 
     isa: str
     compiles: bool
@@ -108,5 +107,5 @@ class Machine(NamedTuple):
 
 def machine() -> Machine:
     """The machine with the instruction set in use."""
-    name = isa()  # once: another thread may change the environment
+    name = isa()  # read once: another thread may change the environment
     return Machine(name, compiles_programs(name))

@@ -1,4 +1,4 @@
-"""Calls that give the same bits in whatever floating-point mode their caller is."""
+"""Calls that give the same bits whatever the caller's floating-point mode is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def in_default_float_mode(function: Function) -> Function:
-    """A function that runs rounding to nearest, with denormals, without errors and warnings of NumPy's arithmetic."""
+    """Make a function round to nearest and keep denormals, without NumPy's arithmetic errors and warnings."""
 
     @wraps(function)
     def settled(*args: Any, **words: Any) -> Any:

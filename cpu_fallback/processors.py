@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuqs.cpu_fallback.scorer import most_threads
 
-#: Most threads of a model that is read or laid out.
+#: Upper limit of the threads that read a model or lay it out.
 MOST_LOADING = 8
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -31,13 +31,13 @@ def effective_threads(n_threads: int | None) -> int:
     Parameters
     ----------
     n_threads : int, optional
-        None or -1: `default_threads`; -2: one less, and so on, as joblib's ``n_jobs``. More than four
-        for each processor of the machine would only wait for one another: larger numbers mean so many.
+        None or -1: `default_threads`; -2: one less, and so on, as joblib's ``n_jobs``. The limit is four for each
+        processor of the machine: more threads would only wait for one another.
 
     Raises
     ------
     TypeError
-        It is not a whole number.
+        It is not an integer.
     ValueError
         It is 0.
     """
@@ -55,23 +55,23 @@ def effective_threads(n_threads: int | None) -> int:
 
 
 def default_threads() -> int:
-    """Threads of a call that does not say how many.
+    """Threads of a call that does not ask for a number.
 
-    What ``OMP_NUM_THREADS`` says, else the processors that this process may run on, as far as the quotas
-    of its control groups go; and no more than ``threadpoolctl`` allows the calling thread.
+    The value of ``OMP_NUM_THREADS``, else the number of processors that this process may run on, limited by the
+    quotas of its control groups; and no more than ``threadpoolctl`` allows the calling thread.
     """
     allowed = _allowed_threads()
     return min(allowed, _limit.n or allowed)
 
 
 def loading_threads() -> int:
-    """Threads that read a model and lay it out: they wait for memory, and more of them are no sooner done."""
+    """Threads that read a model and lay it out: they wait for memory, and more of them would not be faster."""
     return min(default_threads(), MOST_LOADING)
 
 
 def _allowed_threads() -> int:
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of nested regions the outermost
-    # int() refuses texts of thousands of digits; nine are more than there are threads.
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # the outermost of nested regions
+    # int() refuses strings of thousands of digits; nine digits exceed any number of threads.
     if asked.isdecimal() and (n := int(asked.lstrip("0")[:9] or 0)):
         return min(n, most_threads())
     return min(_processors(), _quota())
@@ -80,13 +80,13 @@ def _allowed_threads() -> int:
 def _processors() -> int:
     try:
         return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # the system has no such question, or a sandbox forbids it
+    except (AttributeError, OSError):  # the system lacks this call, or a sandbox forbids it
         return os.cpu_count() or 1
 
 
 @cache
 def _quota() -> int:
-    """Processors' worth of time that this process's control groups leave it, rounded up."""
+    """The CPU time that this process's control groups allow it, in processors, rounded up."""
     try:
         groups = os.fsdecode(Path("/proc/self/cgroup").read_bytes()).split("\n")
     except OSError:
@@ -95,7 +95,7 @@ def _quota() -> int:
 
 
 def read_quota(groups: list[str], root: Path) -> int:
-    """The smallest quota of a process's control groups and of those that they are in.
+    """The smallest quota of a process's control groups and their ancestors.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _obey_threadpoolctl() -> None:
             return default_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
-            # A caller that restores the number of before limits nothing.
+            # A caller that restores the earlier number sets no limit.
             _limit.n = num_threads if num_threads < _allowed_threads() else None
 
         def get_version(self) -> None:

@@ -1,4 +1,4 @@
-// apply_link: sums -> raw scores, values, or class numbers: what follows from one document's sums alone.
+// apply_link: sums -> raw scores, values, or class numbers: all that can be computed from one document's sums.
 //
 //   parallel_thread foreach document:
 //       foreach output: raw[output] <- sums[document][output] / divisor
@@ -12,7 +12,7 @@ struct Raw {
     Real divisor;  // the trees that sums are averaged over, or 1
     int n;
     __device__ Real operator[](int output) const { return sums[output] / divisor; }
-    // The first of the largest scores; the first NaN, where there is one.
+    // Index of the largest score, the first of them on ties; of the first NaN, if there is one.
     __device__ int largest() const {
         int best = 0;
         for (int k = 1; k < n && (*this)[best] == (*this)[best]; ++k)
@@ -21,8 +21,8 @@ struct Raw {
     }
 };
 
-// gpuqs.links.KERNELS by name, operation by operation as cpu_fallback/driver/links.cpp. `out` may be where the sums lie, unless it
-// is narrower than they are.
+// The links of gpuqs.links.KERNELS, by name, with the same operations as cpu_fallback/driver/links.cpp. `out` may alias the sums,
+// unless it has fewer columns.
 namespace links {
 
 // A link that turns each score into a value: Link::of.
@@ -55,14 +55,14 @@ struct clamped_sigmoid : each<clamped_sigmoid> {
         return 1 / (1 + exp_of(most < exponent ? most : exponent));
     }
 };
-// onnxruntime's are of float32, whatever the scores. This one is of the magnitude, and mirrored.
+// onnxruntime's links compute in float32, whatever the type of the scores. This one takes the sigmoid of |x|, mirrored for x < 0.
 struct mirrored_sigmoid : each<mirrored_sigmoid> {
     static __device__ float of(float x, float) {
         const float of_magnitude = 1 / (1 + exp_of(x < 0 ? x : -x));
         return x < 0 ? 1 - of_magnitude : of_magnitude;
     }
 };
-// onnxruntime's, of a score whose other class has 0: the softmax of both.
+// onnxruntime's for two classes, of which the other one has score 0: x's softmax over both.
 struct softmax_beside_zero : each<softmax_beside_zero> {
     static __device__ float of(float x, float) {
         const float top = x > 0 ? x : 0, other = exp_of(-top), mine = exp_of(x - top);
@@ -127,7 +127,7 @@ struct mean_variance {
     }
 };
 
-// XGBoost's of several quantiles: sorted, so that they do not cross.
+// XGBoost's for several quantiles: sorted, so that they do not cross.
 struct ascending {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
@@ -140,7 +140,7 @@ struct ascending {
     }
 };
 
-// XGBoost's of several expectiles: each score but the first says how far above the one before it an expectile lies.
+// XGBoost's for several expectiles: each score after the first gives how far its expectile lies above the previous one.
 struct expectiles {
     template <class Real>
     static __device__ void apply(const Raw<Real>& raw, Real, Real* out) {
@@ -152,7 +152,7 @@ struct expectiles {
     }
 };
 
-// Of numbers of type Own, which Total adds up: most libraries have a double for that, whatever the type of the values.
+// Softmax in type Own, summed in type Total: most libraries sum in double, whatever the type of the values.
 template <class Own, class Total, class Real>
 __device__ void softmax_in(const Raw<Real>& raw, Real* out) {
     const Own top = static_cast<Own>(raw[raw.largest()]);
@@ -233,7 +233,7 @@ using argmax = links::argmax;
 
 }  // namespace classes
 
-// Launch: any number of threads, at least one a document; `width` values a document go out.
+// Launch: at least one thread per document; writes `width` values per document.
 template <class Real, class Out, class Link>
 __global__ void apply_link(const Real* sums, i64 n_documents, int n_outputs, Real divisor, Real scale, int width, Out* out) {
     const i64 document = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;

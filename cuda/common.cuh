@@ -1,4 +1,4 @@
-// What every kernel shares. Sources compile alone: no CUDA toolkit headers are needed.
+// What every kernel shares. Sources compile without CUDA toolkit headers.
 #pragma once
 
 typedef unsigned char u8;
@@ -14,7 +14,7 @@ enum { WARP = 32 };
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(256) unsigned char name[]
 #endif
 
-// The pivot that says "this value is missing".
+// The pivot that means "this value is missing".
 template <class Pivot>
 __device__ constexpr Pivot missing_pivot() {
     return static_cast<Pivot>(~static_cast<Pivot>(0));

@@ -1,8 +1,8 @@
-// decode_predicates: bit planes of ranks -> rows, a word for each predicate of a tree block and 32 documents.
+// decode_predicates: bit planes of ranks -> rows, one word per predicate of a tree block and 32 documents.
 //
-//   parallel_block foreach (tile of documents, few segments):
+//   parallel_block foreach (tile of documents, a few segments):
 //       parallel_warp foreach segment (predicates of a column that share the high bits of the rank):
-//           above, equal <- how the high bits of the documents' ranks compare; neither where missing values go left
+//           above, equal <- how the high bits of the documents' ranks compare; both 0 for missing values that go left
 //           foreach predicate of the segment (its rank's low four bits: low):
 //               rows[tile][predicate] <- above | (equal & (low bits > low)), negated where polarity says so
 #include "words.cuh"
@@ -13,7 +13,7 @@ struct __align__(4) Segment {
     u16 high, low, flip;
 };
 
-// Whether the number of bits x[3] ... x[0] is above `low`.
+// For each of 32 documents: whether the number with bits x[3] ... x[0] is above `low`.
 __device__ __forceinline__ u32 is_above(const u32 (&x)[4], int low) {
     const u32 any = x[3] | x[2], both = x[3] & x[2];
     const u32 above[] = {any, x[3], both, 0}, equal[] = {~any, x[2] & ~x[3], x[3] & ~x[2], both};

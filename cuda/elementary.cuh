@@ -1,6 +1,6 @@
-// exp, exp2 and log1p, by additions, multiplications, fused ones where it says so, and divisions in doubles alone: the same bits on
-// every device, and no instruction that takes denormals for zeros (CUDA's own have some). exp's bits are those of CPUs: glibc's, as in
-// cpu_fallback/driver/exponentials_fma.cpp. The others lie within 2 ulps of the true value.
+// exp, exp2 and log1p, using only additions, multiplications, explicitly fused multiply-adds and divisions of doubles: the same bits
+// on every device, and no instruction that flushes denormals (CUDA's own functions have some). exp gives the CPU's bits, which are
+// glibc's, as in cpu_fallback/driver/exponentials_fma.cpp. The others lie within 2 ulps of the true value.
 #pragma once
 #include "common.cuh"
 
@@ -43,7 +43,7 @@ struct Power {
 __device__ const Power POWERS[128] = {
 #include "powers_of_two.cuh"
 };
-constexpr double ROUND = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
+constexpr double ROUND = 0x1.8p52;  // a number added to it is rounded to an integer, in the lowest bits
 
 __device__ __forceinline__ double exp_of(double x) {
     if (!(x < 1024)) return x > 0 ? infinity() : x;  // NaN stays
@@ -54,7 +54,7 @@ __device__ __forceinline__ double exp_of(double x) {
     const u64 bits = power.bits + (static_cast<u64>(__double_as_longlong(moved)) << 45);
     double sum = __fma_rn(square, __fma_rn(r, 0x1.555555555543cp-3, 0x1.ffffffffffdbdp-2), power.tail + r);
     sum = __fma_rn(square * square, __fma_rn(r, 0x1.1111167a4d017p-7, 0x1.55555cf172b91p-5), sum);
-    // Where the power alone would not be a normal number, it is made nearer to 1 first.
+    // If the power by itself would not be a normal number, it is first scaled towards 1.
     const u64 nearer = x >= 512 ? bits - (1009ull << 52) : x <= -512 ? bits + (1022ull << 52) : bits;
     const double scale = __longlong_as_double(static_cast<i64>(nearer));
     if (x > -512) return __fma_rn(scale, sum, scale) * (x >= 512 ? 0x1p1009 : 1);
@@ -71,7 +71,7 @@ __device__ __forceinline__ double exp2_of(double x) {
     return scaled_exp((x - n) * LN2, 0, n);
 }
 
-// 2^(j / 2048), j from 0 to 15, and how much they fall short of it, relative to them.
+// For j = 0 ... 15: the double nearest to 2^(j / 2048), and its relative error, (2^(j / 2048) - value) / value.
 struct SmallPower { double value, tail; };
 __device__ const SmallPower SMALL_POWERS[16] = {
     {1, 0},
@@ -92,7 +92,7 @@ __device__ const SmallPower SMALL_POWERS[16] = {
     {0x1.014d8e7ee8d2fp+0, 0x1.2d536ba928bcfp-56},
 };
 
-// 2^(n / 2048), the nearest double, of an n in the lowest bits of ROUND + n.
+// The double nearest to 2^(n / 2048). The argument is the bits of ROUND + n, the lowest of which are n.
 __device__ __forceinline__ double power_of_2048ths(i64 n) {
     const Power power = POWERS[n >> 4 & 127];
     const SmallPower small = SMALL_POWERS[n & 15];
@@ -103,8 +103,8 @@ __device__ __forceinline__ double power_of_2048ths(i64 n) {
     return __longlong_as_double(static_cast<i64>(exponent | (static_cast<u64>(__double_as_longlong(mantissa)) & ((1ull << 52) - 1))));
 }
 
-// CatBoost's exponential: 2^(n / 2048) times a polynomial of the third degree, which is further from the true value.
-// It takes what is too small for the smallest normal number for 0, but where it looks four up at once.
+// CatBoost's exponential: 2^(n / 2048) times a polynomial of the third degree; less accurate than exp_of.
+// Results below the smallest normal number become 0, except where CatBoost computes four at once: those become that number.
 __device__ __forceinline__ double table_exp_of(double x, bool one_of_four) {
     constexpr double least = -708.39641853226408;
     if (!(x < 709.78271289338397)) return x > 0 ? infinity() : x;
@@ -156,6 +156,6 @@ __device__ __forceinline__ float exp_of(float x) {
     return static_cast<float>(__fma_rn(curve, r * r, __fma_rn(0x1.62e42ff0c52d6p-1 / 32, r, 1.0)) * power);
 }
 
-// For float32, rounded once: the nearest float32, but for ties that a double cannot tell.
+// For float32, computed in double and rounded once: the nearest float32, except near ties that a double cannot resolve.
 __device__ __forceinline__ float exp2_of(float x) { return static_cast<float>(exp2_of(static_cast<double>(x))); }
 __device__ __forceinline__ float log1p_of(float x) { return static_cast<float>(log1p_of(static_cast<double>(x))); }

@@ -1,4 +1,4 @@
-// exit_leaves: pivots -> what the exit leaf of every (document, tree) holds: its number, or its values.
+// exit_leaves: pivots -> the number or the values of the exit leaf of every (document, tree).
 //
 //   parallel_block foreach (tree block, document):
 //       leafindexes[] <- ones, masks: see leaf_indexes.cuh
@@ -7,8 +7,8 @@
 //           out[document][tree] <- table[leaf]
 #include "leaf_indexes.cuh"
 
-// Launch: a multiple of 32 threads, blocks (documents, tree blocks); dynamic shared memory for words_of() the largest
-// tree block's words, then 8 bytes a warp and 8 more.
+// Launch: a multiple of 32 threads, blocks (documents, tree blocks); dynamic shared memory: words_of() the largest
+// tree block's slots, then 8 bytes per warp and 8 more.
 template <class Word, bool MANY, class Pivot, class Entry, int STRIDE>
 __global__ void exit_leaves(const Pivot* pivots, int n_documents, int n_columns, const int* runs, const u16* slot, const Word* mask,
                             const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Entry* table, int width,

@@ -5,8 +5,8 @@
 //           pivot <- binary search: how many of the block's thresholds of this column are < x
 //           if x is NaN: pivot <- the code for missing
 //       barrier
-//       parallel_thread foreach (group of documents, column, document of the group; 0 beyond the last):
-//           pivots[block][group][column][document] <- pivot
+//       parallel_thread foreach (group of documents, column, document of the group):
+//           pivots[block][group][column][document] <- pivot; 0 beyond the last document
 #include "common.cuh"
 
 constexpr int TILE = 32;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(256) find_false_nodes(const Value* values, int
         tile[threadIdx.x * (TILE + 1) + row] = x == x ? static_cast<Pivot>(low) : missing_pivot<Pivot>();
     }
     __syncthreads();
-    // Neighbouring threads write neighbouring pivots: of the group's documents, then of the columns.
+    // Neighbouring threads write neighbouring pivots: first along the group's documents, then along the columns.
     const int together = 1 << log_together;
     const i64 n_groups = (static_cast<i64>(n_documents) + together - 1) >> log_together;
     for (int i = threadIdx.y * TILE + threadIdx.x; i < TILE * TILE; i += TILE * blockDim.y) {

@@ -1,18 +1,18 @@
-// The mask computation step of paper 000, Algorithm 4: pivots -> leafindexes in shared memory, of a few documents.
+// The mask computation step of paper 000, Algorithm 4: pivots -> leafindexes in shared memory, for a few documents.
 //
-//   parallel_thread foreach word of the tree block's trees, of each document: leafindexes[word] <- ones
-//   meanwhile the first warp cuts the block's rows, of 32 tuples, into even shares, one a warp (see below)
+//   parallel_thread foreach (word of the tree block's trees, document): leafindexes[word] <- ones
+//   meanwhile the first warp cuts the block's rows, of 32 tuples each, into even shares, one per warp (see below)
 //   barrier
 //   parallel_warp foreach row of its share: parallel_lane foreach tuple of the row:
 //       foreach document whose test is false: leafindexes[slot] &= mask (atomic)
 //   barrier
 //
-// A column's rows are those of its tests up to the largest of the documents' pivots and, where a document's value is
-// missing, those of its missing list. Columns differ a thousandfold in length, so a share may begin inside one.
+// A column's rows are those of its tests up to the largest of the documents' pivots and, if a document's value is missing,
+// those of its missing list. Columns' lengths differ up to a thousandfold, so a share may begin inside a column.
 #pragma once
 #include "warp.cuh"
 
-// A column of a tree block: where its tuples begin, thresholds ascending, and those that a missing value makes false.
+// A column of a tree block: where its tuples begin (thresholds ascending), and where those begin that a missing value makes false.
 struct __align__(16) Run {
     int tests, missing;
     u32 n_missing, unused;
@@ -32,7 +32,7 @@ struct Trees {
     const int* leaf_offsets;  // first leaf of each tree
 };
 
-// The pivots of one column, of the documents that a thread block scores.
+// The pivots of one column for the documents that a thread block scores.
 template <class Pivot, int DOCUMENTS>
 struct __align__(sizeof(Pivot) * DOCUMENTS) Pivots {
     Pivot of[DOCUMENTS];
@@ -41,26 +41,26 @@ struct __align__(sizeof(Pivot) * DOCUMENTS) Pivots {
 __device__ __forceinline__ int leading_zeros(u32 word) { return __clz(static_cast<int>(word)); }
 __device__ __forceinline__ int leading_zeros(u64 word) { return __clzll(static_cast<i64>(word)); }
 
-// Where a word of the first document lies; the others' follow WARP words apart, so in the same bank.
+// Index of a word of the first document; the other documents' words follow WARP words apart, so in the same bank.
 template <int STRIDE>
 __device__ __forceinline__ u32 place(u32 word) {
     return STRIDE == 1 ? word : word / WARP * (STRIDE * WARP) + word % WARP;
 }
 
-// Words of STRIDE documents' leafindexes.
+// Number of words in STRIDE documents' leafindexes.
 template <int STRIDE>
 __device__ __forceinline__ u32 words_of(u32 n_slots) {
     return (n_slots + WARP - 1) / WARP * (STRIDE * WARP);
 }
 
-// Leftmost bit set in the words of one tree, the first of which is `word`. MANY: a tree may have more than one.
+// Leftmost bit set in the words of one tree, the first of which is `word`. MANY: a tree may have several.
 template <class Word, bool MANY, int STRIDE>
 __device__ __forceinline__ int exit_leaf(const Word* leafindexes, u32 word) {
     Word bits = leafindexes[place<STRIDE>(word)];
     int skipped = 0;
     if (MANY) {
 #pragma unroll 1
-        while (bits == 0) {  // the last leaf that is not ruled out always has its bit
+        while (bits == 0) {  // ends: the exit leaf's bit is never cleared
             bits = leafindexes[place<STRIDE>(++word)];
             skipped += 8 * sizeof(Word);
         }
@@ -70,7 +70,7 @@ __device__ __forceinline__ int exit_leaf(const Word* leafindexes, u32 word) {
 
 __device__ __forceinline__ u32 rows_of(u32 n_tuples) { return (n_tuples + WARP - 1) / WARP; }
 
-// Tuples of a column that some of the documents need: of its tests, of its missing list.
+// Number of a column's tuples that any of the documents needs: of its tests, and of its missing list.
 struct Reach { u32 tests, missing; };
 template <class Pivot, int DOCUMENTS>
 __device__ __forceinline__ Reach reach(const Pivots<Pivot, DOCUMENTS>& pivots, const Run& run) {
@@ -85,11 +85,11 @@ __device__ __forceinline__ Reach reach(const Pivots<Pivot, DOCUMENTS>& pivots, c
     return far;
 }
 
-// The rows of all columns in a line, cut into shares: warp w's are [w * share, (w + 1) * share), where there are so many.
+// The rows of all columns, numbered through and cut into shares: warp w has [w * share, (w + 1) * share), up to n_rows.
 struct Start { u32 column, row; };
 struct Shares {
     u32 n_rows, share;
-    Start start[1024 / WARP];  // of each warp that there is
+    Start start[1024 / WARP];  // one per warp
 };
 
 // Run by the first warp.
@@ -121,7 +121,7 @@ __device__ __forceinline__ void cut_rows(const Pivots<Pivot, DOCUMENTS>* pivots,
     }
 }
 
-// How many of a column's tuples each document takes, few to many; a limit holds the document's number in its lowest bits.
+// How many of a column's tuples each document needs, fewest first once sorted; a limit's lowest bits hold the document's number.
 template <int DOCUMENTS>
 struct Limits {
     static_assert(DOCUMENTS == 1 || DOCUMENTS == 4, "the order of four");
@@ -150,7 +150,7 @@ struct Limits {
     }
 };
 
-// Rows of the tuples from `first` on: passes over `skip` of them, then takes `left` at most.
+// Applies rows of the tuples from `first` on: skips `skip` rows, then applies at most `left`, and updates both counts.
 template <class Word, int DOCUMENTS>
 __device__ __forceinline__ void clear_rows(Tuples<Word> tuples, int first, Limits<DOCUMENTS> limits, u32& skip, int& left,
                                            Word* leafindexes) {
@@ -169,7 +169,7 @@ __device__ __forceinline__ void clear_rows(Tuples<Word> tuples, int first, Limit
     u32 offset[DOCUMENTS];
 #pragma unroll
     for (int k = 0; k < DOCUMENTS; ++k) offset[k] = limits.template offset<Word>(k);
-    // No test in the loops: those of documents beyond their limits are left behind, one after the other.
+    // The loops test no documents' limits: loop k ends at the k-th smallest limit, and serves the documents from the k-th on.
 #pragma unroll
     for (int k = 0; k < DOCUMENTS; ++k) {
         const u32 stop = min(end, limits.tuples(k));
@@ -178,7 +178,7 @@ __device__ __forceinline__ void clear_rows(Tuples<Word> tuples, int first, Limit
             Word* word = leafindexes + *slot;
             const Word bits = *mask;
 #pragma unroll
-            for (int j = k; j < DOCUMENTS; ++j)  // all documents: in their own order, whose offsets need no registers
+            for (int j = k; j < DOCUMENTS; ++j)  // k == 0: all documents, in their own order, so offsets are constants
                 atomicAnd(k == 0 ? word + j * WARP : reinterpret_cast<Word*>(reinterpret_cast<char*>(word) + offset[j]), bits);
         }
     }
@@ -186,8 +186,8 @@ __device__ __forceinline__ void clear_rows(Tuples<Word> tuples, int first, Limit
     skip = 0;
 }
 
-// Fills leafindexes[words_of(n_slots)] for the thread block's documents. `scratch`: 8 bytes a warp and 8 more.
-// Ends with a barrier: every thread may read every word, and use the scratch.
+// Fills leafindexes[words_of(n_slots)] for the thread block's documents. `scratch`: 8 bytes per warp and 8 more.
+// Ends with a barrier, after which every thread may read every word and reuse the scratch.
 template <class Word, class Pivot, int DOCUMENTS, int STRIDE>
 __device__ __forceinline__ void compute_masks(const Pivot* all_pivots, u32 n_columns, Tuples<Word> tuples, u32 n_slots,
                                               Word* leafindexes, void* scratch) {

@@ -1,11 +1,11 @@
-// look_up_leaves: planes of leaf numbers -> what the exit leaf of every (document, tree) holds: its number, or its values.
+// look_up_leaves: planes of leaf numbers -> the number or the values of the exit leaf of every (document, tree).
 //
 //   parallel_thread foreach (document, tree):
 //       number <- the document's bit of each of the tree's planes
 //       out[document][tree] <- table[number]
 #include "common.cuh"
 
-// Launch: any number of threads, at least one for each (document, tree) of n_trees trees from first_tree on, of all_trees.
+// Launch: at least one thread per (document, tree), for n_trees trees from first_tree on, out of the forest's all_trees.
 template <class Entry>
 __global__ void look_up_leaves(const u32* planes, int n_planes, i64 n_documents, int first_tree, int n_trees, const int* offsets,
                                int words, const Entry* table, int width, int all_trees, Entry* out) {

@@ -1,5 +1,5 @@
-// 2^(i / 128), i from 0 to 127: the nearest doubles' bits, less i << 45, so that adding k << 45 for k = 128 e + i makes 2^(k / 128);
-// and how much they fall short of it, relative to them. The one table of CPUs and GPUs.
+// For i = 0 ... 127: the bits of the double nearest to 2^(i / 128), minus i << 45, so that adding k << 45 for k = 128 e + i makes
+// 2^(k / 128); and its relative error, (2^(i / 128) - double) / double. CPUs and GPUs share this table.
 // clang-format off
 {0x3ff0000000000000, 0}, {0x3feff63da9fb3335, 0x1.b3b4f1a88bf6ep-54}, {0x3fefec9a3e778061, -0x1.160139cd8dc5dp-56},
 {0x3fefe315e86e7f85, -0x1.05e7a108766d1p-54}, {0x3fefd9b0d3158574, 0x1.cd2523567f613p-55}, {0x3fefd06b29ddf6de, -0x1.bce8023f98efap-55},

@@ -1,29 +1,29 @@
-// rank_documents: documents as the caller holds them -> bit planes of their ranks, bit 0 first, then the mark of missing values.
+// rank_documents: documents as the caller holds them -> bit planes of their ranks, bit 0 first, then the missing-value marks.
 //
-//   parallel_block foreach (1,024 documents, or fewer, 8 columns); parallel_warp foreach column:
+//   parallel_block foreach (up to 1,024 documents, 8 columns); parallel_warp foreach column:
 //       shared <- the column's levels of thresholds, as many as fit
-//       foreach batch of 4 x 32 documents (2 x 32 where they are tested as doubles), the next one being loaded meanwhile:
+//       foreach batch of 4 x 32 documents (2 x 32 if tests are in doubles), while the next one is loaded:
 //           foreach level of the column; parallel_lane foreach document:
-//               above <- the threshold that the document's answers so far lead to is < x, or x is missing
+//               above <- whether the threshold that the document's answers so far lead to is < x, or x is missing
 //               words[bit of the level][32 documents] <- ballot of above
 //       planes[tile][plane][word] <- words
 #include "reading.cuh"
 #include "warp.cuh"
 #include "words.cuh"
 
-// UNROLLED: levels of a column, which shared memory has room for. PITCH: Lines of a tile's column; accesses meet no bank twice.
+// UNROLLED: levels in the unrolled loop; shared memory has room for them all. PITCH: Lines of a tile's column, without bank conflicts.
 enum { COLUMNS = 8, WORDS = 32, UNROLLED = 8, PITCH = WARP + 1 };
-// Flags of a column, above those of its levels: missing values are marked; x is not the document's value as it is.
+// Flags of a column, above the bits of its levels. MARKED: missing values are marked. SPECIAL: values go through as_read (reading.cuh).
 constexpr u32 MARKED = 1u << 31, SPECIAL = 1u << 30;
 
-// A lane's values of a batch: one access to shared memory.
+// A lane's values of a batch, read or written in one access to shared memory.
 template <class Value>
 struct __align__(16) Line {
     enum { SIZE = 16 / sizeof(Value) };
     Value of[SIZE];
 };
 
-// A level's answers: whether its threshold is below x, or x is missing. Where it is, `at` moves on by so many bytes.
+// A level's answers: whether its threshold is below x, or x is missing. If so, `at` moves on by `bytes`.
 template <int N, class Value>
 __device__ __forceinline__ Words<N> answers(const Value (&threshold)[N], const Line<Value>& x, Place (&at)[N], u32 bytes) {
     Words<N> votes;
@@ -36,11 +36,11 @@ __device__ __forceinline__ Words<N> answers(const Value (&threshold)[N], const L
     return votes;
 }
 
-// Launch: 256 threads, a block for each (32 * block_words documents, 8 columns), blocks of the same documents next to each other:
-// block_words is 32, or 4 to 16 where there would be few blocks. Dynamic shared memory: tiles [2][8][PITCH] of Lines; n_staged
-// thresholds for each of 8 columns, whole levels, UNROLLED of them at least if a column has so many; 32 words for each plane of 8
-// columns. `words` is those of a tile: 32, or 64. level_offsets, levels: see level_tables in gpuqs/layout/ranks.py: 2^n_bits - 1
-// thresholds a column.
+// Launch: 256 threads, a block for each (32 * block_words documents, 8 columns), blocks of the same documents next to each other.
+// block_words is 32, or 4 to 16 if there would be few blocks. Dynamic shared memory: tiles [2][8][PITCH] of Lines; n_staged
+// thresholds for each of 8 columns (whole levels: all that a column has, or at least UNROLLED of them); 32 words for each plane of
+// the 8 columns. `words`: words of a tile's plane, 32 or 64. level_offsets, levels: see level_tables in gpuqs/layout/ranks.py; a
+// column has 2^n_bits - 1 thresholds.
 template <class Input, class Value, bool BY_ROW>
 __global__ void __launch_bounds__(COLUMNS* WARP, 5)
     rank_documents(const Input* documents, i64 document_stride, i64 feature_stride, int n_documents, int n_columns, const int* feature,
@@ -65,10 +65,10 @@ __global__ void __launch_bounds__(COLUMNS* WARP, 5)
     const int first_plane = plane_offsets[first_column], plane = there ? plane_offsets[column] - first_plane : 0;
     const bool marked = there && plane_offsets[column + 1] - first_plane > plane + n_bits;
     const bool special = there && routing[column];
-    // Bit k, which all lanes have: the column has a level k.
+    // The same in all lanes. Bit k: the column has a level k.
     const u32 flags = uniform(n_thresholds | (marked ? MARKED : 0) | (special ? SPECIAL : 0), 1u << lane);
 
-    // What a thread loads: neighbouring threads neighbouring columns, or documents.
+    // What a thread loads: neighbouring threads load neighbouring columns (BY_ROW) or documents.
     const int of = BY_ROW ? threadIdx.x % COLUMNS : warp, row = BY_ROW ? threadIdx.x / COLUMNS : lane;
     const i64 stride = WARP * document_stride;
     int left = first_column + of < n_columns ? n_here - row : 0;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(COLUMNS* WARP, 5)
             for (int i = 0; i < N; ++i) votes.of[i] = __ballot_sync(ALL_LANES, x.of[i] != x.of[i]);
             if (lane == 0) *reinterpret_cast<Words<N>*>(out) = votes;
         }
-        Place at[N];  // in any level: where the answers so far lead to, of which that of level k is bit k
+        Place at[N];  // first + the index of the next threshold in its level; bit k of the index is the answer of level k
 #pragma unroll
         for (int i = 0; i < N; ++i) at[i] = first;
 #pragma unroll

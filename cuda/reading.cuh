@@ -1,7 +1,7 @@
-// How a column reads its feature: as gpuqs/layout/columns.py says, so that tests meet numbers and NaN alone.
+// How a column reads its feature, as in gpuqs/layout/columns.py: afterwards tests see only numbers and NaN.
 //
 //   x <- the document's value, cast to the type that tests are made in
-//   x <- NaN where zeros are missing and |x| <= 1e-35; the side that a category goes to, 0 or 1
+//   x <- NaN if zeros count as missing and |x| <= 1e-35; for a category, the side it goes to: 0 or 1
 #pragma once
 #include "common.cuh"
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ Value side_of_category(Value x, const Reading& readin
     return in_set == static_cast<bool>(reading.routing & SET_RIGHT) ? Value(1) : Value(0);
 }
 
-// A value that is cast already, as tests meet it.
+// Turns a value that is already cast into what tests see.
 template <class Value>
 __device__ __forceinline__ Value as_read(Value x, const Reading& reading) {
     if (reading.routing & CATEGORICAL) return side_of_category(x, reading);
@@ -48,7 +48,7 @@ __device__ __forceinline__ Value as_read(Value x, const Reading& reading) {
     return reading.routing & ZERO_MISSING && x >= -limit && x <= limit ? quiet_nan<Value>() : x;
 }
 
-// Documents as the caller holds them, strides in bytes, and the columns that are read of them.
+// Documents as the caller holds them (strides in bytes), and the columns that are read from them.
 template <class Input>
 struct Documents {
     const Input* documents;

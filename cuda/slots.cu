@@ -1,23 +1,23 @@
-// slots: rows -> planes of the exit leaves' numbers, every S_j in a slot of shared memory; no branch hangs on a document or a node.
+// slots: rows -> planes of the exit leaves' numbers, every S_j in a slot of shared memory; no branch depends on a document or a node.
 //
-//   parallel_block foreach (tile of documents, few trees):
+//   parallel_block foreach (tile of documents, a few trees):
 //       parallel_warp foreach tree; parallel_lane foreach its words of documents:
 //           foreach node, parents first:
 //               S_j <- S_end | (S_first & row): whether the exit leaf is j or further right
-//               plane <- plane ^ S_j: bit k of the number in Gray code is that of the odd multiples of 2^k
+//               plane <- plane ^ S_j: bit k of the number in Gray code is the XOR of S_j for odd multiples j of 2^k
 //           planes[tile][tree] <- planes
 #include "words.cuh"
 
-// As gpuqs/layout/bitslice_gpu.py has it.
+// As in gpuqs/layout/slots.py.
 struct __align__(8) Node {
     u32 row;
     u8 first, end, own, plane;
 };
 enum { ONES = 0, ZEROS = 1, NODES_TOGETHER = 8 };
 
-// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic
-// shared memory for n_slots + n_planes rows of words a warp.
-// The rows of eight nodes are loaded together, so registers must be allowed for them.
+// Launch: up to 128 threads, blocks (groups of trees, tiles); a tile's blocks run together, while its rows are in the L2 cache.
+// Dynamic shared memory: n_slots + n_planes rows of words per warp.
+// The rows of eight nodes are loaded together, so the register limit must leave room for them.
 template <int W>
 __global__ void __launch_bounds__(128, 8)
     slots(const u32* rows, int n_rows, const u64* nodes, const int* node_offsets, int n_slots, int n_trees, int n_planes, u32* planes) {

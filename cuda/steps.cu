@@ -1,22 +1,23 @@
-// steps: rows -> planes of the exit leaves' numbers, the boundaries S_1, S_2, ... of each tree from left to right; a is the last one,
-// top the one that closes the subtree, and what closes those around it waits on a stack.
+// steps: rows -> planes of the exit leaves' numbers. Computes the boundaries S_1, S_2, ... of each tree from left to right: a is the
+// last one, top closes the current subtree, and those that close the subtrees around it wait on a stack.
 //
-//   parallel_block foreach (tile of documents, few trees):
+//   parallel_block foreach (tile of documents, a few trees):
 //       parallel_warp foreach of its trees; parallel_lane foreach its words of documents:
-//           foreach step j: where its flags say so, pop top; so many times, push top and top <- top | (a & row)
+//           foreach step j: if its flags say so, pop top; once for each node that pushes: push top, top <- top | (a & row)
 //               a <- top | (a & row): this is S_j
-//               plane <- plane ^ a: bit k of the number in Gray code is that of the odd multiples of 2^k
+//               plane <- plane ^ a: bit k of the number in Gray code is the XOR of S_j for odd multiples j of 2^k
 //           planes[tile][tree] <- planes
 #include "warp.cuh"
 #include "words.cuh"
 
-// As gpuqs/layout/steps.py has it. A page: rows [groups][STEPS], flags [groups][2], rows of the nodes that push, and the next page's first.
+// As in gpuqs/layout/steps.py. A page: rows [groups][STEPS], flags [groups][2], rows of the nodes that push, and the row of the first
+// node that pushes in a later page.
 enum { STEPS = 8, PUSHES = 0x3f, MARK = 0x40, POP = 0x80, PAGE = 128, LOW_PLANES = 3 };
-enum { ENDS_PAGE = MARK, ENDS_TREE = MARK << 8, LEVELS = MARK << 16 };  // of the first word of a group's flags
+enum { ENDS_PAGE = MARK, ENDS_TREE = MARK << 8, LEVELS = MARK << 16 };  // bits of the first word of a group's flags
 
-// For sm_100 and later, a vote lies in a register of the warp's own: what picks an address by it takes an instruction more than by the
-// word that was voted on. And compilers make the lane's bit anew for each group: four instructions, one where it is read so.
-// Earlier devices keep the code that an H100's times chose.
+// From sm_100 on, a vote is in a uniform register, by which choosing an address takes one instruction more than by the word that was
+// voted on. Compilers also recompute the lane's bit for each group in four instructions; reading %lanemask_eq takes one.
+// Earlier devices keep the code that was fastest on an H100.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 constexpr bool BY_WORD = true;
 __device__ __forceinline__ u32 lane_bit() {
@@ -43,28 +44,28 @@ __device__ __forceinline__ void enter(Words<W>& plane, const Words<W>& s) {
     for (int w = 0; w < W; ++w) plane.of[w] ^= s.of[w];
 }
 
-// What a lane holds as the loop comes to group `number` of a tree, from 1. The last step gave S_j, j = 8 * (number - 1):
+// What a lane holds when the loop reaches group `number` of a tree, counted from 1. The last step gave S_j, j = 8 * (number - 1):
 //
-//   a                 S_j; at the tree's begin S_0, which is ones
-//   top               the S that closes the innermost subtree that is open; at the tree's begin S_L, which is zeros
-//   stack ... sp      the S that close the open subtrees around that one, innermost last; sp is the place behind them
+//   a                 S_j; at the start of the tree S_0, which is ones
+//   top               the S that closes the innermost open subtree; at the start of the tree S_L, which is zeros
+//   stack ... sp      the S that close the open subtrees around that one, innermost last; sp points just past them
 //   step_row[i]       the words of the row of the group's step i
 //   pushing           the words of the row of the next node that pushes, in this page or a later one
-//   next_pushing      the number of the row of the one after that, read at `pushed`
+//   next_pushing      the row number of the node that pushes after that one, read at `pushed`
 //   low[k]            plane k of the tree's leaf numbers, from its steps so far
-//   high[k * WARP]    plane LOW_PLANES + k of them
-//   group, flagged    the numbers of the rows of the group's steps, and their flags, in the page `staged`
-//   staged, coming    pages in shared memory: the one that is run, and the next
-//   to_stage          the lane's part of the page behind these, whose number is `page`; it may still be on its way
+//   high[k * WARP]    plane LOW_PLANES + k of the tree's leaf numbers
+//   group, flagged    the row numbers and the flags of the group's steps, in the page `staged`
+//   staged, coming    pages in shared memory: the current one, and the next
+//   to_stage          the lane's part of the page after these, page number `page`; it may still be loading
 //
-// In an iteration, next and next_row are the `group` and the rows' numbers of the group that follows, and `odd` gathers what enters a
-// plane. Of an oblivious tree the rows are the planes themselves, and a, top and the stack stay as they are at its begin.
+// In an iteration, next and next_row are the `group` pointer and the row numbers of the following group, and `odd` collects what enters
+// a plane. An oblivious tree's rows are the planes themselves; a, top and the stack stay as they are at its start.
 //
-// Launch: up to 128 threads, blocks (groups of trees, tiles): those of a tile run together, while its rows lie in the L2 cache; dynamic
-// shared memory a warp: two pages, a stack of `depth` rows of words, `n_high` rows for the planes above the third and for what is none.
-// Pages of page_words, `n_groups` groups at most; first_page: of each tree.
-// Issue is in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows of steps
-// are loaded eight ahead, those of nodes that push one ahead.
+// Launch: up to 128 threads, blocks (groups of trees, tiles); a tile's blocks run together, while its rows are in the L2 cache. Dynamic
+// shared memory per warp: two pages, a stack of `depth` rows of words, and `n_high` rows: the planes above the third, and one more row
+// for steps that enter no plane. A page has page_words words and up to `n_groups` groups; first_page: first page of each tree.
+// Instructions issue in order, so nothing is used soon after it is loaded: pages are staged one ahead and loaded two ahead, the rows
+// of steps are loaded eight ahead, those of nodes that push one ahead.
 template <int W>
 __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, const u32* pages, const int* first_page, int n_groups,
                                                 int page_words, int depth, int n_trees, int n_planes, u32* planes) {
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(128, 8) steps(const u32* rows, int n_rows, con
                 if (i % 4 == 1) enter(low[1], a);
                 if (i == 3) enter(low[2], a);
             }
-            // Kept, or compilers count trailing zeros, with a case of its own for zero.
+            // kept(), or compilers turn this into a count of trailing zeros, with a special case for zero.
             Words<W>* plane = high + __popc(kept(static_cast<u32>(~number & (number - 1)))) * WARP;
             odd = *plane;
             enter(odd, a);

@@ -10,13 +10,13 @@
 #include "warp.cuh"
 #include "words.cuh"
 
-// D, documents of a thread: 1 where there are few, else 4. Words of documents of a thread block are SPAN = 8 D; trees that it takes
-// together TREES = 32 / D, those of a warp side by side in its lanes. So it has NUMBERS words of leaf numbers, of any D.
+// D: documents per thread, 1 or 4. A thread block has SPAN = 8 D words of documents and adds TREES = 32 / D trees at a time, with a
+// warp's trees side by side in its lanes; so it has NUMBERS words of leaf numbers for either D.
 enum { NUMBERS = BYTE * BYTE * WARP };
 
-// What a thread block adds together: the trees' leaf values, or where they begin; numbers, as bytes of documents d, d + 8, d + 16 and
-// d + 24 of a word, [d][tree][word], the higher bytes after the lower. Words of values lie apart: banks meet less in look-ups of four
-// bytes.
+// What a thread block adds at a time: the trees' leaf values, or where they begin; and leaf numbers [d][tree][word], with bytes of
+// documents d, d + 8, d + 16 and d + 24 of a word, the low bytes of two-byte numbers apart from the high ones. The 4-byte words of a
+// value are stored apart, because look-ups of four bytes have fewer bank conflicts.
 template <class Leaf, bool SMALL, int TREES>
 struct Together {
     u32 values[sizeof(Leaf) / sizeof(u32)][TREES * TABLE];
@@ -36,16 +36,16 @@ union Value {
 };
 
 // Launch: 256 threads, blocks (256 D documents, outputs); n_planes planes of n_trees trees, tiles of W words a lane.
-// SMALL: trees have up to 64 leaves, whose values [64][width] lie in shared memory; else two bytes a number, and values where they
-// are. offsets: of each tree's values. every_tree: all trees add to each output. Sums begin with what is there, or with `start`.
-// Dynamic shared memory: what is added together, twice: the next trees are loaded while these are added.
+// SMALL: trees have up to 64 leaves, whose values [64][width] are copied to shared memory; otherwise numbers have two bytes, and values
+// are read where they are. offsets: where each tree's values begin. every_tree: all trees add to each output. Sums begin with those in
+// `sums` if `started`, else with `start`. Dynamic shared memory: two Together: the next trees are loaded while these are added.
 template <class Leaf, class Sum, bool SMALL, int W, int D>
 __global__ void __launch_bounds__(BYTE* WARP, 4)
     sum_exact(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets, const Leaf* value,
               int width, int every_tree, const int* output_offsets, const int* output_trees, int started, const Sum* start, Sum* sums) {
     DYNAMIC_SHARED(shared);
     enum { SPAN = BYTE * D, OF_WARP = WARP / SPAN, TREES = BYTE * OF_WARP, WORDS = WARP * W, HALVES = TABLE / WARP };
-    enum { SHIFT = SMALL ? 2 : 0, COPIED = SMALL ? OF_WARP * HALVES : 1 };  // a small tree's numbers are places of words, in bytes
+    enum { SHIFT = SMALL ? 2 : 0, COPIED = SMALL ? OF_WARP * HALVES : 1 };  // a small tree's numbers are byte offsets of words
     using Added = Together<Leaf, SMALL, TREES>;
     Added* together = kept_shared(reinterpret_cast<Added*>(shared));
     const int lane = threadIdx.x % WARP, warp = kept(threadIdx.x / WARP), output = blockIdx.y, n_outputs = gridDim.y;
@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(BYTE* WARP, 4)
     i64 first = 0;
     const u32 tree_bytes = n_planes * WORDS * sizeof(u32), value_bytes = TABLE * width * sizeof(Leaf);
     const Leaf* first_value = value + (static_cast<i64>(offsets[0]) + lane) * width + k;
-    int coming = begin + warp * OF_WARP + of_warp;  // the lane's tree of those that are loaded next
+    int coming = begin + warp * OF_WARP + of_warp;  // the lane's tree among those that are loaded next
     const auto load = [&] {
-        // The last tree stands for those that are not there, which nobody adds.
+        // Trees past the end are replaced by the last one, and never added.
         const int mine = trees.at(min(coming, end - 1));
         coming += TREES;
         const u32* plane = advanced(tile, mine, tree_bytes);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(BYTE* WARP, 4)
         }
     };
     const auto store = [&](Added& into) {
-    // Said again, for compilers do not see it where planes are loaded an iteration before.
+    // Zeroed again, because compilers do not see the zeros where planes are loaded an iteration before.
 #pragma unroll
         for (int bit = 0; bit < SHIFT; ++bit) low[bit] = 0;
         to_bytes(low);

@@ -1,4 +1,4 @@
-// sum_fast: planes of leaf numbers -> partial sums of whole numbers of steps, whose order does not matter.
+// sum_fast: planes of leaf numbers -> partial sums of integers (multiples of a step), whose order does not matter.
 //
 //   parallel_block foreach (1,024 documents, 64 or 128 trees of the output, output):
 //       shared <- the trees' leaf values
@@ -9,8 +9,8 @@
 
 enum { WARPS = 8 };
 
-// Launch: 256 threads, blocks (1,024 documents, groups of trees, outputs); arguments as of sum_exact, trees of up to 64 leaves.
-// group: trees of a thread block, up to 128. Values are below 2^23, so that so many fit an int. Dynamic shared memory: 32 KiB.
+// Launch: 256 threads, blocks (1,024 documents, groups of trees, outputs); arguments as in sum_exact; trees have up to 64 leaves.
+// group: trees per thread block, up to 128. Values are below 2^23, so that the sum of 128 fits an int. Dynamic shared memory: 32 KiB.
 template <int W>
 __global__ void __launch_bounds__(WARPS* WARP, 2)
     sum_fast(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets, const int* value,
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(WARPS* WARP, 2)
     DYNAMIC_SHARED(shared);
     enum { WORDS = WARP * W };
     int* tables = reinterpret_cast<int*>(shared);  // [group][TABLE]
-    int* sums = tables;                            // [WARPS][document of 32][lane], later
+    int* sums = tables;                            // later [WARPS][document of 32][lane]
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, output = blockIdx.z, n_outputs = gridDim.z;
     const OutputTrees trees = {first_tree, n_trees, every_tree ? nullptr : output_offsets, output_trees};
     const int first = trees.begin(output) + blockIdx.y * group;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(WARPS* WARP, 2)
     for (int t = warp; t < group; t += WARPS) {
         if (t < n)
             copy_values(first_value + trees.at(first + t) * (TABLE * width), width, tables + t * TABLE);
-        else  // trees that are not there have zeros
+        else  // trees past the end have zeros
             tables[t * TABLE + lane] = tables[t * TABLE + lane + WARP] = 0;
     }
     __syncthreads();

@@ -1,25 +1,25 @@
-// sum_few: as sum_exact, where documents are few: planes of leaf numbers -> sums in tree order, in the source library's type.
+// sum_few: sum_exact for few documents: planes of leaf numbers -> sums in tree order, in the source library's type.
 //
 //   parallel_block foreach (128 documents, output):
-//       foreach 32 trees of the output, in order, three things at once, by four warps each of its twenty:
+//       foreach 32 trees of the output, in order; three jobs at once, each by four of the block's twenty warps:
 //           parallel_thread foreach document: foreach of the trees, in order: sum[document] += leaf value
-//           of the trees after these: shared <- their leaf values
-//           of the trees after these: shared <- the documents' leaf numbers, those of a document side by side
+//           for the next trees: shared <- their leaf values
+//           for the next trees: shared <- the documents' leaf numbers, those of a document side by side
 //       sums[document][output] <- sum[document]
 //
-// A multiprocessor has one such thread block, so a warp waits for whatever it loads. Those that add load little: the numbers of 16 trees
-// at once, and a value at a time. Of the others there are two each, which take turns, so that what one stores it has asked for two
-// rounds before.
+// A multiprocessor has one such thread block, so a warp waits for whatever it loads. Warps that add load little: the numbers of 16
+// trees at once, and one value at a time. The other two jobs have two groups of four warps each, which take turns, so that a group
+// stores what it loaded two rounds before.
 #include "leaf_codes.cuh"
 #include "warp.cuh"
 #include "words.cuh"
 
-// SPAN: words of documents of a thread block, which lie in neighbouring lanes. PITCH: bytes from a document's numbers to the next one's;
-// 16 bytes of eight neighbours lie in different banks, so do the bytes that a warp writes.
+// SPAN: words of documents per thread block, in neighbouring lanes. PITCH: bytes from a document's numbers to the next one's, such that
+// 16 bytes of each of eight neighbours lie in different banks, and so do the bytes that a warp writes.
 enum { SPAN = 4, TREES = 32, TOGETHER = 16, PITCH = TREES + 16, OF_WARP = WARP / SPAN };
 enum { ADDS, VALUES, NUMBERS = VALUES + 2, ROLES = NUMBERS + 2, ROLE_WARPS = TREES / OF_WARP };
 
-// What is added together. Documents in the order of the threads that add.
+// What is added at a time; documents are in the order of the threads that add.
 template <class Leaf>
 struct __align__(16) Together {
     Leaf values[TREES][TABLE];
@@ -28,8 +28,8 @@ struct __align__(16) Together {
 // Leaf numbers of a document, a byte each.
 struct __align__(16) Numbers { u32 of[TOGETHER / sizeof(u32)]; };
 
-// Launch: 640 threads, blocks (128 documents, outputs); arguments as of sum_exact, trees of up to 64 leaves. Dynamic shared memory: what
-// is added together, twice.
+// Launch: 640 threads, blocks (128 documents, outputs); arguments as in sum_exact; trees have up to 64 leaves. Dynamic shared memory:
+// two Together.
 template <class Leaf, class Sum, int W>
 __global__ void __launch_bounds__(ROLES * ROLE_WARPS * WARP, 1)
     sum_few(const u32* planes, int n_planes, int n_documents, int first_tree, int n_trees, const int* offsets, const Leaf* value,
@@ -43,18 +43,18 @@ __global__ void __launch_bounds__(ROLES * ROLE_WARPS * WARP, 1)
     const int begin = trees.begin(output), end = trees.end(output), k = width > 1 ? output : 0;
     const i64 first_word = static_cast<i64>(blockIdx.x) * SPAN;
 
-    // Of those that add.
+    // For warps that add.
     const i64 document = role == ADDS ? (first_word + thread % SPAN) * WARP + thread / SPAN : n_documents;
     Sum sum = !started ? start[output] : document < n_documents ? sums[document * n_outputs + output] : Sum(0);
-    // Of those that prepare every second round, and what they have asked for.
+    // For warps that prepare every second round: which round, and what they have loaded for it.
     const int own_turn = (role - VALUES) % 2;
     u32 asked_planes[BYTE];
     Leaf asked_values[OF_WARP * HALVES];
     const u32* tile = planes + first_word / WORDS * n_trees * n_planes * WORDS + first_word % WORDS + lane % SPAN;
     const Leaf* first_value = value + (static_cast<i64>(offsets[0]) + lane) * width + k;
-    int coming = begin + own_turn * TREES + first_of_warp + lane / SPAN;  // the lane's tree of those that are loaded next
+    int coming = begin + own_turn * TREES + first_of_warp + lane / SPAN;  // the lane's tree among those that are loaded next
     const auto load = [&] {
-        // The last tree stands for those that are not there, which nobody adds.
+        // Trees past the end are replaced by the last one, and never added.
         const int mine = trees.at(min(coming, end - 1));
         coming += 2 * TREES;
         if (role >= NUMBERS) {

@@ -3,7 +3,7 @@
 //   parallel_block foreach tile of 32 documents x 32 columns:
 //       parallel_thread foreach (document, column), along the input's smaller stride:
 //           x <- documents[document][feature[column]], cast to the type that tests are made in
-//           x <- NaN where zeros are missing and |x| <= 1e-35; the side that a category goes to, 0 or 1
+//           x <- NaN if zeros count as missing and |x| <= 1e-35; for a category, the side it goes to: 0 or 1
 //       barrier
 //       parallel_thread foreach (column, document): values[column][document] <- tile
 #include "reading.cuh"

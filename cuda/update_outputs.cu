@@ -7,9 +7,9 @@
 //           partial[tree block][document][output] <- warp reduction of sum
 #include "leaf_indexes.cuh"
 
-// Launch: a multiple of 32 threads, blocks (documents, tree blocks); dynamic shared memory for words_of() the largest
-// tree block's words, then 8 bytes a warp and 8 more. `width` values a leaf: 1, and output k's trees of block b are
-// output_trees[output_offsets[b][k] ... output_offsets[b][k + 1]]; or n_outputs, of every tree.
+// Launch: a multiple of 32 threads, blocks (documents, tree blocks); dynamic shared memory: words_of() the largest
+// tree block's slots, then 8 bytes per warp and 8 more. `width`, values per leaf: 1, and the trees of block b for output k are
+// output_trees[output_offsets[b][k] ... output_offsets[b][k + 1]]; or n_outputs, and every tree adds to every output.
 template <class Word, bool MANY, class Pivot, class Leaf, class Sum>
 __global__ void update_outputs(const Pivot* pivots, int n_documents, int n_columns, const int* runs, const u16* slot, const Word* mask,
                                const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value, int width,

@@ -1,13 +1,13 @@
 // update_scores: pivots -> the partial score of every (tree block, document).
 //
-//   parallel_block foreach (tree block, document or few):
+//   parallel_block foreach (tree block, one or a few documents):
 //       leafindexes[] <- ones, masks: see leaf_indexes.cuh
 //       parallel_thread foreach tree: sum += leafvalues[leftmost bit set in the tree's leafindexes]
 //       partial[tree block][document] <- block reduction of sum
 #include "leaf_indexes.cuh"
 
-// Launch: a multiple of 32 threads, blocks (groups of DOCUMENTS, tree blocks); dynamic shared memory for words_of() the
-// largest tree block's words, then DOCUMENTS sums a warp and 8 bytes.
+// Launch: a multiple of 32 threads, blocks (groups of DOCUMENTS, tree blocks); dynamic shared memory: words_of() the
+// largest tree block's slots, then DOCUMENTS sums per warp and 8 bytes.
 template <class Word, bool MANY, class Pivot, class Leaf, class Sum, int DOCUMENTS, int STRIDE>
 __global__ void update_scores(const Pivot* pivots, int n_documents, int n_columns, const int* runs, const u16* slot, const Word* mask,
                               const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value,

@@ -1,10 +1,10 @@
 // A document's columns, and walks through nodes in preorder as gpuqs/layout/walk_gpu.py lays them out.
 //
-//   parallel_thread foreach column: shared x[column] <- document, where columns fit; barrier
+//   parallel_thread foreach column: shared x[column] <- document, if the columns fit; barrier
 //   walk(tree): at, leaf <- the root, the tree's first leaf; repeat:
-//       right <- x[column of at] > threshold of at, or it is missing and at sends it right
-//       at += right ? leaves left of at : 1; leaf += right ? leaves left of at : 0
-//   until that child of at is a leaf: it is `leaf`
+//       right <- x[column of at] > threshold of at, or x is missing and at sends it right
+//       at += right ? n_left : 1; leaf += right ? n_left : 0, n_left being the leaves of at's left subtree
+//   until that child is a leaf: its number is `leaf`
 #pragma once
 #include "reading.cuh"
 
@@ -22,8 +22,8 @@ __device__ __forceinline__ double threshold_of<double>(uint4 node) {
     return __longlong_as_double(static_cast<i64>(static_cast<u64>(node.y) << 32 | node.x));
 }
 
-// Documents of whatever type, by its number in gpuqs.engines.gpu.kernels.INPUTS: it is told apart once a value, which costs
-// little where columns are read once a document, and spares a kernel for each type.
+// Documents of any type, given by its number in gpuqs.engines.gpu.kernels.INPUTS. The type is looked up for each value, which costs
+// little where columns are read once per document, and saves having a kernel for each type.
 struct AnyDocuments {
     Documents<char> given;
     int type;
@@ -54,7 +54,7 @@ template <class Value>
 struct Walks {
     const AnyDocuments& given;
     const uint4* nodes;
-    Value* x;  // of each column, in shared memory; null: read where it is wanted
+    Value* x;  // one value per column, in shared memory; null: values are read when needed
 
     __device__ __forceinline__ void read_columns(int n_columns) const {
         if (!x) return;
@@ -62,7 +62,7 @@ struct Walks {
         __syncthreads();
     }
 
-    // root: the tree's first node, or -1 where it is one leaf, and its first leaf.
+    // root: the tree's first node, or -1 if the tree is a single leaf; and its first leaf.
     __device__ __forceinline__ int exit_leaf(uint2 root) const {
         int at = static_cast<int>(root.x), leaf = static_cast<int>(root.y);
         for (bool inner = at >= 0; inner;) {

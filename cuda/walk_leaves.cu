@@ -1,4 +1,4 @@
-// walk_leaves: documents as the caller holds them -> what the exit leaf of every (document, tree) holds: its number, or its values.
+// walk_leaves: documents as the caller holds them -> the number or the values of the exit leaf of every (document, tree).
 //
 //   parallel_block foreach (document, trees_each trees):
 //       x[] <- the document's columns: see walk.cuh
@@ -7,7 +7,7 @@
 //           out[document][tree] <- table[leaf]
 #include "walk.cuh"
 
-// Launch: any number of threads up to 1,024, blocks (documents, shares of trees_each trees). Dynamic shared memory: the columns, where
+// Launch: any number of threads up to 1,024, blocks (documents, shares of trees_each trees). Dynamic shared memory: the columns, if
 // `staged`.
 template <class Value, class Entry>
 __global__ void walk_leaves(const void* documents, int type, i64 document_stride, i64 feature_stride, int n_columns, const int* feature,

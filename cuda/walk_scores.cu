@@ -4,17 +4,17 @@
 //       x[] <- the document's columns: see walk.cuh
 //       foreach part of the trees:
 //           parallel_thread foreach tree of the part: found[tree] <- the value of walk(tree)
-//           meanwhile, one owner foreach output, foreach tree of the part before, in order: sum += found[tree]; barrier
+//           meanwhile, one owner per output: foreach tree of the previous part, in order: sum += found[tree]; barrier
 #include "walk.cuh"
 #include "warp.cuh"
 
-// Whole numbers are added in any order.
+// Integers may be added in any order.
 template <class Sum>
 constexpr bool ANY_ORDER = false;
 template <>
 constexpr bool ANY_ORDER<i64> = true;
 
-// sum + at(begin) + ... + at(end - 1), one after the other; N values are under way meanwhile.
+// sum + at(begin) + ... + at(end - 1), in this order, with N values loaded ahead.
 template <int N, class Sum, class At>
 __device__ __forceinline__ Sum add_in_order(int begin, int end, Sum sum, const At& at) {
     int i = begin;
@@ -40,7 +40,7 @@ __device__ __forceinline__ Sum add_in_order(int begin, int end, Sum sum, const A
     return sum;
 }
 
-// To sum[output] the trees begin ... end - 1: by a thread in their order, or by a warp.
+// *sum = before + trees begin ... end - 1: by one thread in their order, or by a warp in any order.
 template <int N, class Sum, class At>
 __device__ __forceinline__ void add_trees(int begin, int end, Sum before, Sum* sum, const At& at) {
     if (ANY_ORDER<Sum>) {
@@ -55,17 +55,17 @@ __device__ __forceinline__ void add_trees(int begin, int end, Sum before, Sum* s
     }
 }
 
-// Launch: n_adders threads and at least a warp that walks, blocks (documents, shares of parts_each parts); sums [share][document]
-// [output]. Parts are of part_trees trees, their trees ordered by output, as `roots` is: those of output k of part p are
-// output_offsets[p][k] ... output_offsets[p][k + 1]; with vector leaves, of `width` values, all are each output's. Sums begin with what
-// is there, or with `start`. Dynamic shared memory: found [2][part_trees] of 8 bytes, then, where `staged`, the columns.
+// Launch: n_adders threads and at least one warp that walks, blocks (documents, shares of parts_each parts); sums [share][document]
+// [output]. A part has part_trees trees, ordered by output, as `roots` is: those of output k in part p are output_offsets[p][k] ...
+// output_offsets[p][k + 1]; with vector leaves, of `width` values, every tree adds to each output. Sums begin with those in `sums` if
+// `started`, else with `start`. Dynamic shared memory: found [2][part_trees] of 8 bytes, then the columns, if `staged`.
 template <class Value, class Leaf, class Sum>
 __global__ void walk_scores(const void* documents, int type, i64 document_stride, i64 feature_stride, int n_columns, const int* feature,
                             const u8* routing, const int* set_offsets, const u32* set_words, int staged, const u32* nodes,
                             const int* roots, const Leaf* value, int width, int n_trees, int part_trees, int n_parts, int parts_each,
                             const int* output_offsets, int n_outputs, int n_adders, int started, const Sum* start, Sum* sums) {
     DYNAMIC_SHARED(shared);
-    Leaf* found = reinterpret_cast<Leaf*>(shared);  // of vector leaves: their numbers
+    Leaf* found = reinterpret_cast<Leaf*>(shared);  // for vector leaves: their numbers
     Value* x = reinterpret_cast<Value*>(shared + 2 * 8 * part_trees);
     const char* base = static_cast<const char*>(documents);
     const AnyDocuments given = {{base, document_stride, feature_stride, feature, routing, set_offsets, set_words}, type};

@@ -1,5 +1,5 @@
 // Sums over a warp and over a block of threads, in the order of CUB's warp reductions: a fixed order,
-// so the same bits every time. And sums of the lanes before.
+// so the same bits every time. Also prefix sums over lanes.
 //
 //   foreach offset in 1, 2, 4, 8, 16: parallel_lane: value += the value of lane + offset
 //   lane 0 of each warp: scratch[warp] <- value
@@ -10,7 +10,7 @@
 
 constexpr u32 ALL_LANES = 0xffffffffu;
 
-// The same word in every lane, and the compiler knows: branches on its bits are the warp's.
+// The same word in every lane, in a way that lets the compiler know: branches on its bits are uniform in the warp.
 __device__ __forceinline__ u32 uniform(u32 word, u32 lane_bit) { return __ballot_sync(ALL_LANES, word & lane_bit); }
 
 // The sum over the warp's lanes, in lane 0.

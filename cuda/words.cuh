@@ -15,7 +15,7 @@ __device__ __forceinline__ Words<W> all(u32 word) {
     return words;
 }
 
-// The lane's words of row `row` of tile `tile`, of arrays [tile][row][32 * W]; neighbouring rows lie WARP apart.
+// The lane's words of row `row` of tile `tile`, in an array [tile][row][32 * W]; consecutive rows lie WARP elements apart.
 template <int W>
 __device__ __forceinline__ const Words<W>* row_of(const u32* words, i64 tile, int n_rows, int row) {
     return reinterpret_cast<const Words<W>*>(words) + (tile * n_rows + row) * WARP + threadIdx.x % WARP;
@@ -25,7 +25,7 @@ __device__ __forceinline__ Words<W>* row_of(u32* words, i64 tile, int n_rows, in
     return const_cast<Words<W>*>(row_of<W>(const_cast<const u32*>(words), tile, n_rows, row));
 }
 
-// Written for a kernel that comes later: what others read now stays in the caches.
+// Stores for a later kernel, with a hint to evict this first, so that what is read now stays in the caches.
 template <int W>
 __device__ __forceinline__ void store_for_later(Words<W>* at, const Words<W>& words) {
 #ifdef __CUDA_ARCH__
@@ -38,7 +38,7 @@ __device__ __forceinline__ void store_for_later(Words<W>* at, const Words<W>& wo
 #endif
 }
 
-// The same value, kept in a register: compilers for GPUs would rather take addresses apart, and compute parts anew at every use.
+// Keeps a value in a register: otherwise GPU compilers split addresses, and recompute their parts at every use.
 __device__ __forceinline__ u32 kept(u32 value) {
 #ifdef __CUDA_ARCH__
     asm("" : "+r"(value));
@@ -54,7 +54,7 @@ __device__ __forceinline__ T* kept_shared(T* at) {
 #endif
 }
 
-// A place in shared memory, in bytes.
+// A byte address in shared memory.
 #ifdef __CUDA_ARCH__
 typedef u32 Place;
 __device__ __forceinline__ Place place_of(const void* at) { return static_cast<Place>(__cvta_generic_to_shared(at)); }
@@ -83,7 +83,7 @@ __device__ __forceinline__ T* kept_global(T* at) {
 #endif
 }
 
-// What lies n times so many bytes further, in global memory: one multiplication, where compilers make two of it and a shift.
+// The address n * bytes further in global memory: one multiply-add, where compilers make two multiplications and a shift.
 template <class T>
 __device__ __forceinline__ const T* advanced(const T* at, u32 n, u32 bytes) {
 #ifdef __CUDA_ARCH__

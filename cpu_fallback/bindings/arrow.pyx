@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Arrow tables of numbers into dense rows, by Arrow's C data interface: a few microseconds a table, not some a column."""
+"""Arrow tables of numbers to dense rows, by Arrow's C data interface: a few microseconds per table, not per
+column."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t
@@ -26,18 +27,18 @@ ctypedef fused out_t:
 
 
 cdef class ArrowTable:
-    """A table that a library gives as a stream.
+    """A table that another library exports as a stream.
 
     Parameters
     ----------
     stream : PyCapsule
-        Of ``X.__arrow_c_stream__()``; nobody else reads it.
+        From ``X.__arrow_c_stream__()``; nothing else may read it.
 
     Attributes
     ----------
     key : bytes or None
-        Equal for tables whose columns have the same names and types in the same order. None where a column is nested, or of
-        an extension type.
+        Equal for tables whose columns have the same names and types in the same order. None if a column is nested, or
+        of an extension type.
     """
 
     cdef Table table
@@ -54,7 +55,7 @@ cdef class ArrowTable:
         return <ArrowArrayStream*>PyCapsule_GetPointer(self.stream, b"arrow_array_stream")
 
     def read(self):
-        """Take the rows over, once; whether they are a table's."""
+        """Take ownership of the rows, once; return whether they are a table's."""
         cdef ArrowArrayStream* source = self.source()
         cdef cbool read
         with nogil:
@@ -66,12 +67,12 @@ cdef class ArrowTable:
         return self.table.n_rows()
 
     def fill(self, const int64_t[::1] columns, int64_t start, out_t[::1, :] out):
-        """Fill ``out`` [rows, columns] with rows from ``start`` on of columns of plain numbers; NaN where they are null.
+        """Fill ``out`` [rows, columns] with rows from ``start`` on of columns of plain numbers; nulls become NaN.
 
         Raises
         ------
         ValueError
-            A column holds something else, or there are not so many rows or columns.
+            A column holds something else, or the table has fewer rows or columns.
         """
         cdef int64_t n = out.shape[0], at
         cdef cbool done = columns.shape[0] == out.shape[1] and 0 <= start <= start + n <= self.table.n_rows()

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""CatBoost's statistics of categories (CTRs), and the hashes by which it knows categories, without the GIL."""
+"""CatBoost's statistics of categories (CTRs), and the hashes by which it identifies categories, without the GIL."""
 
 import numpy as np
 
@@ -61,7 +61,7 @@ cdef extern from "readers/ctr_columns.hpp" namespace "gpuqs" nogil:
 
 
 def text_hashes(texts):
-    """CatBoost's hashes of texts, uint32 [n]: the low bits of CityHash64 of their UTF-8; 0 for None."""
+    """CatBoost's hashes of strings, uint32 [n]: the low bits of CityHash64 of their UTF-8; 0 for None."""
     cdef Py_ssize_t at, length
     cdef const char* start
     hashes = np.zeros(len(texts), np.uint32)
@@ -74,7 +74,7 @@ def text_hashes(texts):
 
 
 def object_hashes(values):
-    """The hashes of an array of texts and whole numbers, uint32 [n]; None where something else is among them."""
+    """The hashes of an array of strings and integers, uint32 [n]; None if anything else is among them."""
     cdef Py_ssize_t at, length
     cdef const char* start
     cdef list items = values.tolist()
@@ -91,7 +91,7 @@ def object_hashes(values):
 
 
 cdef uint32_t hash_of_number(uint64_t magnitude, bint negative) noexcept nogil:
-    """Of its decimal text."""
+    """The hash of a number's decimal string."""
     cdef char text[21]
     cdef int at = 21
     while True:
@@ -107,7 +107,7 @@ cdef uint32_t hash_of_number(uint64_t magnitude, bint negative) noexcept nogil:
 
 
 def integer_hashes(values):
-    """The hashes of an array of whole numbers, or of truth values (1 and 0), uint32 [n]."""
+    """The hashes of an array of integers, or of booleans (as 1 and 0), uint32 [n]."""
     cdef Py_ssize_t at
     cdef int64_t number
     cdef const int64_t[:] signed
@@ -134,12 +134,12 @@ ctypedef fused place:
 
 
 def buffer_hashes(const place[::1] offsets, const uint8_t[::1] text):
-    """The hashes of texts that lie one after another, uint32 [n]; ``offsets`` [n + 1]: where each begins, and the end.
+    """The hashes of strings, uint32 [n], of which each is ``text[offsets[i]:offsets[i + 1]]``.
 
     Raises
     ------
     ValueError
-        The offsets are no such.
+        The offsets do not rise within the text.
     """
     cdef int64_t at, n = offsets.shape[0] - 1, end = text.shape[0]
     hashes = np.empty(max(n, 0), np.uint32)
@@ -162,7 +162,7 @@ cdef class CtrTable:
     projections : sequence of gpuqs.ctrs.Projection
         Checked, and immutable.
     groups : sequence of gpuqs.ctr_groups.Group
-        Of some of them.
+        Groups of some of the projections.
     n_given : int
         Columns of the documents, categories as hashes; the CTRs' columns follow them.
     """
@@ -214,10 +214,10 @@ cdef class CtrTable:
             elements[e].factor = factor
 
     cdef _look_up(self, CtrProjection* made, vector[CtrElement]& elements, all_keys):
-        """Fill in what finds the places of keys."""
+        """Fill in the arrays by which keys are looked up."""
         cdef const uint64_t[::1] keys
         cdef const uint32_t[::1] starts
-        bits = min(max(1, len(all_keys).bit_length() - 2), 31)  # two to four keys in a window's place
+        bits = min(max(1, len(all_keys).bit_length() - 2), 31)  # on average 2 to 4 keys per value of the upper bits
         # The first key of each group of keys whose upper bits are the same.
         ends = np.searchsorted(all_keys, np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits))
         padded = np.concatenate([all_keys, np.full(CTR_WINDOW, -1).astype(np.uint64)])
@@ -252,7 +252,8 @@ cdef class CtrTable:
         self._groups.push_back(made)
 
     def fill(self, const double[::1, :] given, float[::1, :] out, int n_threads=1):
-        """Fill the CTRs' columns of ``out`` [D, n_columns] for documents ``given`` [D, n_given], whose numbers it holds."""
+        """Fill the CTRs' columns of ``out`` [D, n_columns], which already holds the numbers of ``given`` [D,
+        n_given]."""
         cdef int64_t n = given.shape[0]
         if given.shape[1] != self.n_given or out.shape[0] != n or out.shape[1] != self.n_columns:
             raise ValueError("documents do not fit the columns")

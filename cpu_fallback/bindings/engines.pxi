@@ -1,7 +1,7 @@
 # A Scorer for each engine, over its layout: part of scorer.pyx.
 
 cdef class QuickScorer(Scorer):
-    """`vqs`, or an engine that takes so many documents together by `qs`'s kernel, over a QuickScorerLayout."""
+    """Over a QuickScorerLayout: `vqs` (``together`` is 0), or `qs`'s kernel with ``together`` documents at a time."""
 
     def __init__(self, layout, int n_features, *, bint single, int together, int document_block, str isa):
         self._choose(isa, n_features)
@@ -101,7 +101,7 @@ cdef class RankWalk(Scorer):
 
 
 cdef class Bitslice(Scorer):
-    """`bitslice` over a BitsliceLayout; ``making``: threads that write its code at least."""
+    """`bitslice` over a BitsliceLayout; ``making``: the least number of threads that write its code."""
 
     def __init__(self, layout, int n_features, *, bint single, int word, int together, int making, str isa):
         self._choose(isa, n_features)

@@ -32,7 +32,7 @@ cdef extern from "driver/threads.hpp" namespace "gpuqs":
 
 share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
 
-#: Bytes of a part that a thread checksums, and from how many on there are several threads.
+#: Bytes of a part that a thread checksums, and bytes from which on several threads are used.
 _PART, _LARGE = 1 << 20, 8 << 20
 
 
@@ -41,7 +41,7 @@ cdef int threads_for(int64_t n) except -1:
 
 
 def crc32(const uint8_t[::1] data, uint32_t value=0):
-    """What `zlib.crc32` gives of the same arguments, several times as fast where the processor multiplies without carries."""
+    """The result of `zlib.crc32`, several times as fast if the processor has carry-less multiplication."""
     cdef int64_t n = len(data), n_parts = max(1, n // _PART), p
     cdef int n_threads = threads_for(n)
     cdef vector[int64_t] ends
@@ -66,7 +66,7 @@ def crc32(const uint8_t[::1] data, uint32_t value=0):
 
 
 def read_file(int descriptor, int64_t start, uint8_t[::1] to):
-    """Fill ``to`` from byte ``start`` of a file that can be sought; how many bytes there were.
+    """Fill ``to`` from byte ``start`` of a seekable file; return how many bytes there were.
 
     Raises
     ------

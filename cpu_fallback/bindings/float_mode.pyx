@@ -3,7 +3,7 @@
 
 
 cdef class DefaultFloatMode:
-    """A context that rounds to nearest and keeps denormals, whatever this thread does before and afterwards."""
+    """A context that rounds to nearest and keeps denormals, whatever this thread's mode is before and afterwards."""
 
     cdef CDefaultFloatMode* mode
 

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""JSON text of models, most of which is long arrays of numbers: these become NumPy arrays, and no object is made of each.
+"""JSON text of models, mostly long arrays of numbers: these become NumPy arrays, without an object for each number.
 
-What is read is a part of JSON, as Python's ``json`` reads it. Of all else (what is no JSON among it) nothing is said here
-but that it is `Odd`: ``json`` has the whole text then.
+A subset of JSON is read, with the same results as from Python's ``json``. Anything else, including invalid JSON, only
+raises `Odd` here: ``json`` then reads the whole text.
 """
 
 cimport numpy as cnp
@@ -33,7 +33,7 @@ cnp.import_array()
 
 
 class Odd(ValueError):
-    """The text is not of the part of JSON that is read here."""
+    """The text is not in the subset of JSON that is read here."""
 
 
 def decode(bytes data not None, condensed=None, arrays=frozenset(), bint single=False):
@@ -43,17 +43,18 @@ def decode(bytes data not None, condensed=None, arrays=frozenset(), bint single=
     ----------
     data : bytes
     condensed : callable, optional
-        Given every object as soon as it is read, gives what is kept of it.
+        Called with every object as soon as it is read; returns what is kept of it.
     arrays : collection of str
-        Keys of objects: an array of numbers alone that is the value of one becomes int64 [n], or float64 [n] if a point or an
-        exponent is in any. All other arrays become lists.
+        Keys of objects. An array of only numbers that is the value of such a key becomes int64 [n], or float64 [n] if
+        any number has a point or an exponent. All other arrays become lists.
     single : bool
-        Fractions will be rounded to float32. One whose nearest float64 lies halfway between two of these is not read here.
+        Fractions will be rounded to float32. A fraction whose nearest float64 lies halfway between two float32
+        numbers is not read here.
 
     Raises
     ------
     Odd
-        It is not read here.
+        The text is not read here.
     """
     cdef _Decoder decoder = _Decoder(data, condensed, arrays, single)
     value = decoder.value(False, 0)
@@ -69,13 +70,13 @@ def is_halfway(double value):
 
 
 cdef class _Decoder:
-    """A position in the text, and a method for each kind of value. Behind the text Python keeps a byte of 0."""
+    """A position in the text, and a method for each kind of value. Python keeps a zero byte after the text."""
 
     cdef bytes data
     cdef const char* at
     cdef const char* end
     cdef object condensed, arrays
-    cdef dict keys  # each one met, once
+    cdef dict keys  # one object for each distinct key
     cdef bint single
     cdef vector[int64_t] integers
     cdef vector[double] reals
@@ -87,7 +88,7 @@ cdef class _Decoder:
         self.end = self.at + len(data)
 
     cdef char next(self) noexcept:
-        """The next byte that is no space; 0 where the text has ended."""
+        """The next byte that is not whitespace; 0 at the end of the text."""
         while self.at[0] == b" " or self.at[0] == b"\n" or self.at[0] == b"\r" or self.at[0] == b"\t":
             self.at += 1
         return self.at[0]
@@ -132,12 +133,12 @@ cdef class _Decoder:
             raise Odd from None
 
     cdef object text(self):
-        """A text, which begins here."""
+        """A string, which begins here."""
         cdef const char* begin = self.at + 1
         cdef const char* close = begin
         cdef bint escapes = False
         while close[0] != b'"':
-            if <unsigned char>close[0] < 0x20:  # the end of all text, too
+            if <unsigned char>close[0] < 0x20:  # this includes the end of the text
                 raise Odd
             if close[0] == b"\\":
                 escapes = True
@@ -154,7 +155,7 @@ cdef class _Decoder:
         return value
 
     cdef object numbers(self):
-        """An array of numbers alone; None where it is another one, which begins here still."""
+        """An array of only numbers; None if it holds anything else, and then the position is unchanged."""
         cdef const char* behind = read_json_numbers(self.at + 1, self.end, self.single, self.integers, self.reals)
         cdef bint whole = self.reals.empty()
         cdef cnp.npy_intp n = self.integers.size() if whole else self.reals.size()
@@ -180,7 +181,7 @@ cdef class _Decoder:
                 return items
 
     cdef bint closes(self, char bracket) except -1:
-        """Whether what is read ends here, after one of its values; else another one follows."""
+        """Whether the array or object ends here, after one of its values; if not, another value follows."""
         cdef char found = self.next()
         if found != bracket and found != b",":
             raise Odd

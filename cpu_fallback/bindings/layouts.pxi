@@ -1,9 +1,9 @@
-# Layouts' arrays, which NumPy holds, as the C structs that kernels read: part of scorer.pyx.
+# Turns layouts' NumPy arrays into the C structs that kernels read: part of scorer.pyx.
 
 cdef const void* data_of(array, dtype, list keep) except? NULL:
-    """Address of an array of that dtype in C order, on a whole cache line, kept alive in `keep`.
+    """Address of an array of that dtype in C order, at the start of a cache line, kept alive in `keep`.
 
-    Copied where it lies otherwise: what is large is made there, see `gpuqs.cache_lines`.
+    The array is copied if it lies otherwise; large arrays are allocated that way, see `gpuqs.cache_lines`.
     """
     array = np.ascontiguousarray(array)
     if array.dtype != dtype:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The trees of LightGBM's text, as LightGBM writes them, read without the GIL."""
+"""The trees of LightGBM's model text, exactly as LightGBM writes them, read without the GIL."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
@@ -29,27 +29,28 @@ cdef array_of(const void* values, size_t n, dtype):
 
 
 def read(bytes text, int64_t at, int64_t end, int64_t tree, int64_t n_bytes, int largest_decision):
-    """Read trees that are written plainly, as LightGBM does, up to one that is not, or about so many bytes of text.
+    """Read trees until one is not written exactly as LightGBM does, or about ``n_bytes`` of text are read.
 
     Parameters
     ----------
     text : bytes
     at, end : int
-        The text of the first tree, with the line feed before it, and the end of the last one's.
+        Where the first tree's text begins, with the line feed before it, and where the last one's ends.
     tree : int
-        The number of the first.
+        The number of the first tree.
     n_bytes : int
     largest_decision : int
-        Of the decision types.
+        The largest decision type that is accepted.
 
     Returns
     -------
     dict of str to array
         "starts", "n_leaves" and "n_sets" (category sets) of the trees that were read, and their fields, by name. Of
-        category sets "set_size" and "words", one after another. "linear": the trees that have linear leaves; "n_terms" of
-        each of their leaves, and of each term "term_feature" (-1: the constant, which comes first) and "coefficient".
+        category sets, "set_size" and "words", one set after another. "linear": the trees that have linear leaves;
+        "n_terms" of each of their leaves, and for each term "term_feature" (-1: the constant, which comes first) and
+        "coefficient".
     int
-        Where the next tree's text starts; -1 where that was the last.
+        Where the next tree's text starts; -1 if there is none.
     """
     cdef PlainTrees found
     if not 0 <= at < end <= len(text):

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Outputs of leaves with linear models, tree by tree, without the GIL. Scorers add them up themselves."""
+"""Outputs of leaves with linear models, tree by tree, without the GIL. Scorers compute their sums without this."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t
@@ -33,7 +33,7 @@ def linear_outputs(Values values not None, const real[:, :] documents, const int
         In the order of the forest's leaves.
     documents : float32 or float64 [D, n_features]
     leaves : int32 [D, T]
-        Positions of the exit leaves in their trees: they are not checked, nor are the features.
+        Positions of the exit leaves in their trees. Neither they nor the features are checked.
     """
     cdef Documents docs
     cdef int64_t n = documents.shape[0], n_trees = values.c.n_trees
@@ -46,7 +46,7 @@ def linear_outputs(Values values not None, const real[:, :] documents, const int
     docs.data = &documents[0, 0]
     docs.n = n
     docs.planes = NULL
-    docs.tiny_is_zero = False  # they are, where LightGBM takes them so
+    docs.tiny_is_zero = False  # documents already hold zeros where LightGBM takes numbers for zero
     docs.row_stride, docs.column_stride, docs.is_double = documents.strides[0], documents.strides[1], real is double
     with nogil:
         c_linear_outputs(values.c, docs, &leaves[0, 0], &out[0, 0], n_threads)

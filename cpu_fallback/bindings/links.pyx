@@ -17,28 +17,29 @@ cdef extern from "driver/exponentials.hpp" namespace "gpuqs":
 
 share_out_by(PyCapsule_GetPointer(SHARE_OUT, NULL))
 
-#: Whether exponentials are made in vectors here, equal to the C library's.
+#: Whether vector code computes exponentials here, equal to the C library's.
 VECTOR_EXPONENTIALS = bool(has_vector_exponentials())
 
 
 cdef class Link:
-    """What becomes of sums: a base score is added last, they are averaged, and a link makes values of them.
+    """Turns sums into raw scores or values: adds a base score to them, averages, and applies a link.
 
     Parameters
     ----------
     name : str
         One of `gpuqs.links.KERNELS`.
     dtype : str or dtype
-        Type of the sums and of what is made of them, float32 or float64.
+        Type of the sums and of the results, float32 or float64.
     n_outputs : int
     scale : float
         Factor on raw scores inside the link.
     divisor : float
         The trees that sums are averaged over, or 1.
     last : ndarray [n_outputs], optional
-        What is added before all else.
+        Added to the sums before they are averaged.
     step : float
-        Of fixed-point sums, int64: ``dtype`` is that of their scores, ``step`` times a sum and its base score. 0: sums are no such.
+        For fixed-point sums (int64), whose scores, of type ``dtype``, are ``step`` times the sum plus its base score.
+        0: sums are not fixed-point.
     base : ndarray [n_outputs], optional
         Base scores of fixed-point sums.
     """
@@ -62,12 +63,13 @@ cdef class Link:
         self.c.step, self.c.base = step, <const double*><size_t>self.base.ctypes.data
 
     cdef int fill(self, const Finish& finish, const void* sums, int64_t n, void* out, int n_threads) except -1 nogil:
-        """As `c` says, or a copy of it that differs in numbers."""
+        """Fill `out` as `finish` says: `c`, or a copy of it with other numbers."""
         c_finish(finish, sums, n, out, n_threads)
         return 0
 
     def apply(self, sums, out, int n_threads):
-        """Fill `out` [documents, outputs] ([documents, 1] from "argmax") from `sums`, which it may be; both in C order."""
+        """Fill `out` [documents, outputs] ([documents, 1] from "argmax") from `sums`; both in C order, and may be the
+        same."""
         cdef Py_buffer read, write
         cdef char kind = b"d" if self.c.is_double else b"f"
         cdef Py_ssize_t width = 1 if gives_one(self.c.link) else self.c.n_outputs

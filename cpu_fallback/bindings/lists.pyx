@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Nested lists of Python's numbers as documents: what `numpy.asarray` makes of them, in a fraction of its time.
+"""Nested lists of Python numbers as documents: the result of `numpy.asarray`, in a fraction of its time.
 
-Of all else nothing is said here but that it is not read: NumPy has it then.
+Anything else is not read here, but left to NumPy.
 """
 
 import numpy as np
@@ -23,15 +23,15 @@ cdef enum:
     MISSING = 2  # None
 
 cdef enum:
-    EXACT_BITS = 53  # of a whole number that a double holds
+    EXACT_BITS = 53  # of integers that a double holds exactly
 
 cnp.import_array()
 
-cdef object float64 = np.float64  # a kind of Python's float
+cdef object float64 = np.float64  # a subclass of Python's float
 
 
 cdef int read_row(PyObject** items, Py_ssize_t n, double* to) noexcept:
-    """Numbers into ``to``; what they are beside whole ones, as the bits above, or -1: there is something else among them."""
+    """Write numbers to ``to``; return what there is besides integers, as the bits above, or -1 for anything else."""
     cdef int kinds = 0, overflows = 0
     cdef long long integer
     for at in range(n):
@@ -56,10 +56,10 @@ cdef int read_row(PyObject** items, Py_ssize_t n, double* to) noexcept:
 
 
 cpdef rows_of(X, Py_ssize_t n_columns, bint single):
-    """Rows of a list or tuple of these, whose items are floats, whole numbers, bools or None: float64 [rows, n_columns].
+    """Lists or tuples of floats, integers, bools and None, in a list or tuple, as float64 [rows, n_columns].
 
-    Float32 where ``single``, and there is no float among them, or a None, as the libraries cast what NumPy makes of such.
-    None: there is anything else, or a row of another length.
+    The result is float32 if ``single``, and there is no float or there is a None among the items, as the libraries
+    cast what NumPy makes of such lists. It is None if there is anything else, or a row of another length.
     """
     cdef tuple rows = tuple(X)  # another thread may change a list meanwhile
     cdef Py_ssize_t n = len(rows), length, at

@@ -1,5 +1,8 @@
 # cython: language_level=3
-"""Loops over all nodes of a forest: to check it, and to lay it out. Nobody else need check what is passed but where it says so."""
+"""Loops over all nodes of a forest: to check it, and to lay it out.
+
+Callers need to check arguments only where a docstring says so.
+"""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -135,7 +138,7 @@ cdef Trees trees_of(forest) except *:
 
 
 cpdef int threads_for(int64_t n_leaves) except -1:
-    """Threads that go through trees of so many leaves: one is as fast through few."""
+    """Threads for trees with ``n_leaves`` leaves in all: with few leaves, one is as fast as several."""
     return loading_threads() if n_leaves > 1 << 18 else 1
 
 
@@ -151,9 +154,9 @@ cdef array_of(const vector[int64_t]& values):
 def check_trees(forest):
     """What is wrong with a Forest's children, and each node's depth (int32 [N], for sound trees).
 
-    Offsets have been checked, and that trees have a leaf more than nodes. The first node or leaf is given of each fault, in
-    the order in which they are looked for: "left" and "right" (a child that is outside its tree), "node" and "leaf" (has no
-    parent or several), "cycle" (no way leads there from the root).
+    The offsets must have been checked, and that trees have one leaf more than nodes. The first node or leaf with each
+    fault is given, in the order in which faults are looked for: "left" and "right" (a child that is outside its
+    tree), "node" and "leaf" (has no parent or several), "cycle" (cannot be reached from the root).
     """
     cdef Trees trees = trees_of(forest)
     cdef TreeFaults faults
@@ -167,7 +170,7 @@ def check_trees(forest):
 
 
 def stored_positions(const int64_t[::1] leaf_offsets):
-    """The position of each leaf in its tree, int32 [L], as leaves are stored; offsets have been checked."""
+    """The position of each leaf in its tree, int32 [L], as leaves are stored; the offsets must have been checked."""
     cdef int64_t n_trees = len(leaf_offsets) - 1
     position = np.empty(leaf_offsets[n_trees], np.int32)
     c_store_positions(n_trees, &leaf_offsets[0], writable32(position))
@@ -189,7 +192,8 @@ def number_leaves(forest):
 
 
 def put_in_order(const int64_t[::1] leaf_offsets, const int32_t[::1] position, items, ordered):
-    """Put each leaf's item, or row of items, at its position in its tree; both arrays are in C order, of one shape and dtype."""
+    """Put each leaf's item, or row of items, at its position in its tree; both arrays are in C order, of the same
+    shape and dtype."""
     cdef const uint8_t[::1] given = items.reshape(-1).view(np.uint8)
     cdef uint8_t[::1] to = ordered.reshape(-1).view(np.uint8)
     cdef int64_t n_trees = len(leaf_offsets) - 1, n = len(position)
@@ -204,7 +208,7 @@ def put_in_order(const int64_t[::1] leaf_offsets, const int32_t[::1] position, i
 def put_in_gray_code(const int64_t[::1] leaf_offsets, oblivious, const int64_t[::1] start, items, ordered):
     """Put each leaf's item, or row of items, where `gpuqs.layout.bitslice.gray_values` says; tree t's places begin at ``start[t]``.
 
-    Both arrays are in C order, of one dtype and as many items a row. ``start`` ends with the length of ``ordered``.
+    Both arrays are in C order, of the same dtype and row length. ``start`` ends with the length of ``ordered``.
     """
     cdef const uint8_t[::1] given = items.reshape(-1).view(np.uint8), in_binary = oblivious.view(np.uint8)
     cdef uint8_t[::1] to = ordered.reshape(-1).view(np.uint8)
@@ -227,7 +231,8 @@ def unite_sets(const uint32_t[::1] words, const int64_t[::1] offsets):
 
 
 def mark_rows(const uint32_t[::1] words, const int64_t[::1] offsets, const int32_t[::1] row_of_code, uint64_t[:, ::1] rows):
-    """Set bit s of the row of each code that set s holds; ``row_of_code`` has a row of ``rows`` for each code of the longest."""
+    """Set bit s of the row of each code that set s holds; ``row_of_code``: the row for each code of the longest
+    set."""
     cdef int64_t n_sets = len(offsets) - 1, row_words = rows.shape[1]
     if len(row_of_code):
         with nogil:
@@ -246,10 +251,10 @@ def pair_up(forest):
 
 
 def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
-    """Where each of the distinct keys is first met, the keys ascending (int64), and which of them each key is (int32).
+    """Where each distinct key is first met, with keys ascending (int64), and which distinct key each key is (int32).
 
-    That is `numpy.unique`'s indexes and inverse, sooner where keys repeat. No key is NaN. Where ``groups`` are given, keys of
-    different groups are different, and ascend by group first.
+    These are the indices and the inverse of `numpy.unique`, faster if keys repeat. No key may be NaN. If ``groups``
+    are given, keys of different groups are distinct, and they ascend by group first.
     """
     cdef vector[int64_t] first
     cdef int64_t n = len(keys)
@@ -267,9 +272,10 @@ def distinct(const key_t[::1] keys, const int32_t[::1] groups=None):
 
 
 def distinct_rows(rows, int64_t most):
-    """Where each of the distinct rows is first met (int64), in this order, and which of them each row is (int32), by their bytes.
+    """Where each distinct row, by its bytes, is first met (int64, in order), and which distinct row each row is
+    (int32).
 
-    Both are empty where more than ``most`` are distinct, or two that differ cannot be told apart. ``rows`` is in C order.
+    Both are empty if more than ``most`` are distinct, or if different rows have the same hash. ``rows`` is in C order.
     """
     cdef vector[int64_t] first
     cdef const uint8_t[::1] of = rows.reshape(-1).view(np.uint8)
@@ -285,7 +291,7 @@ def distinct_rows(rows, int64_t most):
 
 
 def counts(const int32_t[::1] numbers, int64_t n):
-    """How many of the numbers, which are in [0, ``n``), are each of these, int64 [n]: `numpy.bincount` without a copy."""
+    """How often each number in [0, ``n``) occurs among the numbers, int64 [n]: `numpy.bincount` without a copy."""
     cdef vector[int64_t] found
     cdef const int32_t* of = address32(numbers)
     cdef int64_t n_numbers = len(numbers)
@@ -295,7 +301,7 @@ def counts(const int32_t[::1] numbers, int64_t n):
 
 
 def flagged(const int32_t[::1] numbers, const uint8_t[::1] flags, uint8_t bit, int64_t n):
-    """Which of the numbers, which are in [0, ``n``), are at some place where ``flags`` have the bit, bool [n]."""
+    """Whether each number in [0, ``n``) occurs at some place where ``flags`` have the bit, bool [n]."""
     cdef vector[uint8_t] found
     cdef const int32_t* of = address32(numbers)
     cdef int64_t n_numbers = len(numbers)
@@ -312,9 +318,10 @@ def flagged(const int32_t[::1] numbers, const uint8_t[::1] flags, uint8_t bit, i
 
 def number_predicates(const int32_t[::1] predicate, int64_t n_predicates, const int64_t[::1] first_node, int64_t most_predicates,
                       int64_t most_nodes):
-    """Superblocks' ends, their distinct predicates and the numbers of these, and each node's predicate within its superblock.
+    """Superblocks' ends, their distinct predicates, how many each has, and each node's predicate in its superblock.
 
-    ``predicate`` is in [0, ``n_predicates``); ``first_node`` is that of each tree block, and rises from 0 to the nodes.
+    ``predicate`` is in [0, ``n_predicates``); ``first_node`` is the first node of each tree block, and rises from 0
+    to the number of nodes.
     """
     cdef Superblocks found
     cdef const int32_t* of = address32(predicate)
@@ -340,9 +347,9 @@ def node_programs(forest, const int32_t[::1] middle, const int32_t[::1] predicat
 
 
 def place_trees(forest, int64_t tree_block, int words_together):
-    """Place trees in words, or twos of them, as `gpuqs.layout.rankwalk.RankJumps` has them.
+    """Place trees in words, or pairs of words, as in `gpuqs.layout.rankwalk.RankJumps`.
 
-    No tree has more than 64 nodes, or 127 in two words.
+    No tree may have more than 64 nodes, or 127 in a pair of words.
 
     Returns
     -------
@@ -374,10 +381,11 @@ cdef JumpArrays jump_arrays(placed) except *:
 def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const int64_t[::1] offsets, uint8_t nan_left,
                const int64_t[::1] start, placed=None):
     """Entries (int32 [E, 3]), items (uint32 [N + L]) and tests (uint32 [N]) of `gpuqs.layout.rankwalk.RankWalkLayout`; leaves'
-    labels (int32 [L]); whether words were filled in place of items.
+    labels (int32 [L]); whether words were filled instead of items.
 
-    ``column`` and ``rank``: of each node. ``nan_left``: the bit of a routing that sends missing values left. Each tree's items
-    begin at ``start``. ``placed``: of `place_trees`, filled unless documents have more bytes than a word's tests can name.
+    ``column`` and ``rank`` are those of each node. ``nan_left``: the bit of a routing that sends missing values left.
+    Each tree's items begin at ``start``. ``placed``: from `place_trees`; it is filled unless there are more entries
+    than a word's tests can name.
     """
     cdef Trees trees = trees_of(forest)
     cdef JumpArrays of_jumps
@@ -412,9 +420,9 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
 
 def are_ranks(const double[::1] node_threshold, const int32_t[::1] column, int64_t n_columns, const double[::1] threshold,
               const int64_t[::1] offsets, const int32_t[::1] of_node):
-    """Whether each node's threshold is the one of its rank among its column's ``threshold[offsets[c]:offsets[c + 1]]``, which ascend.
+    """Whether each node's threshold is the one with its rank in its column's, and these ascend.
 
-    Columns are in [0, ``n_columns``).
+    Column c has the thresholds ``threshold[offsets[c]:offsets[c + 1]]``. Columns are in [0, ``n_columns``).
     """
     cdef int64_t n = len(node_threshold), n_thresholds = len(threshold)
     cdef cbool right

@@ -1,6 +1,6 @@
 # cython: language_level=3
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Tables of trees' nodes with leaves among them, divided into the nodes and the leaves of a Forest."""
+"""Tables that hold trees' nodes and leaves together, divided into the nodes and the leaves of a Forest."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -9,9 +9,10 @@ import numpy as np
 
 def divide(const uint8_t[:] leaf, const int64_t[:] left, const int64_t[:] right, const int64_t[:] feature,
            const double[:] threshold, const uint8_t[:] routing, const double[:, :] value, const int64_t[::1] bounds):
-    """The Forest's arrays over nodes and leaves by name, and the sizes of its trees, whose nodes ``bounds`` divides.
+    """The Forest's arrays over nodes and leaves by name, and the sizes of its trees.
 
-    Where a child lies outside of its tree: the tree, the node in it, and the name of the field, in place of arrays.
+    ``bounds`` is where each tree begins in the table, and the end. If a child lies outside its tree, returns the
+    tree, the node in it, and the name of the field instead.
     """
     cdef int64_t n = leaf.shape[0], n_trees = bounds.shape[0] - 1, width = value.shape[1], t, i, k, start, size, node, l
     if bounds[0] != 0 or bounds[n_trees] != n or not (

@@ -36,33 +36,34 @@ cdef bytes environment(const char* name):
 
 
 cdef enum:
-    MOST_LARGE_SIZES = 256  # numbers of documents above `most` whose programs are kept
-    MOST_CAST = 1 << 14  # whole numbers of an array that are cast; of more, and many columns, the tested ones alone are
-    MOST_LEAVES = 1 << 17  # leaves' numbers of an answer, some 100 us to write; more are work that threads may share
+    MOST_LARGE_SIZES = 256  # numbers of documents above `most` for which programs are kept
+    MOST_CAST = 1 << 14  # largest integer array cast whole; of larger ones with many columns, only tested ones are
+    MOST_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
 
 
 cdef enum:  # What an argument of `Model.predict` asks for.
-    NOTHING = 0  # its default, or what means the same
+    NOTHING = 0  # its default, or a value that means the same
     RAW = 1  # raw scores
     FAST = 2  # precision "fast"
     N_THREADS = 4  # a number of threads
-    OUT = 8  # the answer in memory of NumPy's
+    OUT = 8  # the answer in a given NumPy array
     N_ITERATIONS = 16  # a number of iterations, which may be that of all trees
     PART = 32  # a range of iterations or trees
     LEAF = 64  # the leaves' numbers
-    NOT_PLAIN = 128  # what no plain call has
+    NOT_PLAIN = 128  # what makes a call not plain
 
 
 cdef Py_ssize_t age_of_costs = 0
 
 
 def costs_age():
-    """How often the costs by which engines are chosen have changed in this process: choices made before are void."""
+    """How often the costs by which engines are chosen have changed in this process. A change voids earlier
+    choices."""
     return age_of_costs
 
 
 def costs_changed():
-    """Say that they have."""
+    """Record that the costs have changed."""
     global age_of_costs
     age_of_costs += 1
 
@@ -79,12 +80,12 @@ cdef int fill(Scorer scorer, const Documents& documents, const CLeafValues& valu
 
 
 cdef int number_type(char sum_format) noexcept:
-    """NumPy's, of sums."""
+    """NumPy's type number of sums."""
     return cnp.NPY_DOUBLE if sum_format == b"d" else cnp.NPY_FLOAT if sum_format == b"f" else cnp.NPY_INT64
 
 
 cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
-    """Whether no byte between the first and the last of ``x`` [n, columns] is one of ``out``'s, which is C-contiguous."""
+    """Whether no byte from the first to the last of ``x`` [n, columns] lies in ``out``, which is C-contiguous."""
     cdef Py_ssize_t begin = <Py_ssize_t>cnp.PyArray_DATA(x), way
     cdef Py_ssize_t end = begin + cnp.PyArray_ITEMSIZE(x), of_out = <Py_ssize_t>cnp.PyArray_DATA(out)
     for axis in range(2):
@@ -94,24 +95,24 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
 
 
 cdef class Chosen:
-    """Programs chosen for numbers of documents, which hold while costs and the environment are as they were then.
+    """Programs chosen for numbers of documents. They are valid while costs and the environment stay as they were then.
 
-    Threads that score at once share it, and each may choose. So none of its fields is ever set anew.
+    Threads that score at the same time share it, and each may choose. So none of its fields is ever reassigned.
     """
 
     cdef list programs  # by the number of documents; None: not asked for yet
-    cdef object larger_programs  # a dict of those of larger batches; of one by type, Cython borrows what another thread may drop
-    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, the higher the more took long; below 0: calls to wait
+    cdef object larger_programs  # a dict for larger batches; if typed, Cython borrows what other threads may drop
+    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, more after slow calls; below 0: calls to wait
     cdef bytes isa, machine_code
     cdef Environment environment
     cdef Py_ssize_t costs_age
 
     def __cinit__(self, Py_ssize_t most, Chosen before=None):
-        """``before``: what was chosen until now, of which all holds that costs and these two variables say nothing against."""
+        """``before``: what was chosen until now; it is taken over if costs and the two variables are unchanged."""
         self.costs_age = age_of_costs
         self.environment.remember()
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")
-        self.keeps_lock.resize(most + 1)  # with zeros; `assign`, or a copy, would end the process where there is no memory
+        self.keeps_lock.resize(most + 1)  # with zeros; `assign`, or a copy, would end the process if memory ran out
         if (before is not None and before.costs_age == self.costs_age and before.isa == self.isa
                 and before.machine_code == self.machine_code):
             self.programs, self.larger_programs = before.programs, before.larger_programs
@@ -124,7 +125,7 @@ cdef class Chosen:
         return self.costs_age == age_of_costs and self.environment.is_as_before()
 
     cdef program(self, Py_ssize_t n, program_of):
-        """What scores so many documents, or None."""
+        """What scores ``n`` documents, or None."""
         is_small = n < len(self.programs)
         program = self.programs[n] if is_small else self.larger_programs.get(n)
         if program is not None:
@@ -142,7 +143,7 @@ cdef class Chosen:
 
 
 cdef class TreeRange:
-    """A range of trees that are scored by a program of all, with exact sums.
+    """A range of trees that is scored by the program for all trees, with exact sums.
 
     Parameters
     ----------
@@ -150,9 +151,9 @@ cdef class TreeRange:
         What scores all trees.
     first, n_trees : int
     raw_divisor, value_divisor : float
-        What raw scores and values divide sums by, 1 if they do not.
+        Divisors of sums for raw scores and for values; 1 for none.
     has_base : bool
-        Whether it has the base score that is added last.
+        Whether the base score that is added last belongs to the range.
     """
 
     cdef PlainCalls whole
@@ -167,33 +168,35 @@ cdef class TreeRange:
 
 
 cdef class PlainCalls:
-    """Answers the plain calls of one model on the host, with one precision; None: a call was no plain one after all.
+    """Answers the plain calls of one model on the host, with one precision; None if a call is not plain after all.
 
     Parameters
     ----------
     program_of : callable
-        Gives the `Scorer` and the `Values` by which so many documents are scored, and the threads that they are worth; or None.
+        For a number of documents, gives the `Scorer` and the `Values` that score them, and the threads that they are
+        worth; or None.
     first_of : callable, optional
-        The same for the first call, which may be scored otherwise; None: as the others.
+        The same for the first call, which may be scored differently; None: like the others.
     threads_of : callable
-        Gives the number of threads of a call that is worth so many, more than one.
+        Gives the number of threads that a call gets if it is worth the given number, more than one.
     n_features, most : int
-        Columns of documents, and most documents of a small batch: what scores such is found without a search.
+        Columns of documents, and the most documents of a small batch, whose program is found without a search.
     most_at_once : int
-        More documents than these, at least ``most``, are not scored in one go: signals would wait.
+        The most documents that are scored in one go, at least ``most``: with more, signals would wait too long.
     brief : float
-        Seconds: if scoring so many documents took no longer, calls with as many keep Python's lock from then on, until more than
-        one in twenty take ten times as long. A thousand calls later, it may begin again: they may have come from cold caches.
+        Seconds: if scoring a number of documents took no longer, calls with that number keep the GIL from then on,
+        until more than one in twenty take over ten times as long. A thousand calls later, this may begin again: the
+        slow calls may have been due to cold caches.
     of_arrays : bool
-        Whether the arrays of `Model.predict` are documents as they are; else all are made of them first.
+        Whether arrays passed to `Model.predict` are documents as they are; else they must be converted first.
     single : bool
-        Whether whole numbers are documents of float32 (`Forest.integer_dtype`).
+        Whether integers become float32 documents (`Forest.integer_dtype`).
     raw, value : Link or None
-        What makes raw scores and values of sums; None: sums are these. Fixed-point sums have both.
+        They turn sums into raw scores and values; None: the sums are these already. Fixed-point sums have both.
     then : callable, optional
-        What makes values of what ``value`` gives, both [documents, outputs].
+        Turns what ``value`` gives into values, both [documents, outputs].
     n_iterations : int
-        Of all trees; ``some_left_out`` tells that the model had more.
+        The iterations of all trees; ``some_left_out``: whether the model had more.
     """
 
     cdef object program_of, first_of, threads_of, then
@@ -216,7 +219,7 @@ cdef class PlainCalls:
 
     cdef Chosen chosen_now(self):
         cdef Chosen chosen
-        with critical_section(self):  # where Python has no lock of its own, `chosen` might be freed while it is taken
+        with critical_section(self):  # without the GIL, `chosen` might be freed while it is read
             chosen = self.chosen
         if chosen.hold():
             return chosen
@@ -226,7 +229,7 @@ cdef class PlainCalls:
         return chosen
 
     cdef first_program(self, Py_ssize_t n):
-        """What scores so many documents if this is the first call, or None."""
+        """What scores ``n`` documents if this is the first call, or None."""
         with critical_section(self):
             first_of, self.first_of = self.first_of, None
         return None if first_of is None else first_of(n)
@@ -237,7 +240,8 @@ cdef class PlainCalls:
                 and cnp.PyArray_TYPE(x) in (cnp.NPY_FLOAT, cnp.NPY_DOUBLE) and cnp.PyArray_ISBEHAVED_RO(x))
 
     cdef documents_of(self, X, bint has_out):
-        """The array that ``X`` is, few whole numbers as floats, or its rows, if it is a list; None: no plain call has it."""
+        """``X`` if it is an array (few integers become floats), or its rows if it is a list; None if no plain call
+        takes it."""
         cdef CDefaultFloatMode mode
         if not self.of_arrays:
             return None
@@ -249,7 +253,7 @@ cdef class PlainCalls:
         return rows_of(X, self.n_features, self.single) if len(X) <= self.most_at_once else None
 
     cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
-        """Of `keeps_lock`, after a call that took so long."""
+        """The next number in `keeps_lock`, after a call that took ``seconds``."""
         if so_far < 0:
             return so_far + 1
         if so_far == 0:
@@ -259,10 +263,10 @@ cdef class PlainCalls:
         return so_far + 20 if so_far < 80 else -1000
 
     cdef scores(self, cnp.ndarray x, int of, int n_threads=0, cnp.ndarray out=None, bint given=False, TreeRange trees=None):
-        """Raw scores, the leaves' numbers (``of``: RAW, LEAF) or values, by so many threads (0: as many as such a call gets), in
-        ``out`` if it is given, or None.
+        """Raw scores, leaf numbers (``of``: RAW, LEAF) or values, in ``out`` if given; None if the call is not plain.
 
-        ``given``: numbers next to zero are zeros to linear leaves, as in the callers' arrays and lists.
+        ``n_threads``: 0 stands for the number that such a call gets. ``given``: linear leaves take numbers next to
+        zero for zeros, as in callers' arrays and lists.
         ``trees``: a range of them that is scored, or None for all.
         """
         cdef cnp.ndarray sums, scores
@@ -299,7 +303,7 @@ cdef class PlainCalls:
             of_trees = bound.c
             of_trees.first_tree, of_trees.n_trees = trees.first, trees.n_trees
             values = &of_trees
-        if leaves and (n * values.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # the general path counts that work
+        if leaves and (n * values.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # left to the general path
             return None
         if n_threads == 0:
             n_threads = 1 if worth == 1 else self.threads_of(worth)
@@ -333,7 +337,7 @@ cdef class PlainCalls:
         else:
             return None
         sums = scores
-        if of_link and cnp.PyArray_ITEMSIZE(scores) != 8:  # else they may lie where scores will
+        if of_link and cnp.PyArray_ITEMSIZE(scores) != 8:  # else sums may lie where the scores will
             sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         seconds = -seconds_now()
@@ -352,26 +356,26 @@ cdef class PlainCalls:
         return self.then(cnp.PyArray_Reshape(scores, (n, values.n_outputs))).reshape((<object>scores).shape)
 
     def prepare(self, Py_ssize_t n):
-        """Choose what scores so many documents, as the first call with so many does."""
+        """Choose what scores ``n`` documents, as the first call with that number does."""
         if n <= self.most_at_once:
             self.chosen_now().program(n, self.program_of)
 
     cdef bint are_all(self, number) except -1:
-        """Whether so many iterations from the first on are all trees, as LightGBM counts: none or less are all there were."""
+        """Whether the first ``number`` iterations are all trees. As in LightGBM, 0 or less means all there were."""
         return number == self.n_iterations or (not self.some_left_out and (number <= 0 or number > self.n_iterations))
 
     def raw(self, cnp.ndarray X not None, int n_threads=0):
-        """Raw scores [documents], or [documents, outputs] of several; None where ``X``, a NumPy array, makes no plain
-        call: it holds other numbers than native floats, more rows than are scored in one go or none, or no documents at all.
-        ``n_threads``: 0, as many as such a call gets."""
+        """Raw scores [documents], or [documents, outputs] of several; None if ``X``, a NumPy array, makes no plain
+        call: it holds other numbers than native floats, more rows than are scored in one go or none, or is not
+        documents at all. ``n_threads``: 0 stands for the number that such a call gets."""
         return self.scores(X, RAW, n_threads)
 
     def values(self, cnp.ndarray X not None, int n_threads=0):
-        """Values, likewise."""
+        """The same for values."""
         return self.scores(X, 0, n_threads)
 
 
-#: What a number of threads is called: here, and in LightGBM, XGBoost and CatBoost.
+#: Names of the argument for the number of threads: here, and in LightGBM, XGBoost and CatBoost.
 NAMES_OF_THREADS = "n_threads", "num_threads", "num_thread", "nthreads", "nthread", "n_jobs", "thread_count"
 
 
@@ -426,12 +430,12 @@ cdef int asked_by_all(output, dict keywords) except -1:
         if asked & NOT_PLAIN:
             return asked
         by_this = asked_by(name, value)
-        asked |= NOT_PLAIN if by_this & asked & (N_THREADS | PART) else by_this  # it may be asked for twice
+        asked |= NOT_PLAIN if by_this & asked & (N_THREADS | PART) else by_this  # they may be asked for twice
     return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
 
 
 cdef plain_of(ways, X, int asked, dict keywords):
-    """What answers what is asked for: a `PlainCalls` of a model's `PlainWays`, one of a `TreeRange`, or None."""
+    """What answers the call: a `PlainCalls` of a model's `PlainWays`, a `TreeRange`, or None."""
     if ways is None:
         return None
     plain = ways.fast if asked & FAST else ways.exact
@@ -446,7 +450,7 @@ cdef plain_of(ways, X, int asked, dict keywords):
 
 
 cdef int threads_of(int asked, dict keywords) except -1:
-    """A number of threads that is asked for, or 0."""
+    """The number of threads that is asked for, or 0."""
     if not asked & N_THREADS:
         return 0
     n_threads = keywords.get("n_threads")
@@ -456,14 +460,14 @@ cdef int threads_of(int asked, dict keywords) except -1:
 
 
 cdef bint is_csr(kind) except -1:
-    """Whether these are matrices or arrays of scipy's own in compressed rows."""
+    """Whether a type is that of scipy's own CSR matrices or arrays."""
     return kind.__name__ in ("csr_matrix", "csr_array") and str(kind.__module__).startswith("scipy.sparse.")
 
 
 def plain_first(method):
-    """`Model.predict` that answers plain calls itself, and has ``method`` answer all others.
+    """Wrap `Model.predict` so that plain calls are answered here, and all others by ``method``.
 
-    In Cython, for Python takes a microsecond to find fifteen arguments' defaults, ten where it comes from cold caches.
+    In Cython, as Python takes a microsecond to fill in fifteen arguments' defaults, or ten with cold caches.
     """
     @wraps(method)
     def predict(self, X, output="value", **keywords):

@@ -18,7 +18,7 @@ cdef size_t LINE = cache_lines.LINE
 
 
 class InstructionSet(NamedTuple):
-    """One that kernels were built for.
+    """An instruction set that kernels were built for.
 
     Parameters
     ----------
@@ -26,13 +26,13 @@ class InstructionSet(NamedTuple):
     lanes : int
         Documents that `vqs` scores at once.
     widest_word : int
-        Documents that `bitslice` scores at once at most.
+        The most documents that `bitslice` scores at once.
     has_encoder : bool
         Whether tree programs can become machine code.
     has_jumps : bool
-        Whether `rankwalk` takes few documents by pointer jumping.
+        Whether `rankwalk` scores few documents by pointer jumping.
     gathers : bool
-        Whether `walk` goes over nodes alone, a register full of walks at a time.
+        Whether `walk` goes over nodes only, a register full of walks at a time.
     is_here : bool
         Whether this processor has it.
     """
@@ -81,7 +81,7 @@ INSTRUCTION_SETS = _instruction_sets()
 QUICKSCORER = has_quickscorer()
 #: The C++ structs that layouts fill, by name.
 STRUCTS = _structs()
-#: Numbers of the C++ headers that layouts go by, by name.
+#: Constants of the C++ headers that layouts depend on, by name.
 CONSTANTS = {
     "kZeroMissing": kZeroMissing,
     "kCategorical": kCategorical,
@@ -115,7 +115,7 @@ CONSTANTS = {
 cdef extern from "driver/threads.hpp" namespace "gpuqs":
     void* address_of_share_out()
 
-#: For modules whose loops go by this one's threads.
+#: The address of `share_out`, for modules that use this one's threads.
 SHARE_OUT = PyCapsule_New(address_of_share_out(), NULL, NULL)
 
 
@@ -125,9 +125,9 @@ def available_isas():
 
 
 def forced_isa():
-    """The environment variable ``GPUQS_ISA``, or None. Every call asks, so not through `os.environ`."""
+    """The environment variable ``GPUQS_ISA``, or None. Not read through `os.environ`, as every call asks for it."""
     cdef const char* name = getenv("GPUQS_ISA")
-    return None if name == NULL else name.decode("utf-8", "backslashreplace")  # an error may then show whatever it is
+    return None if name == NULL else name.decode("utf-8", "backslashreplace")  # so that an error can show any bytes
 
 
 def compiles(str isa):
@@ -137,12 +137,12 @@ def compiles(str isa):
 
 
 def most_threads():
-    """Most threads that work at a call, and at all calls together but for their callers'."""
+    """The most threads of one call, and of all calls together apart from the callers' own threads."""
     return gpuqs_most_threads()
 
 
 def latency(int64_t n_bytes, int64_t steps):
-    """Nanoseconds of a read that waits for the one before it, spread over so much memory."""
+    """Nanoseconds per read when each waits for the one before it, spread over ``n_bytes`` of memory."""
     cdef double taken
     with nogil:
         taken = c_latency(n_bytes, steps)
@@ -150,7 +150,7 @@ def latency(int64_t n_bytes, int64_t steps):
 
 
 def table_part(str isa, int n_leaves, int value_bytes):
-    """Bytes of the parts into which an instruction set's tables cut values of so many bytes; 0: it has no tables.
+    """Bytes of the parts into which an instruction set's tables cut values of ``value_bytes``; 0: it has no tables.
 
     `n_leaves` is 32 or 64: the most leaves of a tree.
     """
@@ -161,7 +161,7 @@ include "layouts.pxi"
 
 
 cdef class Values:
-    """`gpuqs.layout.leaves.LeafValues`, bound."""
+    """`gpuqs.layout.leaves.LeafValues`, bound to the C struct."""
 
     def __init__(self, values, tables=None, int table_leaves=64):
         self.keep = []
@@ -197,7 +197,7 @@ cdef class Values:
         self.c.start = data_of(values.start, values.sum_dtype, self.keep)
 
     def of_trees(self, values):
-        """The same, bound, but for the range of trees and what sums start from, which are those of ``values``."""
+        """A copy with the range of trees, and what sums start from, of ``values``."""
         cdef Values same = Values.__new__(Values)
         same.c, same.keep, same.sum_format = self.c, list(self.keep), self.sum_format
         same._take(values)
@@ -228,13 +228,13 @@ cdef class Scorer:
         return c
 
     cdef int fill(self, const Documents& documents, const CLeafValues& values, void* sums, int n_threads) except -1 nogil:
-        """`score`, of what is where it should be."""
+        """`score` without checks."""
         c_score(self.engine.get()[0], self.kernels[0], documents, values, sums, n_threads, False)
         return 0
 
     cdef int fill_leaves(self, const Documents& documents, const CLeafValues& values, int32_t* leaves,
                          int n_threads) except -1 nogil:
-        """`leaves`, likewise."""
+        """`leaves` without checks."""
         c_exit_leaves(self.engine.get()[0], documents, values, leaves, n_threads)
         return 0
 
@@ -247,9 +247,9 @@ cdef class Scorer:
         self._run(values, documents, out, b"i", values.c.n_trees, n_threads, True, False, NULL)
 
     def stages(self, Values values, documents, ends, begin, sums, int n_threads):
-        """Fill `sums`, [stages, documents, outputs]: before each of the trees `ends`, ascending, and after all.
+        """Fill `sums` [stages, documents, outputs]: those before each of the trees `ends`, ascending, and after all.
 
-        They begin with `begin`, [documents, outputs], or, if it is None, as usual. Both are of `values.sum_dtype`; each
+        They begin with `begin` [documents, outputs] or, if it is None, as usual. Both are of `values.sum_dtype`; each
         stage, and `begin`, lies in C order.
         """
         cdef list keep = []
@@ -279,7 +279,7 @@ cdef class Scorer:
             c_score_stages(self.engine.get()[0], self.kernels[0], docs, values.c, c, start, out.view.buf, n_threads)
 
     cdef Documents _read(self, documents, list keep) except *:
-        """Documents as they are given, or coded; `keep` keeps them where they are."""
+        """Documents as they are given, or coded; `keep` keeps their buffer alive."""
         if isinstance(documents, Coded):
             return (<Coded>documents).c
         cdef Held held = Held(documents, PyBUF_STRIDES | PyBUF_FORMAT)
@@ -305,7 +305,7 @@ cdef class Scorer:
 
 
 cdef class Held:
-    """A buffer that stays where it is as long as this lives."""
+    """A buffer that is held for as long as this lives."""
 
     cdef Py_buffer view
 
@@ -313,7 +313,7 @@ cdef class Held:
         PyObject_GetBuffer(array, &self.view, flags)
 
     def __dealloc__(self):
-        PyBuffer_Release(&self.view)  # of what could not be had, nothing
+        PyBuffer_Release(&self.view)  # does nothing if no buffer was acquired
 
 
 cdef class Coded:

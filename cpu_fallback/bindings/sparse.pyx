@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Sparse matrices into dense blocks of their tested columns, without the GIL."""
+"""Write sparse matrices into dense blocks of their tested columns, without the GIL."""
 
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
@@ -46,7 +46,7 @@ cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
 cnp.import_array()
 
 cdef enum:
-    MOST_ENTRIES = 1 << 17  # of a matrix of few rows
+    MOST_ENTRIES = 1 << 17  # of a matrix that is read with the GIL held
 
 BOUNDS = _BOUNDS
 OUTSIDE = _OUTSIDE
@@ -90,7 +90,7 @@ cdef outcome(SparseResult result):
 
 def scatter_csr(const int64_t[::1] bounds, cnp.ndarray indices not None, cnp.ndarray data not None, int64_t start,
                 const int32_t[::1] column_of, int64_t[::1] seen, refused, cnp.ndarray out not None):
-    """Put rows of CSR into ``out`` [rows, tested columns], which holds what absent entries are.
+    """Put rows of CSR into ``out`` [rows, tested columns], which already holds the value of absent entries.
 
     Parameters
     ----------
@@ -101,16 +101,16 @@ def scatter_csr(const int64_t[::1] bounds, cnp.ndarray indices not None, cnp.nda
     start : int
         The number of the first row.
     column_of : int32 [columns]
-        The place of a column among those tested, or -1.
+        The place of a column among the tested ones, or -1.
     seen : int64 [tested columns]
-        Scratch; holds numbers of no row from ``start`` on.
+        Scratch; must not hold the number of any row from ``start`` on.
     refused : float or None
-        A value that is not taken.
+        A value that is an error.
 
     Returns
     -------
     problem, at, index : int
-        0 where all is well; else what is wrong, in which row, and the index at fault.
+        0 if all is well; else what is wrong, in which row, and the index at fault.
     """
     cdef SparseResult result
     cdef int64_t n = out.shape[0], tested = out.shape[1], columns = column_of.shape[0]
@@ -126,7 +126,7 @@ def scatter_csr(const int64_t[::1] bounds, cnp.ndarray indices not None, cnp.nda
 
 
 cdef _empty(const int64_t[::1] bounds, int64_t entries, int64_t start):
-    """The outcome where nothing can be put anywhere: only whether the rows' bounds are right."""
+    """The outcome if there is nothing to put anywhere: it only says whether the rows' bounds are right."""
     cdef int64_t row
     for row in range(bounds.shape[0] - 1):
         if not 0 <= bounds[row] <= bounds[row + 1] <= entries:
@@ -135,12 +135,12 @@ cdef _empty(const int64_t[::1] bounds, int64_t entries, int64_t start):
 
 
 def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, int64_t n_rows):
-    """Whether columns' entries, from and up to ``bounds`` [columns, 2], are rows in strictly ascending order.
+    """Check that columns' entries, from and up to ``bounds`` [columns, 2], are rows in strictly ascending order.
 
     Returns
     -------
     problem, at, index : int
-        As from `scatter_csr`; ``at`` is a number of ``bounds``.
+        As from `scatter_csr`; ``at`` is an index into ``bounds``.
     """
     cdef SparseResult result
     cdef int64_t columns = bounds.shape[0]
@@ -154,9 +154,9 @@ def check_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, int64_
 
 def scatter_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, cnp.ndarray data not None, int64_t start,
                 refused, cnp.ndarray out not None):
-    """Put rows of columns for which `check_csc` has nothing to say into ``out`` [columns, rows].
+    """Put rows of columns that passed `check_csc` into ``out`` [columns, rows].
 
-    Parameters and results as of `scatter_csr`, ``bounds`` as of `check_csc`; ``data`` is as long as ``indices``.
+    Parameters and results are as in `scatter_csr`, ``bounds`` as in `check_csc`; ``data`` is as long as ``indices``.
     """
     cdef SparseResult result
     cdef int64_t columns = out.shape[0], n = out.shape[1]
@@ -172,9 +172,10 @@ def scatter_csc(const int64_t[:, ::1] bounds, cnp.ndarray indices not None, cnp.
 
 
 def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, int64_t tested, double absent, refused):
-    """The tested columns of a small CSR matrix as rows [n, tested]; ``absent`` is what absent entries are, the rest as above.
+    """The tested columns of a small CSR matrix as rows [n, tested]; ``absent`` is the value of absent entries, the
+    rest as above.
 
-    None: it is not as most are (indices of 32 bits, data of native floats), has many entries, or something is wrong with it.
+    None if it is not as most are (32-bit indices, data of native floats), has many entries, or is invalid.
     """
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out
@@ -188,7 +189,7 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
             return None
     first_of = <const int32_t*>cnp.PyArray_DATA(indptr)
     entries = entries_of(indices, data, refused)
-    if cnp.PyArray_DIM(indptr, 0) != n + 1 or first_of[0] != 0 or entries.n > MOST_ENTRIES:  # Python's lock is kept
+    if cnp.PyArray_DIM(indptr, 0) != n + 1 or first_of[0] != 0 or entries.n > MOST_ENTRIES:  # the GIL is held
         return None
     bounds.assign(first_of, first_of + n + 1)
     seen.assign(tested, <int64_t>-1)

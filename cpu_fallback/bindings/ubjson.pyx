@@ -18,7 +18,7 @@ from gpuqs.errors import ModelFormatError
 MAX_NESTING = 64
 
 cdef int _MAX_NESTING = MAX_NESTING
-#: Of markers of numbers: the size, NumPy's number of the type, and the array of none.
+#: By marker of a number type: its size, NumPy's number of the type, and an empty array.
 cdef int[128] _SIZES
 cdef int[128] _TYPES
 cdef dict _NONE = {}
@@ -35,7 +35,7 @@ def decode(data, condensed=None):
     ----------
     data : bytes-like
     condensed : callable, optional
-        Given every object as soon as it is read, gives what is kept of it.
+        Called with every object as soon as it is read; returns what is kept of it.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def decode(data, condensed=None):
     Raises
     ------
     ModelFormatError
-        Where the bytes are not exactly one well-formed value, or repeat a key.
+        The bytes are not exactly one well-formed value, or repeat a key.
     """
     data = memoryview(data).cast("B")
     cdef _Decoder decoder = _Decoder(data, condensed)
@@ -57,7 +57,7 @@ def decode(data, condensed=None):
 
 
 cdef void to_native(const unsigned char* source, char* target, Py_ssize_t count, int size) noexcept:
-    """Numbers of 1, 2, 4 or 8 bytes, the highest byte first, as the machine holds them."""
+    """Convert big-endian numbers of 1, 2, 4 or 8 bytes to the machine's byte order."""
     cdef Py_ssize_t i
     cdef int byte
     cdef uint64_t bits
@@ -83,7 +83,7 @@ cdef void to_native(const unsigned char* source, char* target, Py_ssize_t count,
 cdef class _Decoder:
     """A position in the bytes, and one method for each kind of value.
 
-    Bytes are read through a typed view alone, which checks every index.
+    Single bytes are read through a typed view, which checks every index, and runs of bytes after `need` or `length`.
     """
 
     cdef const unsigned char[::1] data
@@ -132,7 +132,7 @@ cdef class _Decoder:
         return bits
 
     cdef int64_t whole(self, int marker) except? -1:
-        """A whole number; its marker must be of one."""
+        """An integer; its marker must be that of one."""
         if marker == b"i":
             return <int8_t>self.bits(1)
         if marker == b"U":
@@ -209,7 +209,7 @@ cdef class _Decoder:
             self.position += 1
             kind[0] = self.peek()
             self.position += 1
-            # Elements without bytes: no bound on them.
+            # Elements without bytes would not be bounded by the bytes that are left.
             if kind[0] in (b"Z", b"T", b"F") or self.peek() != b"#":
                 self.fail("a typed container without a count, or of constants")
         if self.peek() == b"#":

@@ -1,4 +1,4 @@
-// Seconds, as intervals are measured.
+// A monotonic clock in seconds, to measure intervals.
 #pragma once
 #include <chrono>
 

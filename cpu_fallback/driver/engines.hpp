@@ -15,7 +15,7 @@ namespace gpuqs {
 
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Engines that read documents as values, float or double: x[column][document block], or x[document][column] by load_rows.
+// Engines that read documents as float or double values: x[column][document block], or x[document][column] from load_rows.
 class ByValue : public ExitLeaves {
 public:
     ByValue(const Kernels& kernels, const Columns& columns, bool single, int block)
@@ -39,9 +39,9 @@ protected:
                                           : kernels_.load_rows_float(documents, first, n, columns_, x<float>(loaded));
     }
     struct Head {
-        bool is_double, has_missing;  // only walks ask the latter
+        bool is_double, has_missing;  // only walks read has_missing
     };
-    virtual int lanes() const { return 8; }  // the kernel takes a multiple of so many documents
+    virtual int lanes() const { return 8; }  // the kernel needs a multiple of this many documents
     // At least one column: a walk reads column 0 at leaves, even if no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
     Head& head_for(const Documents& documents, void* loaded) const {
@@ -61,7 +61,7 @@ protected:
     const int block_;
 };
 
-// vqs, and the engines on qs's kernel: those take some documents together (0: vqs).
+// vqs (together = 0), and the engines on qs's kernel, which score `together` documents at a time.
 class QuickScorer final : public ByValue {
 public:
     QuickScorer(const Kernels& kernels, const QuickScorerLayout& layout, int together, int block)
@@ -137,7 +137,8 @@ private:
     const WalkLayout layout_;
 };
 
-// load writes the documents' values, then their codes: those of few documents, which jump or walk, or bytes.
+// load writes the documents' values, then their codes: document by document if there are few, which jump or walk, else entry by
+// entry, in bytes.
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
@@ -185,12 +186,12 @@ public:
 
 private:
     bool has_jumps() const { return kernels_.rank_jumps && layout_.jumps.n_words > 0; }
-    // So few documents are taken one after another.
+    // Up to this many documents are scored one after another.
     int most_apart() const { return has_jumps() ? kJumping : most_walking(kernels_.rank_lanes); }
-    // Threads may share a batch out in blocks of so few places that none fill a register.
+    // Threads may split a batch into blocks too small to fill a register.
     bool apart(int n, int stride) const { return n <= most_apart() || !fills_register(stride); }
     bool fills_register(int stride) const { return stride >= kernels_.rank_lanes; }
-    // Bytes of the codes of one that is.
+    // Bytes of the codes of a document that is scored on its own.
     size_t of_document() const { return has_jumps() ? kJumpEntries : sizeof(uint32_t) * layout_.n_entries; }
     template <class Walking, class Jumping, class Asked, class Value>
     void code(Walking walking, Jumping jumping, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
@@ -204,12 +205,12 @@ private:
     const RankWalkLayout layout_;
 };
 
-// load writes planes. Scratch holds the predicates of a superblock, the slots of a group (or the planes of a tree and the S that
-// wait in memory), and documents feature-major.
+// load writes planes. Scratch holds the predicates of a superblock, then the slots of a group (or the planes of a tree and its
+// spilled S).
 class Bitslice final : public ExitLeaves {
 public:
-    // Words of up to `word` documents (the narrowest at least); up to `together` document blocks share a superblock. Code is
-    // written by so many threads at least.
+    // Words hold up to `word` documents, or the narrowest word's if that is more. Up to `together` document blocks share a
+    // superblock. At least n_making threads write the code.
     Bitslice(const Kernels& kernels, const BitsliceLayout& layout, int word, int together, int n_making)
         : kernels_(kernels), layout_(layout), together_(together), n_making_(n_making) {
         while (n_widths_ < kernels.n_widths && 8 * kernels.widths[n_widths_].word_bytes <= word) n_widths_++;
@@ -249,8 +250,8 @@ public:
         }
         kernels_.rank(layout_.ranks, documents, first, n, static_cast<uint8_t*>(loaded), stride / 8);
     }
-    // Threads that come at once each make code, and the first one's is kept. There is no lock: a fork could leave it taken in
-    // the child.
+    // Threads that come at the same time each make code, and the code that is finished first is kept. There is no lock: a fork
+    // could leave it locked in the child.
     void make_ready(int stride, int n_threads) const override {
         const int w = width(stride);
         if (is_ready(stride)) return;
@@ -267,7 +268,7 @@ public:
     }
     bool is_ready(int stride) const { return !layout_.nodes || code_[width(stride)].load(std::memory_order_acquire); }
     void bring(int block, int stride, const LeafRecords& records) const override {
-        if (records.first && stride < document_block())  // many documents read most of them soon
+        if (records.first && stride < document_block())  // a full block soon reads most of them anyway
             for (int t = first_tree(block); t < first_tree(block + 1); t++) prefetch_records(records, t);
         if (layout_.nodes) code_[width(stride)].load(std::memory_order_acquire)->bring(block);
     }

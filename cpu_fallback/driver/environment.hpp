@@ -1,4 +1,4 @@
-// Whether the process's environment changed since it was remembered: calls of microseconds ask each time.
+// Whether the process's environment has changed since it was remembered. Calls that take microseconds ask each time.
 #pragma once
 #include <unistd.h>
 
@@ -12,15 +12,16 @@ namespace gpuqs {
 
 class Environment {
 public:
-    // Whether all variables are those that were remembered. Of others' only where they are is compared, as what is set later lies
-    // elsewhere: hundreds of strings on lines of their own take longer to come from memory than a tree's score.
+    // Whether all variables are as remembered. Only GPUQS_ variables are compared as strings. For all others the address suffices,
+    // as a variable that is set later lies elsewhere: to load hundreds of strings, each on its own cache line, takes longer than to
+    // score a tree.
     bool is_as_before() const {
         size_t n = 0;
         for (; environ && environ[n]; n++)
             if (n >= seen_.size() || seen_[n] != environ[n]) return false;
         if (!remembered_ || n != seen_.size()) return false;
         for (const auto& [at, text] : ours_)
-            if (text != seen_[at]) return false;  // it was written to
+            if (text != seen_[at]) return false;  // it was overwritten in place
         return true;
     }
     void remember() {
@@ -36,7 +37,7 @@ public:
 private:
     bool remembered_ = false;
     std::vector<const char*> seen_;
-    std::vector<std::pair<size_t, std::string>> ours_;  // which they are, and what they say
+    std::vector<std::pair<size_t, std::string>> ours_;  // GPUQS_ variables: index in seen_, and string
 };
 
 }  // namespace gpuqs

@@ -13,10 +13,10 @@ namespace {
 
 #include "driver/table_exponentials.inl"
 
-constexpr int kTogether = 256, kFewest = 4;  // numbers that are made at once
+constexpr int kTogether = 256, kFewest = 4;  // numbers that vector code computes at once: at most, at least
 
-// Of 2^(i / kTablePowers). Made as the module is loaded: what a function makes when it is first called, a child that was forked
-// meanwhile would wait for, for ever.
+// Mantissas of 2^(i / kTablePowers), computed when the module is loaded. If a function-local static were being initialized during a
+// fork, the child would wait for it forever.
 const std::array<uint64_t, kTablePowers> kMantissas = [] {
     const DefaultFloatMode mode;
     mode.hold();
@@ -57,26 +57,26 @@ template <class Real, int n> std::array<Real, n> numbers_below(Real most) {
     return of;
 }
 
-// Whether vectors make the C library's exponentials of these numbers.
+// Whether the vector code gives the C library's exponentials of these numbers, bit for bit.
 template <class Real, size_t n> bool are_equal(bool (*vectors)(const Real*, int64_t, Real*), const std::array<Real, n>& x) {
     std::array<Real, n> made{}, wanted{};
     vectors(x.data(), n, made.data());
     for (size_t i = 0; i < n; i++) {
-        volatile Real each = x[i];  // compilers would compute what they know, which is not what this machine's library does
+        volatile Real each = x[i];  // else compilers may fold it, unlike this machine's library
         wanted[i] = std::exp(each);
     }
     return !std::memcmp(made.data(), wanted.data(), sizeof made);
 }
 
-// Whether the C library's exp is glibc's: of another one's some hundredth would differ.
+// Whether the C library's exp is glibc's: with another library, about one result in a hundred would differ.
 const bool kDoublesAsVectors = [] {
     const DefaultFloatMode mode;
     mode.hold();
     return kHasVectors && are_equal(kVectors.doubles, numbers_below<double, 1024>(kMostExponent));
 }();
 
-// Of floats, rounding hides nearly all: the two that tell whether glibc was compiled with fused multiply-add, and some that are not
-// the nearest to the true values.
+// For floats, rounding hides nearly all differences. So `telling` has the two numbers that show whether glibc was compiled with
+// fused multiply-add, and some whose results are not the floats nearest to the true values.
 const bool kFloatsAsVectors = [] {
     const DefaultFloatMode mode;
     mode.hold();
@@ -86,7 +86,7 @@ const bool kFloatsAsVectors = [] {
            are_equal(kVectors.floats, telling);
 }();
 
-// Some numbers by all() at once where it tells that all fit, else by one(), which makes the same of each.
+// Computes blocks of numbers with all() if it returns that all of them fit, else each number with one(), which gives the same results.
 template <class Real, class All, class One> void make(const Real* x, int64_t n, Real* out, bool together, All all, One one) {
     Real some[kTogether];  // out may be x
     for (int64_t first = 0; first < n; first += kTogether) {

@@ -1,11 +1,11 @@
 // Exponentials of many numbers, for links.
 //
-//   exponentials        of each number: the C library's exp, bit for bit, for the training libraries call that
-//   table_exponentials  of each number: CatBoost's
+//   exponentials        the C library's exp of each number, bit for bit, as the training libraries call that
+//   table_exponentials  CatBoost's exponential of each number
 //
-// The C library takes a number at a time. Where a processor has fused multiply-add and the library is known to compute as glibc
-// does, vectors go through the same operations (exponentials_fma.cpp): some thousand numbers, each looked at when the module is
-// loaded, tell. Elsewhere, and for what is too large or too small, the library itself is called.
+// The C library takes one number at a time. If the processor has AVX2 and fused multiply-add and the library computes as glibc
+// does, vector code repeats glibc's operations (exponentials_fma.cpp); about a thousand numbers of each type are tested when the
+// module is loaded. Otherwise, and for numbers that are too large or too small, the library itself is called.
 #pragma once
 #include <cstdint>
 
@@ -17,14 +17,15 @@ void exponentials(const float* x, int64_t n, float* out);
 void table_exponentials(const double* x, int64_t n, double* out);
 void table_exponentials(const float* x, int64_t n, float* out);
 
-// CatBoost's exponential of what is less than the first is 0, of what is not less than the second infinite.
+// CatBoost's exponential of a number is 0 below the first limit, and infinite from the second on.
 constexpr double kLeastTableExponent = -708.39641853226408, kMostTableExponent = 709.78271289338397;
 
-// Whether vectors make the C library's here.
+// Whether the vector code gives the C library's exponentials here.
 bool has_vector_exponentials();
 
-// For processors with AVX2 and FMA. Each tells whether all numbers fit: are below kMostExponent (floats: kMostFloatExponent) in
-// magnitude, or between the two above. Of those that do not, it makes anything. out is not x.
+// For processors with AVX2 and FMA. Each returns whether all numbers fit: magnitudes below kMostExponent (floats:
+// kMostFloatExponent), or for by_table numbers between the two limits above. The results of numbers that do not fit are
+// unspecified. out must not be x.
 struct VectorExponentials {
     bool (*doubles)(const double* x, int64_t n, double* out);
     bool (*floats)(const float* x, int64_t n, float* out);

@@ -1,8 +1,8 @@
-// exponentials in vectors: glibc's operations on each number, in loops that compilers turn into vectors. For AVX2 and FMA.
+// exponentials in vectors: glibc's operations on each number, in loops that compilers vectorize. For AVX2 and FMA.
 //
-//   x = (k / 128) ln 2 + r, k whole:  exp(x) = 2^(k / 128) (1 + r + c2 r^2 + ... + c5 r^5)      (floats: k / 32, up to r^3)
+//   x = (k / 128) ln 2 + r, k an integer:  exp(x) = 2^(k / 128) (1 + r + c2 r^2 + ... + c5 r^5)      (floats: k / 32, up to r^3)
 //
-// Each `fma` is where compilers make one of glibc's source. CatBoost's have none.
+// Each `fma` stands where compilers fuse a multiply and an add of glibc's source. CatBoost's exponentials have none.
 #include <cstdint>
 #include <cstring>
 
@@ -19,7 +19,7 @@ constexpr Power kPowers[128] = {
 #include "../cuda/powers_of_two.cuh"
 };
 constexpr double kInverseLn2 = 0x1.71547652b82fep0;
-constexpr double kRound = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
+constexpr double kRound = 0x1.8p52;  // adding it rounds a number to an integer, in the lowest bits
 
 inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline uint64_t bits_of(double x) {

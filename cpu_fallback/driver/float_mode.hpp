@@ -1,6 +1,6 @@
-// The floating-point mode that the training libraries' bits rest on: to nearest, denormals kept, no traps.
+// The floating-point mode in which results equal the training libraries' bit for bit: round to nearest, keep denormals, no traps.
 //
-// A caller's thread may be in another: what is built with -ffast-math flushes denormals in each thread that loads it.
+// A caller's thread may be in another mode: a library built with -ffast-math makes each thread that loads it flush denormals.
 #pragma once
 #include <cfenv>
 
@@ -13,7 +13,7 @@
 
 namespace gpuqs {
 
-// For as long as this lives, in the thread that made it.
+// Sets the mode for as long as this lives, in the thread that made it.
 class DefaultFloatMode {
 public:
     DefaultFloatMode() : changed_(!is_on()) {
@@ -21,19 +21,19 @@ public:
         std::fegetenv(&before_);
         std::fesetenv(FE_DFL_ENV);
 #ifdef GPUQS_X86
-        _mm_setcsr(kDefault);  // some C libraries leave denormals as they are
+        _mm_setcsr(kDefault);  // some C libraries do not reset the denormal mode
 #endif
     }
     ~DefaultFloatMode() {
         if (changed_) std::fesetenv(&before_);
     }
-    void hold() const {}  // Cython leaves out what nobody uses
+    void hold() const {}  // Cython drops variables that are not used
     DefaultFloatMode(const DefaultFloatMode&) = delete;
     DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
 
 private:
 #ifdef GPUQS_X86
-    static constexpr unsigned kDefault = 0x1f80, kFlags = 0x3f;  // flags tell what happened, the other bits are the mode
+    static constexpr unsigned kDefault = 0x1f80, kFlags = 0x3f;  // flags record what happened, the other bits are the mode
     static bool is_on() { return (_mm_getcsr() & ~kFlags) == kDefault; }
 #elif defined(GPUQS_AARCH64)
     static bool is_on() {

@@ -1,9 +1,9 @@
-// Walks over a forest's own arrays, for calls that come before anything is laid out.
+// Walks over a forest's own arrays, for calls made before any layout exists.
 //
 //   foreach tree:
 //       foreach document:
 //           node <- root
-//           while node is no leaf:
+//           while node is not a leaf:
 //               x <- value of its column
 //               node <- left if x <= threshold, or if x is missing and goes left; else right
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace gpuqs {
 
-// The arrays of gpuqs.forest.Forest over nodes, with what gpuqs/layout/columns.py makes of them.
+// The node arrays of gpuqs.forest.Forest, with the columns that gpuqs/layout/columns.py makes.
 struct ForestTrees {
     Columns columns;
     bool single;
@@ -28,7 +28,7 @@ struct ForestTrees {
 
 constexpr uint8_t kNanLeft = 1;  // a bit of ForestTrees::routing: missing values go left
 
-// Leaves are numbered as the forest does it. All trees are one tree block.
+// Leaves are numbered as in the forest. All trees are one tree block.
 class ForestWalk final : public ByValue {
 public:
     ForestWalk(const Kernels& kernels, const ForestTrees& trees, int block)

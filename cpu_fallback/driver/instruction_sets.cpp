@@ -9,7 +9,7 @@
 
 namespace gpuqs {
 
-// Made in isa/*/kernels.cpp.
+// Defined in isa/*/kernels.cpp.
 extern const Kernels kernels_portable;
 #ifdef GPUQS_X86
 extern const Kernels kernels_sse42;
@@ -36,7 +36,7 @@ bool has_all_avx512() {
 }
 #ifdef GPUQS_VBMI
 bool has_avx512vbmi() { return has_all_avx512() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"); }
-bool has_avx512() { return has_all_avx512() && !has_avx512vbmi(); }  // one of two of the same name
+bool has_avx512() { return has_all_avx512() && !has_avx512vbmi(); }  // both sets are named avx512
 #else
 bool has_avx512() { return has_all_avx512(); }
 #endif
@@ -63,8 +63,8 @@ const InstructionSet instruction_sets[] = {
 
 bool InstructionSet::gathers() const {
 #ifdef GPUQS_X86
-    // Intel's processors without AVX512-FP16 (before Sapphire Rapids) gather slowly where Gather Data Sampling is mitigated, and AMD's
-    // take the values one at a time.
+    // Intel's processors without AVX512-FP16 (before Sapphire Rapids) gather slowly where Gather Data Sampling is mitigated, and
+    // AMD's load the values of a gather one at a time.
     constexpr unsigned kFp16 = 1u << 23;
     unsigned a, b, c, features;
     return kernels->walk_nodes_float && !__builtin_cpu_is("amd") && __get_cpuid_count(7, 0, &a, &b, &c, &features) && features & kFp16;

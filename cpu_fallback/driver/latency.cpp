@@ -1,4 +1,4 @@
-// A pointer chase: cache lines linked to one circle in an order that no prefetcher foresees.
+// A pointer chase: cache lines linked into one cycle in an order that no prefetcher predicts.
 #include "driver/latency.hpp"
 
 #include <algorithm>
@@ -13,18 +13,18 @@ namespace {
 struct alignas(64) Line { uint32_t next; };
 
 constexpr uint32_t kMostLines = 1 << 20, kWarmed = 1 << 14;
-constexpr int kReadings = 5;  // the least counts: whatever else runs can only add to it
-// Of a generator whose period is all numbers below any power of two.
+constexpr int kReadings = 5;  // the least is returned: other work can only add time
+// A linear congruential generator that passes through all numbers below any power of two.
 constexpr uint32_t kMultiplier = 1664525, kIncrement = 1013904223;
 
 }  // namespace
 
 double latency(int64_t bytes, int64_t steps) {
-    uint32_t n = 1;  // a power of two, so that all lines make one circle
+    uint32_t n = 1;  // a power of two, so that all lines form one cycle
     while (n < kMostLines && 2 * static_cast<int64_t>(n * sizeof(Line)) <= bytes) n *= 2;
     const Buffer memory = allocate(n * sizeof(Line));
     Line* const lines = static_cast<Line*>(memory.get());
-    // The generator's next number is the line's successor: written in the order of memory, and read in no order.
+    // A line's successor is the generator's next number: lines are written in memory order, and read in a scrambled order.
     for (uint32_t i = 0; i < n; i++) lines[i].next = (i * kMultiplier + kIncrement) & (n - 1);
     uint32_t at = 0;
     for (uint32_t i = 0; i < std::min(n, kWarmed); i++) at = lines[at].next;

@@ -10,9 +10,10 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kDocumentsTogether = 64;  // whose rows stay in the L1 cache while trees pass
+constexpr int kDocumentsTogether = 64;  // whose rows stay in the L1 cache for all trees
 
-// What a document adds there: a leaf's constant and terms, or its value, if it has no terms or the document lacks one of the values.
+// A document's output at a leaf: the leaf's constant and terms, or its plain value if it has no terms or one of the document's
+// values is missing.
 template <class Value> double output_of(const LeafValues& values, const Documents& documents, int64_t leaf, const char* row) {
     const LinearTerms& terms = values.linear;
     const double value = static_cast<const double*>(values.value)[leaf];

@@ -1,4 +1,4 @@
-// Leaves with linear models: what a document adds to a sum there is a constant and some of its values times coefficients.
+// Leaves with linear models: a document's output there is a constant plus some of its values times coefficients.
 #pragma once
 #include <cstdint>
 
@@ -7,12 +7,13 @@
 
 namespace gpuqs {
 
-// Documents [first, first + n) at leaves leaf[tree][stride], of so many bytes each, of trees [tree, tree + n_trees): their outputs, in
-// the order of trees, to sums[output][stride]. Document d is at place order[d] of leaf (null: at d), and at places[d] of sums.
+// Adds the outputs of documents [first, first + n) in trees [tree, tree + n_trees), in the order of trees, to sums[output][stride].
+// Their exit leaves are leaf[tree][stride], of leaf_bytes bytes each. Document d is at place order[d] of leaf (null: at d), and at
+// places[d] of sums.
 void add_linear(const LeafValues& values, const Documents& documents, int64_t first, int n, int tree, int n_trees, int leaf_bytes,
                 const void* leaf, int stride, const uint16_t* order, const int32_t* places, double* sums);
 
-// The outputs to out [n][trees]. leaves [n][trees] are positions in each tree.
+// Writes the outputs to out [n][trees]. leaves [n][trees] are positions in each tree.
 void linear_outputs(const LeafValues& values, const Documents& documents, const int32_t* leaves, double* out, int n_threads);
 
 }  // namespace gpuqs

@@ -12,7 +12,7 @@
 namespace gpuqs {
 namespace {
 
-constexpr int64_t kValuesOfPiece = 4096;  // a thread takes so many at a time: some ten microseconds
+constexpr int64_t kValuesOfPiece = 4096;  // taken by a thread at a time: about ten microseconds
 
 // The raw scores of one document.
 template <class Real> struct Raw {
@@ -25,7 +25,7 @@ template <class Real> struct Raw {
         const Real sum = last ? static_cast<Real>(sums[k] + last[k]) : sums[k];
         return divisor == 1 ? sum : sum / divisor;
     }
-    // The first of the largest scores; the first NaN, where there is one.
+    // The index of the largest score (the first, if several are equal), or of the first NaN if there is one.
     int largest() const {
         int best = 0;
         for (int k = 1; k < n && !std::isnan((*this)[best]); k++)
@@ -34,7 +34,7 @@ template <class Real> struct Raw {
     }
 };
 
-// A link that turns each score into a value, whosever it is: Each::of.
+// A link that turns each score into a value independently: Each::of.
 template <class Each> struct each {
     static constexpr bool is_of_each = true, takes_powers = false;
     template <class Real> static void apply(const Raw<Real>& raw, Real scale, Real* out) {
@@ -42,7 +42,8 @@ template <class Each> struct each {
     }
 };
 
-// Links that take exponentials say of what, and what becomes of those, where the scores lie: a piece's are made together.
+// Links with exponentials compute the exponents, and later the values from the powers, in place, so that a piece's exponentials are
+// computed together.
 struct by_powers {
     static constexpr bool is_of_each = false, takes_powers = true;
     template <class Real> static void powers(int64_t n, Real* out) { exponentials(out, n, out); }
@@ -56,13 +57,13 @@ template <class Each> struct each_by_powers : by_powers {
         for (int64_t i = 0; i < n_documents * n; i++) out[i] = Each::of(out[i]);
     }
 };
-// A step of a document, of all of them: of four at once, for maxima and sums wait for each other.
+// Runs a step for all documents, four at a time: within a document, each maximum or sum waits for the one before.
 template <class Step, class Real> void by_fours(int64_t n_documents, int n, Real* out) {
     int64_t d = 0;
     for (; d + 4 <= n_documents; d += 4) Step::template some<4>(n, out + d * n);
     for (; d < n_documents; d++) Step::template some<1>(n, out + d * n);
 }
-// Of a document that holds a NaN, the total becomes NaN, and with it all values.
+// If a document has a NaN, the total becomes NaN, and with it all values.
 struct subtract_top {
     template <int documents, class Real> static void some(int n, Real* out) {
         Real top[documents];
@@ -84,7 +85,7 @@ template <bool in_double> struct divide_by_total {
         }
     }
 };
-// The quotients are of doubles, or of the values' own type. The total is a double, as most libraries have it.
+// Divides in double, or in the values' own type. The total is summed in double, as in most libraries.
 template <bool in_double> struct softmax_by_powers : by_powers {
     template <class Real> static void exponents(int64_t n_documents, int n, Real, Real* out) {
         by_fours<subtract_top>(n_documents, n, out);
@@ -93,7 +94,7 @@ template <bool in_double> struct softmax_by_powers : by_powers {
         by_fours<divide_by_total<in_double>>(n_documents, n, out);
     }
 };
-// A link of all scores of a document.
+// A link that needs all scores of a document.
 struct at_once { static constexpr bool is_of_each = false, takes_powers = false; };
 
 struct identity : each<identity> {
@@ -103,19 +104,19 @@ struct sigmoid : each_by_powers<sigmoid> {
     template <class Real> static Real exponent(Real x, Real scale) { return -scale * x; }
     template <class Real> static Real of(Real power) { return 1 / (1 + power); }
 };
-// XGBoost's: exponentials stay finite.
+// XGBoost's: the exponent is limited, so that exponentials stay finite.
 struct clamped_sigmoid : each_by_powers<clamped_sigmoid> {
     template <class Real> static Real exponent(Real x, Real scale) { return std::min(-scale * x, Real(88.7f)); }
     template <class Real> static Real of(Real power) { return 1 / (1 + power); }
 };
-// onnxruntime's are of float32, whatever the scores. This one is of the magnitude, and mirrored.
+// onnxruntime's links compute in float32, whatever the scores' type. This one takes the magnitude, and is mirrored for negative scores.
 struct mirrored_sigmoid : each<mirrored_sigmoid> {
     static float of(float x, float) {
         const float of_magnitude = 1 / (1 + std::exp(-std::fabs(x)));
         return x < 0 ? 1 - of_magnitude : of_magnitude;
     }
 };
-// onnxruntime's, of a score whose other class has 0: the softmax of both.
+// onnxruntime's softmax of a score and another class's score of 0.
 struct softmax_beside_zero : each<softmax_beside_zero> {
     static float of(float x, float) {
         const float top = x > 0 ? x : 0, other = std::exp(-top), mine = std::exp(x - top);
@@ -126,11 +127,11 @@ struct exp : each_by_powers<exp> {
     template <class Real> static Real exponent(Real x, Real) { return x; }
     template <class Real> static Real of(Real power) { return power; }
 };
-// Of XGBoost's accelerated failure time: exp in double, whatever the type of the scores.
+// XGBoost's for accelerated failure time: exp in double, whatever the type of the scores.
 struct double_exp : each<double_exp> {
     template <class Real> static Real of(Real x, Real) { return static_cast<Real>(std::exp(static_cast<double>(x))); }
 };
-// CatBoost takes what is too small for the smallest normal number for that number where it looks four up at once, else for 0.
+// Exponents whose power is below the smallest normal number: CatBoost gives that number where it computes four at once, else 0.
 template <class Real> Real above_least(Real x) { return x <= kLeastTableExponent ? -std::numeric_limits<Real>::infinity() : x; }
 
 struct table_exp : each_by_powers<table_exp> {
@@ -166,7 +167,7 @@ struct mean_variance : at_once {  // CatBoost's
     }
 };
 
-// XGBoost's of several quantiles: sorted, so that they do not cross.
+// XGBoost's for several quantiles: sorted, so that they do not cross.
 struct ascending : at_once {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         for (int k = 0; k < raw.n; k++) {
@@ -178,7 +179,7 @@ struct ascending : at_once {
     }
 };
 
-// XGBoost's of several expectiles: each score but the first says how far above the one before it an expectile lies.
+// XGBoost's for several expectiles: each score after the first says how far its expectile lies above the one before.
 struct expectiles : at_once {
     template <class Real> static void apply(const Raw<Real>& raw, Real, Real* out) {
         Real last = out[0] = raw[0];
@@ -225,7 +226,7 @@ struct argmax : at_once {
 
 template <class Kernel, class Real> void run(const Finish& of, const void* sums, int64_t first, int64_t end, int width, void* out) {
     const Real divisor = static_cast<Real>(of.divisor), scale = static_cast<Real>(of.scale);
-    // Where it makes no difference whose a score is, all are one document's.
+    // If the link treats scores independently, all are processed as one document's.
     const int n = Kernel::is_of_each && !of.last ? static_cast<int>((end - first) * of.n_outputs) : of.n_outputs;
     const int64_t n_documents = n == of.n_outputs ? end - first : 1;
     const Real* const from = static_cast<const Real*>(sums) + first * of.n_outputs;
@@ -245,7 +246,7 @@ template <class Real> void score(const Finish& of, const void* sums, int64_t fir
     const int n = of.n_outputs;
     const double step = of.step, *const base = of.base;
     const char* from = static_cast<const char*>(sums) + first * n * sizeof(int64_t);
-    char* to = static_cast<char*>(out) + first * n * sizeof(Real);  // may be where they come from
+    char* to = static_cast<char*>(out) + first * n * sizeof(Real);  // may be the same memory as from
     for (int64_t d = first; d < end; d++)
         for (int k = 0; k < n; k++, from += sizeof(int64_t), to += sizeof(Real)) {
             int64_t fixed;

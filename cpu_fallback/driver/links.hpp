@@ -1,12 +1,12 @@
-// Sums -> raw scores or values: what follows from one document's sums alone; `cuda/apply_link.cu` does the same on GPUs.
+// Sums -> raw scores or values: each document by itself; `cuda/apply_link.cu` does the same on GPUs.
 //
 //   foreach document (threads share them out):
 //       foreach output of fixed-point sums: sums[document][output] <- step * sums[document][output] + base[output]
 //       foreach output: raw[output] <- (sums[document][output] + last[output]) / divisor
 //       out[document] <- link(raw)
 //
-// exp, exp2 and log1p are the C library's, bit for bit: the training libraries call these. Those of most links are made together
-// (exponentials.hpp), others a number at a time.
+// exp, exp2 and log1p are the C library's, bit for bit: the training libraries call these. Most links compute many at once
+// (exponentials.hpp), the others one at a time.
 #pragma once
 #include <cstdint>
 
@@ -14,10 +14,10 @@ namespace gpuqs {
 
 struct Link;
 
-// The link of that name, of gpuqs.links.KERNELS; null: there is none.
+// The link of that name, one of gpuqs.links.KERNELS; null if there is none.
 const Link* find_link(const char* name);
 
-// What becomes of a document's sums, which are floats or doubles, or, with a step, int64.
+// How a document's sums become its scores or values. Sums are floats or doubles or, if there is a step, int64.
 struct Finish {
     const Link* link;
     bool is_double;
@@ -25,14 +25,14 @@ struct Finish {
     const double* last;  // [n_outputs], or null: added before all else, in double
     double divisor;    // the trees that sums are averaged over, or 1
     double scale;      // a factor on raw scores inside the link
-    double step;       // of fixed-point sums; or 0
-    const double* base;  // [n_outputs]: what is added to those
+    double step;       // value of 1 in fixed-point sums; 0: sums are not fixed-point
+    const double* base;  // [n_outputs]: added to fixed-point sums after scaling
 };
 
-// Whether a link gives each document one value, whatever its outputs.
+// Whether a link gives each document one value, however many outputs there are.
 bool gives_one(const Link*);
-// sums, out: [n][n_outputs]; out is [n][1] where the link gives one, else it may be where the sums lie if both take as many
-// bytes. Fixed-point sums have no link that gives one.
+// sums, out: [n][n_outputs]; out is [n][1] if the link gives one value. Otherwise it may be the same memory as sums, if both have
+// the same size in bytes. Links that give one value do not take fixed-point sums.
 void finish(const Finish&, const void* sums, int64_t n, void* out, int n_threads);
 
 }  // namespace gpuqs

@@ -16,20 +16,21 @@
 namespace gpuqs {
 namespace {
 
-// Most bytes of exit leaves that are kept while threads share out the trees.
+// Upper limit of the bytes of exit leaves that are kept while threads share out the trees.
 constexpr size_t kMostByTrees = 16 << 20;
-// Each thread gets several shares of the trees, so that one that comes late still finds work.
+// Each thread gets several shares of the trees, so that a late thread still finds work.
 constexpr int kSharesOfThread = 4;
-// A document's leaf numbers that are written together, two cache lines of them: one by one, each line would come and go as often.
+// Leaf numbers of a document that are written together, two cache lines of them: written one by one, each could load and evict its
+// cache line again.
 constexpr int kNumbersTogether = 32;
 
 struct Thread {
     Buffer loaded, scratch, leaf, sums;
-    bool brought = false;  // what it reads of the trees lies in its caches
+    bool brought = false;  // the tree data that it reads is in its caches
 };
 
-// How a batch is cut into document blocks: `size` documents each, in `stride` places; `together` of them pass a superblock
-// before the next, where there are several, else all trees alone.
+// How a batch is cut into document blocks of `size` documents each, in `stride` places. If there are several superblocks,
+// `together` document blocks go through one superblock before the next; else each block goes through all trees by itself.
 struct DocumentBlocks {
     int64_t size;
     int stride;
@@ -57,10 +58,10 @@ DocumentBlocks blocks_of(const ExitLeaves& engine, const Documents& documents, i
     return blocks;
 }
 
-// The tree blocks [first, end) that a range of trees asks for: `first` begins a superblock, the range begins in `within`.
+// The tree blocks [first, end) that a range of trees needs: `first` begins a superblock, and the range begins in block `within`.
 struct TreeBlocks {
     int first, within, end;
-    // Of those before the range, find is called for the first alone.
+    // Of the blocks before the range, find is called only for the first.
     bool left_out(int block) const { return first < block && block < within; }
 };
 
@@ -74,7 +75,8 @@ TreeBlocks blocks_of_trees(const ExitLeaves& engine, const LeafValues& values) {
     return blocks;
 }
 
-// The end of the tree blocks, from the first one of a superblock on, that document blocks pass before others come.
+// The end of the tree blocks that document blocks go through before the next ones do: of the superblock that begins with `first`,
+// or all up to `most`.
 int end_of_superblock(const ExitLeaves& engine, const DocumentBlocks& blocks, int first, int most) {
     if (!blocks.by_superblocks) return most;
     int end = first + 1;
@@ -82,7 +84,8 @@ int end_of_superblock(const ExitLeaves& engine, const DocumentBlocks& blocks, in
     return end;
 }
 
-// Calls work(thread, first document, documents) for every `together` document blocks. All memory is taken before threads start.
+// Calls work(thread, first document, number of documents) for every `together` document blocks. All memory is allocated before
+// threads start.
 template <class Work>
 void for_document_blocks(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, size_t sum_bytes,
                          int n_threads, Work work) {
@@ -90,7 +93,7 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
     const size_t leaf_bytes = static_cast<size_t>(engine.largest_tree_block()) * stride * engine.leaf_bytes();
-    Thread caller;  // alone it asks nobody for memory
+    Thread caller;  // without a vector, a single thread allocates less
     std::vector<Thread> several(n_threads > 1 ? n_threads : 0);
     Thread* const threads = n_threads > 1 ? several.data() : &caller;
     for (Thread* thread = threads; thread < threads + n_threads; thread++) {
@@ -103,8 +106,8 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     });
 }
 
-// Finds the exit leaves of documents [first, first + n), some document blocks, in the trees of `values`, and calls
-// work(document block, documents, first tree, trees, leaf).
+// Finds the exit leaves of documents [first, first + n), one or more document blocks, in the trees of `values`, and calls
+// work(document block, number of documents, first tree, number of trees, leaf).
 template <class Work>
 void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafValues& values,
                       const TreeBlocks& trees, Thread& thread, const LeafRecords& records, int64_t first, int n, Work work) {
@@ -131,7 +134,7 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
     thread.brought = true;
 }
 
-// Tree blocks in up to so many shares of whole superblocks: the first of each, and the end.
+// Cuts tree blocks into up to `most` shares of whole superblocks: returns the first block of each, and the end.
 std::vector<int> share_trees(const ExitLeaves& engine, const TreeBlocks& trees, int most) {
     std::vector<int> starts = {trees.first};
     const int n = trees.end - trees.first;
@@ -142,13 +145,13 @@ std::vector<int> share_trees(const ExitLeaves& engine, const TreeBlocks& trees, 
     return starts;
 }
 
-// leaf[tree][stride] of the trees of `values`, somewhere in that memory.
+// leaf[tree][stride] of the trees of `values`; it lies within `memory`.
 struct Found {
     Buffer memory;
     const void* leaf = nullptr;
 };
 
-// What is found for one document block; nothing where threads can share nothing out.
+// Finds the exit leaves of a batch of one document block with several threads; returns nothing if there is no work to share out.
 Found find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafValues& values,
                     const TreeBlocks& trees, const LeafRecords& records, int n_threads) {
     const size_t of_tree = static_cast<size_t>(blocks.stride) * engine.leaf_bytes();
@@ -201,7 +204,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
         Sum* sums = static_cast<Sum*>(thread.sums.get());
         const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
-        // move(sum, place) for each document of a block and output; `of_all` has a place for those of all documents.
+        // Calls move(sum, place) for each document of a block and each output; `of_all` has places for the sums of all documents.
         const auto exchange = [&](int block, int rows, auto* of_all, auto move) {
             Sum* const of_sums = sums + block * of_block;
             auto* const of_places = of_all + (first + block * blocks.size) * n_outputs;
@@ -255,7 +258,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     });
 }
 
-// The source library's numbers of leaf[tree][stride], some trees', to those of out[document][the range's trees].
+// Writes the source library's numbers of the leaves leaf[tree][stride] of some trees to out[document][tree of the range].
 template <class Leaf>
 void write_numbers(const LeafValues& values, const uint16_t* order, int tree, int n_trees, const Leaf* leaf, int stride, int n,
                    int32_t* out) {

@@ -1,6 +1,6 @@
-// Small scratch is stacked up in an arena that each thread keeps: a call with few documents asks nobody for memory.
-// Large scratch lies on large pages: spread over small ones, words may by chance compete for the same places of the L2
-// cache, and take four times as long to write. As the system clears large pages slowly, they are kept between calls.
+// Small scratch is stacked in an arena that each thread keeps, so that a call with few documents allocates nothing. Large scratch
+// lies on large pages: on small pages, words may by chance compete for the same sets of the L2 cache, and take four times as long
+// to write. As the system clears large pages slowly, they are kept between calls.
 #include "driver/scratch.hpp"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kLine = 64, kLargePage = 2 << 20, kLarge = kLargePage / 2;
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kMostKept = 0, kMostStacked = 0;  // so that what is used after it was given back, or beyond its end, shows
+constexpr size_t kMostKept = 0, kMostStacked = 0;  // so that use after free and overruns are detected
 #else
 constexpr size_t kMostKept = 64 << 20, kMostStacked = 1 << 20;
 #endif
@@ -30,13 +30,13 @@ struct Kept {
     void* at;
 };
 
-// A thread that finds the store locked does without it: none waits.
+// No thread waits: one that finds the store locked does without it.
 std::mutex store_lock;
 std::vector<Kept>& store = *new std::vector<Kept>;  // the oldest first; never destroyed: threads may give back at exit
 size_t n_kept = 0;
 
-// fork waits until no thread changes the store; the child gets it unlocked. Should registering fail, a child may find it
-// locked for ever, and does without it.
+// fork waits until no thread changes the store; the child gets it unlocked. If registering fails, a child may find it locked
+// forever, and does without it.
 [[maybe_unused]] const int at_fork =
     pthread_atfork([] { store_lock.lock(); }, [] { store_lock.unlock(); }, [] { store_lock.unlock(); });
 
@@ -71,12 +71,12 @@ bool keep(size_t bytes, void* at) {
     return true;
 }
 
-// A stack of buffers, empty between calls; then it grows to what the last ones wanted at once.
+// A stack of buffers. It is empty between calls, and then grows to the most that calls have needed at once.
 class Arena {
 public:
     ~Arena() { std::free(memory_); }
 
-    void* push(size_t bytes) {  // null where there is no room; counts all the same
+    void* push(size_t bytes) {  // null if there is no room, but counted all the same
         if (held_ == 0 && most_ > size_) grow();
         held_ += bytes;
         most_ = std::max(most_, std::min(held_, kMostStacked));
@@ -85,7 +85,7 @@ public:
         return memory_ + used_ - bytes;
     }
 
-    bool pop(void* at, size_t bytes) {  // whether it lay here
+    bool pop(void* at, size_t bytes) {  // whether the buffer was in the arena
         held_ -= bytes;
         const bool here = at >= memory_ && at < memory_ + size_;
         if (held_ == 0) used_ = 0;
@@ -103,7 +103,7 @@ private:
     size_t size_ = 0, used_ = 0, held_ = 0, most_ = 0;
 };
 
-// Whoever calls takes and gives back all of a call's memory: helpers do neither.
+// The calling thread allocates and frees all memory of a call: helpers do neither.
 thread_local Arena arena;
 
 }  // namespace

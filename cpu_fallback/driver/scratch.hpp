@@ -1,4 +1,4 @@
-// Memory for one call's work: taken from what earlier calls gave back, if it is there.
+// Memory for one call's work, reused from what earlier calls gave back where possible.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -11,7 +11,7 @@ struct GiveBack {
 };
 using Buffer = std::unique_ptr<void, GiveBack>;
 
-// Whole cache lines, at least one; their contents are anything. Throws std::bad_alloc.
+// Whole cache lines, at least one; their contents are unspecified. Throws std::bad_alloc.
 Buffer allocate(size_t bytes);
 
 }  // namespace gpuqs

@@ -1,14 +1,15 @@
-// CatBoost's exponentials: by a table of powers of two, and a polynomial of the third degree.
+// CatBoost's exponentials: from a table of powers of two and a cubic polynomial.
 //
-//   x = (k / 2048) ln 2 - t, k whole:  exp(x) = 2^(k / 2048) (1 - t + t^2 / 2 - t^3 / 6), the last two about
+//   x = (k / 2048) ln 2 - t, k an integer:  exp(x) = 2^(k / 2048) (1 - t + t^2 / 2 - t^3 / 6), the last two terms approximately
 //
-// Compiled for any processor and for AVX2 (without a fused multiply-add, which CatBoost has none of): both in their own namespace.
+// Included twice, each in its own namespace: compiled for any processor, and for AVX2. Neither uses fused multiply-add, as CatBoost
+// does not.
 constexpr int kTableBits = 11, kTablePowers = 1 << kTableBits;
 
-// The mantissas are of 2^(i / kTablePowers).
+// mantissas: those of 2^(i / kTablePowers).
 bool by_table(const uint64_t* mantissas, const double* x, int64_t n, double* __restrict out) {
     constexpr double ln2 = 0x1.62e42fefa39efp-1;
-    constexpr double round = 0x1.8p52;  // what is added to it is rounded to a whole number, in the lowest bits
+    constexpr double round = 0x1.8p52;  // adding it rounds a number to an integer, in the lowest bits
     int64_t n_fit = 0;
     for (int64_t i = 0; i < n; i++) {
         n_fit += (x[i] >= kLeastTableExponent) & (x[i] < kMostTableExponent);

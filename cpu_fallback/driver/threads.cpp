@@ -22,7 +22,8 @@ namespace {
 using ShareOut = void (*)(int64_t, int, Piece, void*);
 ShareOut of_other_module = nullptr;
 
-// Waking a thread that sleeps takes some 40 us: for about as long helpers look out for the next job, and callers for the end.
+// Waking a sleeping thread takes about 40 us, so helpers first spin for about as long for the next job, and callers for the end of
+// theirs.
 constexpr std::chrono::microseconds kHelperLooks{50}, kCallerLooks{100};
 
 const int kMostThreads = 4 * static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
@@ -31,7 +32,7 @@ struct Job {
     const Piece piece;
     void* const work;
     const int64_t n;
-    int n_joined, most;  // threads, the caller among them
+    int n_joined, most;  // threads, including the caller
     std::atomic<int64_t> next{0}, n_done{0};
     std::atomic<bool> failed{false};
     std::exception_ptr error{};  // of the piece that failed first
@@ -43,15 +44,15 @@ struct Pool {
     std::condition_variable called, done;
     Job* jobs = nullptr;  // those that helpers may join
     std::atomic<uint32_t> n_jobs{0};              // so far
-    int n_wanted = 0;                             // helpers, by all those jobs
+    int n_wanted = 0;                             // helpers that all those jobs want
     int n_helpers = 0, n_idle = 0, n_called = 0;  // idle: those that nobody has called
-    int n_looking = 0;                            // helpers that look out for a job
+    int n_looking = 0;                            // helpers that spin for a job
 };
 
 // Never destroyed: helpers sleep in it until the process ends.
 Pool* const pool = new Pool;
 
-// A child has none of its parent's helpers, and its parent's other threads may have been anywhere in the pool.
+// A forked child has none of its parent's helpers, and the parent's other threads may have been in the middle of changing the pool.
 const bool survives_fork = pthread_atfork(nullptr, nullptr, [] { new (pool) Pool; }) == 0;
 
 void relax() {
@@ -62,7 +63,7 @@ void relax() {
 #endif
 }
 
-// Returns when something is ready, after so long at most. Other threads that want the processor have it meanwhile.
+// Spins until ready() holds, for at most `most`. Other threads can have the processor meanwhile.
 template <class Ready> void look_out(std::chrono::microseconds most, Ready ready) {
     const auto end = std::chrono::steady_clock::now() + most;
     do {
@@ -74,7 +75,7 @@ template <class Ready> void look_out(std::chrono::microseconds most, Ready ready
     } while (std::chrono::steady_clock::now() < end);
 }
 
-// The processors that this thread may use; 1 where that is not told.
+// The processors that this thread may use; 1 if unknown.
 int n_processors() {
 #ifdef __linux__
     cpu_set_t set;
@@ -92,14 +93,14 @@ void run(Job& job, int thread, int64_t p) {
     }
 }
 
-// From piece p on. The next piece is taken before this one counts as done: once all are, the job may be gone.
+// Runs piece p, then others. The next piece is taken before this one counts as done: once all are done, the job may be gone.
 void run_from(Job& job, int thread, int64_t p) {
     const int64_t n = job.n;
     while (p < n) {
         run(job, thread, p);
         p = job.next.fetch_add(1, std::memory_order_relaxed);
         if (job.n_done.fetch_add(1, std::memory_order_acq_rel) + 1 == n && thread != 0) {
-            pool->lock.lock();  // the caller either has still to look, or sleeps already
+            pool->lock.lock();  // the caller has either not checked yet, or sleeps already
             pool->lock.unlock();
             pool->done.notify_all();
         }
@@ -107,15 +108,15 @@ void run_from(Job& job, int thread, int64_t p) {
 }
 
 void help() {
-    const DefaultFloatMode mode;  // a thread begins in that of the one that starts it
-    // Has what a thread needs to throw allocated: when a piece throws for want of memory, that would end the process.
+    const DefaultFloatMode mode;  // a thread inherits the mode of the thread that starts it
+    // Allocates what a thread needs to throw: if a piece throws because memory has run out, allocating that would end the process.
     static_cast<void>(std::uncaught_exceptions());
-    bool worked = false;  // since it last looked out
+    bool worked = false;  // since it last spun for a job
     std::unique_lock<std::mutex> lock(pool->lock);
     for (;;) {
         Job* job = pool->jobs;
         int64_t p = 0;
-        // A helper joins with a piece in hand: the caller waits for no other.
+        // A helper joins only with a piece to run: the caller waits for no others.
         while (job && (job->n_joined == job->most || (p = job->next.fetch_add(1, std::memory_order_relaxed)) >= job->n))
             job = job->after;
         if (job) {
@@ -139,7 +140,7 @@ void help() {
     }
 }
 
-// Starts one more thread; false where the system gives none. It blocks all signals but those of faults: they are for the
+// Starts one more thread; false if the system refuses. The thread blocks all signals except those of faults: the others are for the
 // program's own threads.
 bool start_helper() {
     sigset_t none, before;

@@ -8,7 +8,7 @@
 namespace gpuqs {
 namespace {
 
-// A Bitslice that takes the time of its stages, for one thread.
+// A Bitslice that measures the time of its stages, for one thread.
 class TimedBitslice final : public ExitLeaves {
 public:
     TimedBitslice(const Bitslice& engine, double seconds[4]) : engine_(engine), seconds_(seconds) {}
@@ -23,7 +23,7 @@ public:
     const uint16_t* order(int stride) const override { return engine_.order(stride); }
     bool begins_superblock(int block) const override { return engine_.begins_superblock(block); }
     int blocks_together() const override { return engine_.blocks_together(); }
-    // Code is made once a model, not once a call: before the first stage.
+    // Code is made once per model, not once per call: its time counts for no stage.
     void make_ready(int stride, int n_threads) const override {
         engine_.make_ready(stride, n_threads);
         since_ = seconds_now();

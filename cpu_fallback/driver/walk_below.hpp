@@ -1,4 +1,4 @@
-// walk, of trees whose tops bitslice's programs go through.
+// walk for trees whose tops are scored by bitslice's programs.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -11,11 +11,12 @@
 
 namespace gpuqs {
 
-// Programs find where documents leave the tops, a word of them at a time, and walks go on from there. Fewer documents than fill
-// half a word walk all the way, and all do where code may not be made.
+// Programs find where documents leave the tops, a word of documents at a time, and walks go on from there. Documents walk all the
+// way if they fill less than half a word, or if the process may not make code.
 class WalkBelow final : public Walk {
 public:
-    // tops: of the same tree blocks, each with nodes a superblock, with leaves of one byte. start: [tree][kTopExits].
+    // tops: a Bitslice of the same tree blocks, whose leaves have one byte; each tree block with nodes is a superblock of its own.
+    // start: [tree][kTopExits].
     WalkBelow(const Kernels& kernels, const WalkLayout& layout, int block, const Bitslice& tops, const int32_t* start)
         : Walk(kernels, layout, block), tops_(tops), start_(start), word_(tops.document_block()) {}
 

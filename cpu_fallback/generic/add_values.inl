@@ -1,10 +1,10 @@
-// add_values: each tree's leaf value to the sum of its output, in tree order.
+// add_values: adds each tree's leaf value to the sum of its output, in tree order.
 //
-//   for each output: for each run of the trees that add to it:          (of one output, all trees are a run)
-//       for each few trees, whose values the L1 cache holds:
+//   for each output: for each run of the trees that add to it:          (with one output, all trees are a run)
+//       for every few trees, whose values fit in the L1 cache:
 //           for each document: for each of these trees: sum[document] += value[tree][leaf[tree][document]]
-//   leaves with vectors: so for each column by tables, else
-//       for some trees and documents: the row of each leaf's vector; for some columns: sums[document] += vector[row]
+//   leaf vectors: with tables, as above for each column; without tables,
+//       for some trees and documents: find the row of each leaf's vector; for some columns: sums[document] += vector[row]
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -16,10 +16,10 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kFewestInRuns = 4;     // documents: for fewer, finding runs takes longer than they save
-constexpr int kTreesIn32Bits = 128;  // of fixed-point leaves below 2^23 in magnitude: sums below 2^31
-constexpr int kColumns = 16;         // most columns of vectors that are added together
-// Bytes of a register for these.
+constexpr int kFewestInRuns = 4;     // documents: with fewer, finding runs takes longer than it saves
+constexpr int kTreesIn32Bits = 128;  // fixed-point leaves are below 2^23 in magnitude, so that sums stay below 2^31
+constexpr int kColumns = 16;         // upper limit of vector columns that are added together
+// Bytes of a register for their sums.
 #if defined(__AVX512F__)
 constexpr int kSumBytes = 64;
 #elif defined(__AVX__)
@@ -27,14 +27,14 @@ constexpr int kSumBytes = 32;
 #else
 constexpr int kSumBytes = 16;
 #endif
-constexpr int kRowTrees = 16, kRowDocuments = 128;  // whose leaves become rows at a time
+constexpr int kRowTrees = 16, kRowDocuments = 128;  // trees and documents whose leaves are turned into rows at a time
 
-// Calls add(tree, trees, step, output) for runs of trees, so many from `tree` on, every step-th one, that add to the same output:
-// all of trees [first, end), those of an output in tree order.
+// Calls add(tree, n, step, output) for runs of trees: n trees, every step-th one from `tree` on, that add to the same output. The
+// runs cover trees [first, end), those of an output in tree order.
 template <class Add> void for_runs(const LeafValues& values, int first, int end, Add add) {
     if (values.n_outputs == 1) return add(first, end - first, 1, 0);
     for (int t = first; t < end; t++) {
-        if (values.before[t] >= first) continue;  // it came after that one
+        if (values.before[t] >= first) continue;  // it was handled after that tree
         for (int from = t, last; from < end; from = values.after[last]) {
             const int step = values.after[from] - from;
             int n = 1;
@@ -51,7 +51,7 @@ constexpr int power_within(int n, int most) {
     return power;
 }
 
-// Sums of so many neighbouring outputs, in as few registers as hold them.
+// Sums of `width` neighbouring outputs, in as few registers as possible.
 template <int width, class Sum> struct Sums {
     static constexpr int kHead = power_within(width, kSumBytes / sizeof(Sum));
     static constexpr int kRegisters = 1 + Sums<width - kHead, Sum>::kRegisters;
@@ -75,7 +75,7 @@ template <int width, class Sum> struct Sums {
         rest.add(value + kHead);
     }
 };
-template <class Sum> struct Sums<1, Sum> {  // compilers keep vectors of one in memory
+template <class Sum> struct Sums<1, Sum> {  // compilers keep vectors of one element in memory
     static constexpr int kRegisters = 1;
     Sum sum;
     void load(const Sum* sums) { sum = *sums; }
@@ -89,7 +89,7 @@ template <class Sum> struct Sums<0, Sum> {
     template <class Value> void add(const Value*) {}
 };
 
-// So many columns of vectors[rows][n_columns], for some documents: for each tree: sums[document] += vector of its row
+// For `width` columns of vectors[rows][n_columns] and `together` documents: for each tree: sums[document] += vector of its row
 template <int together, int width, class Value, class Sum>
 void add_vectors_of(const Value* value, int n_columns, int n_trees, const int32_t* row, Sum* sums) {
     Sums<width, Sum> s[together];
@@ -122,7 +122,8 @@ void add_all_columns(const Value* value, int n_columns, int n_trees, const int32
     }
 }
 
-// row[tree][document]: that of the leaf's vector among all that trees share (shared_row), else from the first tree's on
+// row[tree][document]: the row of the leaf's vector. It is shared_row's if leaves share vectors, else counted from the first tree's
+// first row.
 template <class Leaf>
 inline __attribute__((always_inline)) void find_rows(const int32_t* shared_row, const int64_t* offsets, int n_trees, const Leaf* leaf,
                                                      int n, int stride, int32_t* row) {
@@ -135,7 +136,7 @@ inline __attribute__((always_inline)) void find_rows(const int32_t* shared_row, 
     }
 }
 
-// Leaves with vectors. Rows are counted from the first tree's, where leaves do not share them.
+// Adds leaf vectors. Unless leaves share them, rows are counted from the first tree's first row.
 template <class Value, class Sum, class Leaf>
 void add_leaf_vectors(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     int32_t row[kRowTrees * kRowDocuments];
@@ -146,7 +147,7 @@ void add_leaf_vectors(const LeafValues& values, int first, int n_trees, const Le
         for (int d = 0; d < n; d += kRowDocuments) {
             const int documents = n - d < kRowDocuments ? n - d : kRowDocuments;
             const Leaf* const of_trees = leaf + static_cast<int64_t>(t) * stride + d;
-            if (documents == 1)  // known to the compiler: no loops within
+            if (documents == 1)  // a constant to the compiler, which then needs no inner loops
                 find_rows(values.row, offsets, trees, of_trees, 1, stride, row);
             else
                 find_rows(values.row, offsets, trees, of_trees, documents, stride, row);
@@ -156,7 +157,7 @@ void add_leaf_vectors(const LeafValues& values, int first, int n_trees, const Le
     }
 }
 
-// add_values, no tables: each tree adds to its output, or its leaves' vectors to all
+// add_values without tables: each tree adds a value to its output, or a leaf vector to all outputs
 template <class Value, class Sum, class Leaf>
 void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* leaf, int n, int stride, Sum* sums) {
     const Value* value = static_cast<const Value*>(values.value);
@@ -179,13 +180,13 @@ void add_leaves(const LeafValues& values, int first, int n_trees, const Leaf* le
     add_leaf_vectors<Value>(values, first, n_trees, leaf, n, stride, sums);
 }
 
-// Column k of the leaves' values of a run of trees by tables; leaf is its first tree's, sums are in the order that sum_places tells.
+// Adds column k of the leaf values of a run of trees by tables. leaf: the first tree's; sums: in the order that sum_places gives.
 template <class Value, class Sum>
 void add_run_by_tables(const LeafValues& values, int first, int n_trees, int step, int k, const uint8_t* leaf, int n, int stride,
                        Sum* sums) {
     if constexpr (sizeof(Value) == sizeof(Sum)) {
         Tables::add_trees<Value>(values, first, n_trees, step, k, leaf, n, stride, sums);
-    } else {  // fixed point: the sums of so many trees fit 32 bits
+    } else {  // fixed point: sums of kTreesIn32Bits trees fit in 32 bits
         alignas(64) Value partial[512];
         for (int d = 0; d < n; d += 512) {
             const int documents = n - d < 512 ? n - d : 512;
@@ -200,7 +201,7 @@ void add_run_by_tables(const LeafValues& values, int first, int n_trees, int ste
     }
 }
 
-// add_values by tables, if the instruction set has them: a column of vectors is a run of all trees
+// add_values by tables, if the instruction set has them; for each column of vectors, all trees are a run
 template <class Value, class Sum>
 void add_by_tables(const LeafValues& values, int first, int n_trees, const uint8_t* leaf, int n, int stride, Sum* sums) {
     const auto add = [&](int tree, int n_run, int step, int output, int k) {

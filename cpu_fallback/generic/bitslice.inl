@@ -1,11 +1,11 @@
 // bitslice: one bit per document, one word per distinct test, a boolean program per tree.
 //
-//   predicates: for each distinct test of the trees: word = rank > i        (bit d: false for document d)
+//   predicates: for each distinct test of the trees: word = rank > i        (bit d: test is false for document d)
 //   programs:   for each tree: for each node, parents first: S[slot] = S[end] | (S[first] & word)
-//               (a treelet, a node with up to two children, at a time)
+//               (one treelet, a node with up to two of its children, at a time)
 //               plane[k] = XOR of S_j, j an odd multiple of 2^k              (the exit leaf, in Gray code)
-//               of an oblivious tree: plane[k] = word of its k-th level from below
-//   leaves:     planes of bits to bytes, leaf[tree][document]
+//               for an oblivious tree: plane[k] = word of its k-th level from below
+//   leaves:     bit planes to bytes, leaf[tree][document]
 //
 // or_and(a, b, c) = a | (b & c), select(m, a, b) = (a & m) | (b & ~m): see words.inl and registers.inl.
 #pragma once
@@ -21,7 +21,7 @@ namespace {
 
 template <class Word> inline Word constant(uint8_t byte) { return Word{} + 0x0101010101010101u * byte; }
 
-// over[b] = the number that the four lowest of n planes make is above b; b = 0 ... 15.
+// over[b] = whether the number in the four lowest of n planes is above b; b = 0 ... 15.
 template <class Word> void nibble_above(const Word* bits, int n, Word* over) {
     const Word zero = {};
     const Word p0 = n > 0 ? bits[0] : zero, p1 = n > 1 ? bits[1] : zero;
@@ -40,7 +40,7 @@ inline int nibble_of(int value, int nibble) { return value >> (4 * nibble) & 15;
 
 template <class Word> inline Word nibble_equals(const Word* over, int a) { return a ? over[a - 1] & ~over[a] : ~over[0]; }
 
-// over[b] = a byte is above b, from the words of its two nibbles; b = 0 ... 255.
+// over[b] = whether a byte is above b, from the words of its two nibbles; b = 0 ... 255.
 template <class Word> void byte_above(const Word* low, const Word* high, Word* over) {
     for (int a = 0; a < 16; a++, over += 16) {
         const Word above = high[a], equal = nibble_equals(high, a);
@@ -56,13 +56,13 @@ template <class Word> struct Nibbles {
     int n_bits;
 };
 
-// The words of a column's segments, whose predicates differ in so many nibbles: over_low.
+// Writes the words of a column's segments, whose predicates differ only in the lowest n_low nibbles: over_low has these.
 template <int n_low, class Word>
 Word* write_words(const Segment* at, const Segment* end, const Nibbles<Word>& rank, const Word* over_low, const uint8_t*& low,
                   Word* to) {
     for (; at < end; at++) {
         const Segment segment = *at;
-        // The rank's bits above the low ones, against the segment's.
+        // Compare the rank's bits above the low nibbles with the segment's.
         Word above = {}, equal = ~Word{};
         for (int nibble = n_low; nibble * 4 < rank.n_bits; nibble++) {
             const int a = nibble_of(segment.high, nibble - 1);
@@ -106,7 +106,7 @@ template <class Word> void predicates(const BitsliceLayout& layout, int block, c
     }
 }
 
-// Bit k of the exit leaf in Gray code: the XOR of S_j at the odd multiples j of 2^k.
+// Bit k of the exit leaf's index in Gray code: the XOR of S_j at the odd multiples j of 2^k.
 template <class Word> inline Word exit_bit(const Word* s, int n_leaves, int k) {
     Word a = {}, b = {};
     const int step = 2 << k;
@@ -119,7 +119,7 @@ template <class Word> inline Word exit_bit(const Word* s, int n_leaves, int k) {
     return a ^ b;
 }
 
-// All bits of a tree's exit leaf; returns how many. The commonest sizes are unrolled.
+// All bits of the index of a tree's exit leaf; returns how many. The most common sizes are unrolled.
 template <class Word> int exit_bits(const Word* s, int n_leaves, Word* bits) {
     switch (n_leaves) {
         case 64:
@@ -138,15 +138,15 @@ template <class Word> int exit_bits(const Word* s, int n_leaves, Word* bits) {
     }
 }
 
-// Exchanges the bits of a that the mask leaves out with those of b that it names.
+// Exchanges the bits of a outside the mask with the bits of b inside it, `shift` places lower.
 template <class Word> inline void exchange(Word& a, Word& b, int shift, Word mask) {
     const Word low = select(mask, a, b << shift), high = select(mask, a >> shift, b);
     a = low;
     b = high;
 }
 
-// The leaf byte of document 8 i + r comes to byte r * sizeof(Word) + i: see Bitslice::order. Words have names here, for
-// compilers copy an array of them through memory in halves.
+// Puts the leaf byte of document 8 i + r at byte r * sizeof(Word) + i: see Bitslice::order. The words are separate variables,
+// because compilers copy an array of them through memory in halves.
 template <int n_bits, class Word> inline void spread(const Word* bits, Word* leaf) {
     const Word zero = {}, m1 = constant<Word>(0x55), m2 = constant<Word>(0x33), m4 = constant<Word>(0x0f);
     Word p0 = n_bits > 0 ? bits[0] : zero, p1 = n_bits > 1 ? bits[1] : zero, p2 = n_bits > 2 ? bits[2] : zero;
@@ -163,7 +163,7 @@ template <int n_bits, class Word> inline void spread(const Word* bits, Word* lea
     leaf[4] = p4, leaf[5] = p5, leaf[6] = p6, leaf[7] = p7;
 }
 
-// The number of each document's leaf, from the bits of up to kPlanes planes. A byte holds the bits of eight planes.
+// Each document's leaf index, from up to kPlanes planes. A byte holds the bits of eight planes.
 template <class Word, class Leaf, int n_bits> void spread_planes(const void* planes, void* leaf) {
     constexpr int n_low = n_bits < 8 ? n_bits : 8;
     const Word* bits = static_cast<const Word*>(planes);
@@ -194,7 +194,7 @@ template <class Word> inline Word* word_at(Word* words, uint64_t place) {
 // A root's S stays in a register for its children: it is S_end of the left one and S_first of the right one.
 template <int kind, class Word> inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
-        // Three loads for all fields of a treelet: the load ports are the bottleneck.
+        // Three loads for all fields of a treelet, because the load ports are the bottleneck.
         uint64_t low, middle, high;
         __builtin_memcpy(&low, at->predicate, sizeof low);
         __builtin_memcpy(&middle, at->predicate + 2, sizeof middle);

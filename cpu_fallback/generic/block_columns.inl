@@ -1,8 +1,8 @@
-// A block of documents, column after column, as rank coding searches them.
+// A block of documents, column by column, as rank coding searches them.
 //
-//   documents that lie column by column, float32: as they lie
-//   row by row: a window of kTile neighbouring features is turned round for all rows of the block, for the columns in it
-//   else, and where a window would have few columns: value by value
+//   column-major float32 documents: read in place
+//   row-major documents: a window of kTile neighbouring features is transposed for all rows of the block, for the columns in it
+//   otherwise, and if a window would have few columns: value by value
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@
 namespace gpuqs {
 namespace {
 
-// So many of n documents are ranked at a time, column after column.
+// How many of n documents are ranked at a time, column by column.
 constexpr int kRankBlock = 128;
 constexpr int rank_block(int n) {
     int size = 16;
@@ -24,26 +24,26 @@ constexpr int rank_block(int n) {
 
 template <class Reading> class BlockColumns {
 public:
-    // Documents [first, first + n) in `size` places.
+    // Documents [first, first + n), padded to `size`.
     BlockColumns(const Documents& documents, const Columns& columns, int64_t first, int n, int size)
         : documents_(documents), columns_(columns), rows_(static_cast<const char*>(documents.data) + first * documents.row_stride),
           n_(n), size_(size) {}
 
-    // Columns come in their order; what a call gives holds until the next.
+    // To be called for columns in order; the result is valid until the next call.
     const float* column(int c) {
         const float* values = values_of(c);
         return columns_.routing[c] & kZeroMissing ? without_zeros(c, values) : values;
     }
-    // Whether some value of the column's may differ from the float32 that it became.
+    // Whether some value of the last column may differ from the float32 that it became.
     bool lossy() const { return lossy_; }
 
     typename Reading::In value(int c, int d) const { return value_at<Reading>(at(c) + d * documents_.row_stride); }
     const char* at(int c) const { return rows_ + columns_.feature[c] * documents_.column_stride; }
 
 private:
-    static constexpr int kFewColumns = 3;  // a window of fewer costs more than it saves
+    static constexpr int kFewColumns = 3;  // a window with fewer columns costs more than it saves
     static constexpr int64_t kValueBytes = sizeof(typename Reading::In);
-    using Unasked = typename Reading::Unasked;  // once a loss is found, no more are looked for
+    using Unasked = typename Reading::Unasked;  // once a lossy value is found, no others are looked for
 
     const float* values_of(int c) {
         const int feature = columns_.feature[c];
@@ -72,7 +72,7 @@ private:
         return own_;
     }
 
-    // Features [first, first + kTile), which all rows have.
+    // Reads features [first, first + kTile), all of which must exist.
     void read_window(int first) {
         const char* from = rows_ + first * kValueBytes;
         lossy_ = false;
@@ -101,10 +101,10 @@ private:
     const Columns& columns_;
     const char* const rows_;
     const int n_, size_;
-    int end_ = 0;  // of the window's features
+    int end_ = 0;  // end of the window's features
     bool lossy_ = false;
     alignas(64) float window_[kTile][kRankBlock];
-    alignas(64) float own_[kRankBlock];  // of a column alone
+    alignas(64) float own_[kRankBlock];  // values of a single column
 };
 
 }  // namespace

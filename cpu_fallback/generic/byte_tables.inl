@@ -1,6 +1,6 @@
-// Tables of bytes: a shuffle looks up sixteen leaves. `leaf ^ 16 q` is below 16 for leaves 16 q ... 16 q + 15 alone; adding
-// 0x70 takes all others above 0x7f, where a shuffle gives zero.
-// Four look-ups a value are faster than reading it from memory, eight are not.
+// Tables of bytes: a shuffle looks up among sixteen leaves. `leaf ^ 16 q` is below 16 only for leaves 16 q ... 16 q + 15; adding
+// 0x70 brings all others above 0x7f, where a shuffle gives zero.
+// Four look-ups per value are faster than reading it from memory; eight are not.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; }
 constexpr bool joins_parts(int) { return false; }
-constexpr int kDocumentsInRegisters = sizeof(Register);  // the sums of so many stay there
+constexpr int kDocumentsInRegisters = sizeof(Register);  // documents whose sums stay in registers
 
 template <int part_bytes, int n_leaves, int n_parts> struct Tree {
     const uint8_t* tables;

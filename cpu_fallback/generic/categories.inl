@@ -1,6 +1,6 @@
-// Category tables: the row of a document's code has a bit for each set of its feature.
+// Category tables: the row of a document's code has a bit for each of the feature's sets.
 //
-//   rank: for each 64 documents: for each word of their rows: 64 documents' bits of 64 sets, transposed, to the sets' planes
+//   rank: for every 64 documents: for each word of their rows: transpose 64 documents' bits of 64 sets into the sets' planes
 //   load: for each document: for each set: x = its bit, or NaN where the value is missing
 #pragma once
 #include <cstdint>
@@ -23,11 +23,11 @@ void transpose_bits(uint64_t* words) {
             }
 }
 
-// The table row of a value: its code's, that of no code, or that of missing values.
+// The table row of a value: the row of its code, of "no code", or of missing values.
 template <class Value> int row_of(const Columns& columns, const CategoryTable& table, Value x) {
     if (x != x) return table.missing();
     const bool above = table.routing & kNegativeFractionIsZero ? x > -1 : x >= 0;
-    if (!above || !(x < static_cast<Value>(table.n_codes)) || table.n_codes == 0) return table.no_code();  // none, and -1 < x < 0
+    if (!above || !(x < static_cast<Value>(table.n_codes)) || table.n_codes == 0) return table.no_code();  // no codes: for -1 < x < 0
     const int64_t code = static_cast<int64_t>(x);
     if (table.routing & kWholeCodes && static_cast<Value>(code) != x) return table.no_code();
     return columns.row_of_code[table.codes + code];
@@ -43,13 +43,13 @@ void rows_of(const Columns& columns, const CategoryTable& table, const Documents
                                             : static_cast<Value>(*reinterpret_cast<const float*>(at)));
 }
 
-// The sides of one document on all sets of a feature, or NaNs, so far apart.
+// The sides of one document on all sets of a feature, or NaNs if it is missing, to every apart-th place of x.
 template <class Out> void sides_of_row(const Columns& columns, const CategoryTable& table, int row, int64_t apart, Out* x) {
     const uint64_t* words = columns.rows + table.rows + row * table.row_words();
     for (int k = 0; k < table.n_columns; k += 32) {
         const uint32_t bits = static_cast<uint32_t>(words[k / 64] >> k % 64);
         Out* const to = x + k * apart;
-        if (k + 32 <= table.n_columns)  // whole words, which compilers make values of in registers
+        if (k + 32 <= table.n_columns)  // a whole word, which compilers turn into values in registers
             for (int i = 0; i < 32; i++) to[i * apart] = static_cast<Out>(static_cast<int32_t>(bits >> i & 1));
         else
             for (int i = 0; k + i < table.n_columns; i++) to[i * apart] = static_cast<Out>(static_cast<int32_t>(bits >> i & 1));
@@ -58,10 +58,10 @@ template <class Out> void sides_of_row(const Columns& columns, const CategoryTab
         for (int k = 0; k < table.n_columns; k++) x[k * apart] = static_cast<Out>(__builtin_nan(""));
 }
 
-// So many documents are not worth a transposition.
+// Up to this many documents are not worth a transposition.
 constexpr int kFewRows = 4;
 
-// The sides of up to 64 documents on all sets of a feature, x[set][document].
+// The sides of up to 64 documents on all sets of a feature, to x[set][document].
 template <class Out>
 void sides_of_rows(const Columns& columns, const CategoryTable& table, const int* row, int n, int64_t stride, Out* x) {
     if (n <= kFewRows) {

@@ -1,7 +1,8 @@
 // All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
 // This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
-// gathers.inl, jumps.inl, lanes.inl, rows.inl, search.inl, tables.inl and tile.inl. Names without linkage keep the code of one set from that of another.
+// gathers.inl, jumps.inl, lanes.inl, rows.inl, search.inl, tables.inl and tile.inl. Names have internal linkage, so that the
+// code of one set does not mix with that of another.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -35,7 +36,7 @@ template <class Word, int... n_bits> constexpr BitsliceKernels width(std::intege
 }
 template <class Word> constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }
 
-// The kernels of QuickScorer's engines; none where gpuqs is built without QuickScorer.
+// The kernels of QuickScorer's engines; null if gpuqs is built without QuickScorer.
 constexpr QuickScorerKernels quickscorer_kernels() {
 #ifdef GPUQS_QUICKSCORER
     return {qs<float>, qs<double>, vqs<float>, vqs<double>};
@@ -44,7 +45,7 @@ constexpr QuickScorerKernels quickscorer_kernels() {
 #endif
 }
 
-// bitslice works on Words, the narrowest first.
+// Words: the words that bitslice works on, the narrowest first.
 template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
     static_assert(sizeof...(Words) <= kMostWidths);
     constexpr int lanes = std::min(std::max({static_cast<int>(sizeof(Words))...}), kMostRankLanes);

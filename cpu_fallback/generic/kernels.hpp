@@ -13,7 +13,7 @@
 
 namespace gpuqs {
 
-// Planes of bits to leaf[documents], one or two bytes each.
+// Turns bit planes into leaf[documents], of one or two bytes each.
 using Spread = void (*)(const void* planes, void* leaf);
 
 // The stages of bitslice for words of one width: 8 * word_bytes documents.
@@ -26,7 +26,8 @@ struct BitsliceKernels {
 
 constexpr int kMostWidths = 3;
 
-// leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride]. qs takes one or four documents together.
+// Kernels that find leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride]. qs scores one or four documents
+// together.
 struct QuickScorerKernels {
     void (*qs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, int together, void* bits, void* leaf);
     void (*qs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, int together, void* bits, void* leaf);
@@ -36,51 +37,51 @@ struct QuickScorerKernels {
 
 struct Kernels {
     const char* isa;    // its name
-    Encoding encoding;  // of tree programs as machine code
+    Encoding encoding;  // how tree programs are encoded as machine code
 
-    // Documents [first, first + n) to feature-major x[column][stride].
+    // Load documents [first, first + n) into feature-major x[column][stride].
     void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
     void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
-    // The same to x[document][column]. True if some value is missing.
+    // The same into x[document][column]; true if some value is missing.
     bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* x);
     bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* x);
 
-    // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees). Of vectors that lie in
-    // no tables, sums[document][output].
+    // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees). Leaf vectors
+    // without tables are added to sums[document][output].
     void (*add_values)(const LeafValues&, int first, int n_trees, int leaf_bytes, const void* leaf, int n, int stride, void* sums);
-    // Bytes of the parts into which LeafValues::tables cut values, for trees of up to 32 or 64 leaves; 0: no tables.
+    // Bytes of the parts into which LeafValues::tables split values, for trees of up to 32 or 64 leaves; 0: no tables.
     int (*table_part)(int n_leaves, int value_bytes);
-    // The places in `sums` of n documents; order: theirs in `leaf`, null: as they come.
+    // The places of n documents in `sums`. order: their places in `leaf`; null: document d is at place d.
     void (*sum_places)(const LeafValues&, const uint16_t* order, int n, int32_t* places);
 
     int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
     QuickScorerKernels quickscorer;  // null where they are not built
-    // walk's x is [document][column]; walks begin where starts say, or (null) at the roots.
+    // For walk, x is [document][column]. Walks begin where `starts` says, or at the roots if it is null.
     void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf,
                        const WalkStarts* starts);
     void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf,
                         const WalkStarts* starts);
-    // From the roots over nodes alone; null where registers cannot gather.
+    // Walk from the roots over items that are only nodes (nodes_alone); null for instruction sets without gathers.
     void (*walk_nodes_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
     void (*walk_nodes_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
 
-    // Codes of documents that walk, code[document][entry], from x[document][column]; rank is scratch of its shape.
+    // Codes for walks, code[document][entry], from x[document][column]; rank is scratch of the shape of x.
     void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint32_t* code);
     void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint32_t* code);
-    // leaf[tree][stride] of a tree block.
+    // Walks to leaf[tree][stride] of a tree block.
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
-    // The same by jumps, by code[document][kJumpEntries]; rank_jumps is null where there are none.
+    // The same by jumps, from code[document][kJumpEntries]; rank_jumps is null for instruction sets without jumps.
     void (*jump_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
     void (*jump_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
     void (*rank_jumps)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
-    // The same for more documents, code[entry][places], from x[column][stride] and such a scratch; stride is a multiple of
-    // places_together(n, rank_lanes).
+    // The same for more documents, which evaluate every test: code[entry][places], from x[column][stride]; rank is scratch of the
+    // shape of x; stride is a multiple of places_together(n, rank_lanes).
     int rank_lanes;
     void (*rank_bytes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, int8_t* code);
     void (*rank_bytes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, int8_t* code);
     void (*rank_tests)(const RankWalkLayout&, int block, const int8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
 
-    // Ranks documents [first, first + n) to bit planes.
+    // Ranks documents [first, first + n) into bit planes.
     void (*rank)(const RankTables&, const Documents&, int64_t first, int n, uint8_t* planes, int64_t plane_bytes);
 
     int n_widths;

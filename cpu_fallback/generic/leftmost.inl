@@ -1,4 +1,4 @@
-// A bitvector's leftmost set bit stands at the position of the exit leaf.
+// The position of a bitvector's leftmost set bit is that of the exit leaf.
 #pragma once
 #include <cstdint>
 

@@ -1,10 +1,11 @@
-// Documents are asked for before they are coded: spread over the columns, for many at once would make loads wait.
+// Prefetches documents before they are coded. The prefetches are spread over the columns, because many at once would delay loads.
 //
-//   a line: the columns that lie within 64 bytes of a row, of all rows of a block; or one column, where rows lie so
-//   for each column that begins a line: the one some lines later is asked for, a share of its rows with each column;
-//       behind a block's last line comes the next block's first
+//   a line: the columns within 64 bytes of a row, for all rows of a block; or one column, if documents are column-major
+//   as a line's columns are coded, the line some lines later is prefetched, a share of its rows with each column;
+//       after a block's last line comes the next block's first
 //
-// So few lines wait in the caches. Whole rows of the next block, in address order, would take two blocks' place there.
+// This keeps few lines waiting in the caches. Prefetching whole rows of the next block in address order would take up the space
+// of two blocks there.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +18,7 @@ namespace {
 
 class LinesAhead {
 public:
-    // For blocks of `size` rows from `first` on. There is a column at least.
+    // For blocks of `size` rows from `first` on. There must be at least one column.
     LinesAhead(const Documents& documents, const Columns& columns, int64_t first, int size)
         : documents_(documents), columns_(columns), size_(size), features_(together(documents.column_stride)),
           rows_(together(documents.row_stride)), step_(rows_ * documents.row_stride), first_(first) {
@@ -29,7 +30,7 @@ public:
         }
     }
 
-    // With each column, in their order.
+    // To be called as each column is coded, in order.
     void pass(int column) {
         if (columns_left_ == 0) {
             next_line();
@@ -44,7 +45,7 @@ private:
     static constexpr int kLinesAhead = 5, kColumnsAhead = 16;
     static constexpr int64_t kLine = 64;  // bytes
 
-    // So many neighbours have places in a cache line.
+    // How many neighbours at this stride a cache line holds.
     static int together(int64_t stride) {
         if (stride < 0) stride = -stride;
         return stride > 0 && stride < kLine ? static_cast<int>(kLine / stride) : 1;
@@ -66,7 +67,7 @@ private:
         at_ = static_cast<const char*>(documents_.data) + first_ * documents_.row_stride +
               columns_.feature[column_] * documents_.column_stride;
     }
-    // So many rows of the line, as far as it has them.
+    // Prefetches the next `rows` rows of the line, or those that are left.
     void ask(int rows) {
         if (rows > left_) rows = left_;
         left_ -= rows;
@@ -78,10 +79,10 @@ private:
     const Documents& documents_;
     const Columns& columns_;
     const int size_;
-    const int features_, rows_;         // that lie in a cache line together
-    const int64_t step_;                // from one cache line of a line to the next
-    int columns_left_ = 0, share_ = 0;  // of the line that is passed: columns; rows for each to ask for
-    // The line that is asked for: its first column and row, the rows that are left, where the next lies.
+    const int features_, rows_;         // how many of each share a cache line
+    const int64_t step_;                // bytes from one cache line of a line to the next
+    int columns_left_ = 0, share_ = 0;  // of the line being coded: columns left; rows to prefetch with each
+    // The line being prefetched: its first column and first row, the number of rows left, and where the next row is.
     int column_ = 0;
     int64_t first_;
     int left_ = 0;

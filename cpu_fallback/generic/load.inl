@@ -1,7 +1,7 @@
-// load: documents as callers hand them over, to feature-major values.
+// load: turns documents as callers pass them into feature-major values.
 //
 //   for each column: for each row: x[column][row] = row[feature of column], read as the column says
-//   load_rows: the same to x[row][column], along the rows where their values lie side by side, else along some rows' columns
+//   load_rows: the same to x[row][column]: row by row, or column by column for a few rows at a time if documents are column-major
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 namespace gpuqs {
 namespace {
 
-// Values of so many rows share a line of memory, where a column's lie side by side.
+// Rows that are copied together from column-major documents: a column's values of this many rows share a cache line.
 constexpr int kRowsTogether = 16;
 
 template <class In, class Out>
@@ -22,8 +22,8 @@ void load_column(const char* at, int64_t row_stride, int n, Out* to) {
     for (int d = 0; d < n; d++, at += row_stride) to[d] = static_cast<Out>(*reinterpret_cast<const In*>(at));
 }
 
-// Row-major floats: loads neighbouring columns in tiles and returns how many; 0 where no whole tile is left. Prefetches the
-// next rows.
+// Row-major floats: loads a tile of neighbouring columns and returns how many these are, or 0 if the next columns do not fill a
+// tile. Prefetches the next rows.
 inline int load_tile(const Documents& documents, const char* rows, int n, const Columns& columns, int c, int stride, float* x) {
     if (documents.column_stride != sizeof(float) || c + kTile > columns.n) return 0;
     for (int k = 1; k < kTile; k++)
@@ -32,7 +32,7 @@ inline int load_tile(const Documents& documents, const char* rows, int n, const 
     const int whole = n / kTile * kTile;
     for (int d = 0; d < whole; d += kTile) {
         transpose_tile<AsFloat>(at + d * documents.row_stride, documents.row_stride, x + d, stride);
-        // The same columns of the next rows; beyond the last row a prefetch does nothing.
+        // The same columns of the next rows; a prefetch beyond the last row does nothing.
         for (int i = 0; i < kTile; i++) prefetch(at + (d + i + stride) * documents.row_stride);
     }
     for (int k = 0; k < kTile; k++)
@@ -41,13 +41,13 @@ inline int load_tile(const Documents& documents, const char* rows, int n, const 
     return kTile;
 }
 
-// The threshold is a float32: no value needs to become a double for it.
+// kZeroThreshold is exact in float32, so floats need no conversion to double.
 template <class Out> bool is_zero(Out x) {
     constexpr Out most = static_cast<Out>(kZeroThreshold);
     return (x <= most) & (x >= -most);
 }
 
-// Without a branch, for which values are zeros is hard to foresee.
+// Without a branch, because it is hard to predict which values are zero.
 template <class Out> void zeros_to_nan(int64_t n, Out* x) {
     for (int64_t d = 0; d < n; d++) x[d] = is_zero(x[d]) ? static_cast<Out>(__builtin_nan("")) : x[d];
 }
@@ -106,19 +106,19 @@ void load(const Documents& documents, int64_t first, int n, const Columns& colum
             zeros_to_nan(n, to);
         for (int d = n; d < stride; d++) {
             to[d] = Out(0);
-            asm volatile("");  // else compilers call memset for each column, which takes longer than these few stores
+            asm volatile("");  // otherwise compilers call memset for each column, which is slower than these few stores
         }
     }
 }
 
-// Whether columns are features that follow each other.
+// Whether the columns read consecutive features.
 inline bool in_a_row(const Columns& columns) {
     bool are = true;
     for (int c = 0; c < columns.n; c++) are &= columns.feature[c] == columns.feature[0] + c;
     return are;
 }
 
-// Values of columns to the first of each x[row][width].
+// Copies the columns' values to the first places of each row of x[row][width].
 template <class In, class Out>
 void copy_rows(const Documents& documents, int64_t first, int n, const Columns& columns, int64_t width, Out* x) {
     const int64_t of_row = documents.row_stride, of_column = documents.column_stride;
@@ -140,7 +140,7 @@ void copy_rows(const Documents& documents, int64_t first, int n, const Columns& 
     }
 }
 
-// Zeros of a row, in the columns that ask for it; those of columns of categories are categories.
+// Turns a row's zeros into NaN in the columns that ask for it; in columns of category sets, a zero is a category.
 template <class Out> void zeros_of_row_to_nan(const Columns& columns, Out* x) {
     for (int c = 0; c < columns.n; c++) {
         const bool asked = (columns.routing[c] & (kCategorical | kZeroMissing)) == kZeroMissing;
@@ -148,7 +148,7 @@ template <class Out> void zeros_of_row_to_nan(const Columns& columns, Out* x) {
     }
 }
 
-// load_rows: as load, x[row][column]. True if some value is missing.
+// load_rows: as load, but into x[row][column]; true if some value is missing.
 template <class Out> bool load_rows(const Documents& documents, int64_t first, int n, const Columns& columns, Out* x) {
     const Columns by_value = columns.n_tables ? numeric(columns) : columns;
     const int64_t width = columns.n, n_values = n * width;

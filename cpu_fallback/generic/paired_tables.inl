@@ -1,4 +1,4 @@
-// Tables of two AVX-512 registers: an instruction looks up sixteen or thirty-two values' parts, of four or two bytes.
+// Tables of two AVX-512 registers: one instruction looks up parts of four bytes for sixteen values, or of two bytes for thirty-two.
 #pragma once
 #include <immintrin.h>
 
@@ -19,7 +19,7 @@ template <int part_bytes, int n_leaves, int n_parts> struct PairedTables {
             high[p] = _mm512_load_si512(tables + 64 * part_bytes * p + 64);
         }
     }
-    // A look-up reads the low bits of an index alone: a shift brings every part_bytes-th leaf there, and none is widened.
+    // A look-up reads only the low bits of an index: a shift brings every part_bytes-th leaf there, and no leaf has to be widened.
     static Register index(const uint8_t* leaf, int first) {
         const Register leaves = _mm512_load_si512(leaf);
         return part_bytes == 2 ? _mm512_srli_epi16(leaves, 8 * first) : _mm512_srli_epi32(leaves, 8 * first);

@@ -2,12 +2,12 @@
 //
 //   bits[tree][document] = ones
 //   for each column, for each test, thresholds ascending, while x > threshold for any document:
-//       bits[tree of test] &= mask of test where x > threshold; as long as that is everywhere, one AND serves all
+//       bits[tree of test] &= mask of test where x > threshold; while that holds for all documents, one AND serves all
 //   the same for reversed trees, thresholds descending, while x <= threshold
 //   for each tree: leaf[tree][document] = leftmost set bit of bits[tree][document]
 //
-// qs takes one document; bwqs (section 6) takes four, and reversed trees; qs_oblivious (Algorithm 3) reads leaves as the
-// inverted bits, of which each mask clears one.
+// qs scores one document at a time; bwqs (section 6) scores four, and supports reversed trees; in qs_oblivious (Algorithm 3) each
+// mask clears one bit, and the inverted bits are the leaf index.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace gpuqs {
 namespace {
 
-// When a test is false, and of two values the one with fewer false tests.
+// When a test is false, and which of two values has fewer false tests.
 struct Above {
     static constexpr bool kAbove = true;
     template <class Value> static bool is_false(Value x, Value threshold) { return x > threshold; }
@@ -32,7 +32,7 @@ struct NotAbove {
     template <class Value> static bool fewer(Value a, Value b) { return a > b; }
 };
 
-// The exit leaf by a tree's bits.
+// The exit leaf, from a tree's bits.
 struct Leftmost {
     template <class Mask> static uint8_t leaf(Mask bits) { return leftmost(bits); }
 };
@@ -40,17 +40,18 @@ struct Inverted {
     template <class Mask> static Mask leaf(Mask bits) { return static_cast<Mask>(~bits); }
 };
 
-// A column's tests for one document.
+// Applies a column's tests to one document.
 template <class Test, class Value, class Mask>
 void rule_out(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end, Value value, Mask* bits) {
     const auto clear = [&](int64_t at) { bits[tests.tree[at]] &= tests.mask[at]; };
-    // If the last of four tests is false, so are those before it.
+    // If the last of four tests is false, so are the three before it.
     for (; i + 4 <= end && Test::is_false(value, tests.threshold[i + 3]); i += 4)
         for (int k = 0; k < 4; k++) clear(i + k);
     for (; i < end && Test::is_false(value, tests.threshold[i]); i++) clear(i);
 }
 
-// A column's tests for some documents: one AND while all agree, then each where it is false. No test is false for NaN.
+// Applies a column's tests to a few documents: unmasked ANDs while tests are false for all, then masked ones. No test is false
+// for NaN.
 template <class Test, int together, class Value, class Mask>
 void rule_out_together(const TestsOf<Value, Mask>& tests, int64_t i, int64_t end, const Value* x, bool missing, Mask* bits) {
     typedef Value Values __attribute__((vector_size(together * sizeof(Value))));  // GCC drops the attribute from a `using`
@@ -102,7 +103,7 @@ void qs_columns(const TestsOf<Value, Mask>& tests, const Value* x, int stride, M
     for (int c = 0; c < tests.n_columns; c++) qs_column<Test, together>(tests, c, x + static_cast<int64_t>(c) * stride, bits);
 }
 
-// The last documents of a block may be fewer than go together: the others' places hold anything. One is on its own.
+// The last group of a block may have fewer than `together` documents: its other places hold anything. A single one is scored alone.
 template <class Exit, int together, class Value, class Mask>
 void qs_block(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, Mask* bits, void* leaf) {
     const auto straight = tests_of<Value, Mask>(layout, layout.straight, block);
@@ -118,7 +119,7 @@ void qs_block(const QuickScorerLayout& layout, int block, const Value* x, int n,
     }
 }
 
-// leaf: one byte each, or mask_bits where trees are oblivious. One or four documents together.
+// A leaf index has one byte, or mask_bits bits if trees are oblivious. `together` is 1 or 4.
 template <class Value>
 void qs(const QuickScorerLayout& layout, int block, const Value* x, int n, int stride, int together, void* bits, void* leaf) {
     const auto find = [&](auto exit, auto mask) {

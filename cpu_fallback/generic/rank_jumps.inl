@@ -1,10 +1,10 @@
 // rankwalk, few documents: all tests of some trees at once, then pointer jumping.
 //
-//   codes: ranks as of walks, byte[entry - 1]
+//   codes: ranks as for walks, byte[entry - 1]
 //   for each word: right = bits (byte[entry of place] > position of place)
-//                  next[place] = where the document goes on from there; the place itself, if to a leaf
-//                  label[place] = that of this leaf
-//                  as often as the deepest tree wants: next[place] = next[next[place]], twice as many steps
+//                  next[place] = where the document goes on from there; the place itself if that is a leaf
+//                  label[place] = the label of that leaf
+//                  as often as the deepest tree needs: next[place] = next[next[place]], which doubles the steps
 //                  for each tree in it: leaf[tree] = label[next[place of its root]]
 #pragma once
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace gpuqs {
 namespace {
 
 // Codes of n documents, x[document][column], to code[document][kJumpEntries]; rank is scratch of x's shape. Bytes that no
-// test asks stay as they are.
+// test reads stay as they are.
 template <class Value> void jump_codes(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank, uint8_t* code) {
     rank_rows(layout, x, n, rank);
     for (int d = 0; d < n; d++, rank += layout.columns.n, code += kJumpEntries)
@@ -27,12 +27,13 @@ template <class Value> void jump_codes(const RankWalkLayout& layout, const Value
             code[e - 1] = static_cast<uint8_t>(byte_of(layout.entries[e], rank[layout.entries[e].column]));
 }
 
-// The word so many later is asked for, beyond the last one, too: that does no harm. More are under way to an L2 cache.
+// How many words ahead to prefetch (beyond the last one, too, which does no harm); more where prefetches go to the L2 cache.
 constexpr int kWordsAhead = 16, kWordsAheadToL2 = 64;
-// For so few documents, the records of exit leaves are asked for; for more, all of a tree's numbers, which waits for nothing.
+// Up to this many documents prefetch only the records of their exit leaves. More prefetch the records of all leaves of a tree, if
+// these are single numbers: that need not wait for the exit leaves.
 constexpr int kRecordsApart = 4;
 
-// A tree block of n documents (if `alone`, of one), to leaf[tree][stride]; the leaves' records are asked for.
+// A tree block for n documents (for one, if `alone`), to leaf[tree][stride]. Prefetches the leaves' records.
 template <class Set, int registers, int doublings, bool alone>
 void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride, uint8_t* leaf) {
     const auto bytes = Set::load(code);
@@ -62,7 +63,7 @@ void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, con
     }
 }
 
-// Kernels are compiled for so many doublings; a tree block that wants fewer takes the least.
+// Kernels are compiled for these numbers of doublings; a tree block that needs fewer uses kLeastDoublings.
 constexpr int kLeastDoublings = 2, kMostDoublings = 7;
 static_assert(kRankLeaves - 2 <= 1 << kMostDoublings, "steps from the root of a chain to its last node");
 
@@ -74,7 +75,7 @@ void ask_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, 
     ask_words<Set, registers, doublings, alone>(jumps, block, code, n, records, stride, leaf);
 }
 
-// n documents by jump_codes, to leaf[tree][stride] of a tree block.
+// n documents, coded by jump_codes, to leaf[tree][stride] of a tree block.
 template <class Set>
 void rank_jumps(const RankWalkLayout& layout, int block, const uint8_t* code, const LeafRecords& records, int n, int stride,
                 uint8_t* leaf) {
@@ -84,7 +85,7 @@ void rank_jumps(const RankWalkLayout& layout, int block, const uint8_t* code, co
     ask(layout.jumps, block, code, n, records, stride, leaf);
 }
 
-// The kernel of a set that has jumps; null otherwise.
+// The kernel of an instruction set with jumps; null otherwise.
 template <class Set> constexpr auto jumps_kernel() -> decltype(&rank_jumps<Set>) {
     if constexpr (Set::here)
         return rank_jumps<Set>;

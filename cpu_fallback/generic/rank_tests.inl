@@ -1,12 +1,12 @@
-// rankwalk, many documents: registers full of them through all tests of a tree, with no step that depends on the tree's shape.
+// rankwalk, many documents: registers full of them go through all tests of a tree; no step depends on the tree's shape.
 //
-//   codes: as of walks, byte[entry][document]
+//   codes: ranks as for walks, byte[entry][document]
 //   for each tree: at[document] = 0, the label of the leftmost leaf
 //                  for each node, parents first, with labels 1, 2, ...:
-//                      at = its label where at is the node's first label, and the byte of its entry exceeds its position
+//                      at = the node's label where at is its first label and the byte of its entry exceeds its position
 //                  leaf[tree] = at
 //
-// Labels only grow: the new one is the greater.
+// Labels only grow: at is the greater of the old label and the new one.
 #pragma once
 #include <cstdint>
 
@@ -16,9 +16,9 @@
 namespace gpuqs {
 namespace {
 
-// Ranks of n values, whole eights, by halving the thresholds: all take the same steps, so that compilers turn them into vectors.
+// Ranks of n values, a multiple of eight, by binary search: all values take the same steps, so that compilers vectorize it.
 template <class Value> void search_each(const Value* threshold, int64_t n_thresholds, const Value* x, int n, int32_t* rank) {
-    n = n / 8 * 8;  // tells compilers so
+    n = n / 8 * 8;  // tells compilers that n is a multiple of eight
     for (int d = 0; d < n; d++) rank[d] = 0;
     for (int64_t left = n_thresholds; left > 0; left /= 2) {
         const int32_t half = static_cast<int32_t>(left - left / 2);
@@ -27,8 +27,8 @@ template <class Value> void search_each(const Value* threshold, int64_t n_thresh
     for (int d = 0; d < n; d++) rank[d] |= -static_cast<int32_t>(x[d] != x[d]);
 }
 
-// Codes of n documents, x[column][stride], to code[entry][places], places_together after places_together; rank is scratch,
-// [columns][stride].
+// Writes the codes of n documents, x[column][stride], to one code[entry][places] after another, each for places_together documents;
+// rank is scratch, [columns][stride].
 template <int lanes, class Value>
 void rank_bytes(const RankWalkLayout& layout, const Value* x, int n, int stride, int32_t* rank, int8_t* code) {
     for (int c = 0; c < layout.columns.n; c++) {
@@ -37,7 +37,7 @@ void rank_bytes(const RankWalkLayout& layout, const Value* x, int n, int stride,
     }
     const int places = places_together(n, lanes);
     for (int first = 0; first < n; first += places) {
-        code += places;  // no test asks the leaves' entry
+        code += places;  // no test reads the leaves' entry
         for (int e = 1; e < layout.n_entries; e++, code += places) {
             const RankEntry entry = layout.entries[e];
             const int32_t* of_column = rank + static_cast<int64_t>(entry.column) * stride + first;
@@ -48,10 +48,10 @@ void rank_bytes(const RankWalkLayout& layout, const Value* x, int n, int stride,
     }
 }
 
-// Compilers take a vector's size from a template's parameter only so.
+// Compilers accept a template parameter as a vector's size only in this form.
 template <class Byte, int lanes> struct RegisterOf { typedef Byte Bytes __attribute__((vector_size(lanes))); };
 
-// So many registers of documents through n_together trees, whose steps wait for each other only within a tree.
+// Takes `registers` registers of documents through n_together trees, whose steps wait for each other only within a tree.
 template <int lanes, int registers, int n_together>
 void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code, int stride, uint8_t* leaf) {
     using Labels = typename RegisterOf<uint8_t, lanes>::Bytes;
@@ -81,7 +81,7 @@ void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code
     }
     const Labels asked = label;
 #pragma GCC unroll 4
-    for (int t = 0; t < n_together; t++) {  // what larger trees have more
+    for (int t = 0; t < n_together; t++) {  // the remaining tests of larger trees
         label = asked;
         for (int64_t i = common; i < offsets[t + 1] - offsets[t]; i++) {
             label += 1;
@@ -107,7 +107,7 @@ void ask_block(const RankWalkLayout& layout, int block, const int8_t* code, cons
                                        leaf + static_cast<int64_t>(t - first) * stride);
 }
 
-// n documents by rank_bytes, to leaf[tree][stride] of a tree block; stride has room for whole registers.
+// n documents, coded by rank_bytes, to leaf[tree][stride] of a tree block; stride has room for whole registers.
 template <int lanes>
 void rank_tests(const RankWalkLayout& layout, int block, const int8_t* code, const LeafRecords& records, int n, int stride,
                 uint8_t* leaf) {

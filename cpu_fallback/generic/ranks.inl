@@ -1,14 +1,14 @@
 // Rank coding: documents to bit planes, planes[column's first + bit][document].
 //
-//   for each run of 16 to 128 documents:                   (the next columns are asked for: lines_ahead.inl)
+//   for each run of 16 to 128 documents:                   (the next columns are prefetched: lines_ahead.inl)
 //       for each column: x[document] = its values as float32, see block_columns.inl
 //           for each level: answer = not (x <= table[level][answers so far])
 //           or, for three levels at once: answers = the number of those seven thresholds below x
 //           the answers of level l are bit n_bits - 1 - l of the ranks: store them as plane bits
-//           where x is a threshold of the column, but was rounded down to it: compare the values themselves
+//           where x equals a threshold of the column, but was rounded down to it: compare the values themselves
 //
-// `Search::levels<n, ties, keeps>`, of isa/*/search.inl, searches the first n <= kLevels levels in registers, `Rows::ask<ties>` three
-// levels in memory. `ties`: they return whether they met a threshold that equals a value.
+// `Search::levels<n, ties, keeps>`, of isa/*/search.inl, searches the first n <= kLevels levels in registers; `Rows::ask<ties>`
+// searches three levels in memory. `ties`: they return whether some value equals a threshold.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -23,21 +23,21 @@
 namespace gpuqs {
 namespace {
 
-// How many floats the levels' own tables of a column take.
+// How many floats a column's level tables take.
 inline int64_t of_levels(int n_bits) { return n_bits < 4 ? 16 * n_bits : 48 + (1 << (n_bits < 8 ? n_bits : 8)); }
 
-// How many levels are searched in registers: the last ones are left to rows, by threes, where there are too many.
+// How many levels are searched in registers: if there are too many, the last ones are left to rows, three levels each.
 inline int levels_by_tables(int n_bits) { return n_bits <= Search::kLevels ? n_bits : n_bits - (n_bits - Search::kLevels + 2) / 3 * 3; }
 
 // Where the rows of levels level ... level + 2 begin among the tables of a column of more than six bits.
 inline int64_t rows_offset(int n_bits, int level) {
-    int64_t at = of_levels(n_bits);  // these come first
+    int64_t at = of_levels(n_bits);  // the level tables come first
     for (int before = 3 + n_bits % 3; before < level; before += 3) at += int64_t{8} << before;
     return at;
 }
 
-// The first n levels of x[0 ... n_documents); `top` is the highest plane. Keeps the answers for rows, beside which registers
-// search kLevels - 2 or more.
+// Searches the first n levels of x[0 ... n_documents); `top` is the highest plane. `keeps`: stores the answers for rows, which follow
+// only after kLevels - 2 or more levels in registers.
 template <bool ties, bool keeps, int level = Search::kLevels>
 [[gnu::always_inline]] inline bool search_levels(const float* tables, int n, const float* x, int n_documents, uint8_t* top,
                                                  int64_t plane_bytes, uint32_t* answers) {
@@ -47,7 +47,7 @@ template <bool ties, bool keeps, int level = Search::kLevels>
     return false;
 }
 
-// Ranks of more bits than are searched in registers. Apart, lest compilers inline these instead of the usual ones.
+// Ranks of more bits than are searched in registers. Not inlined, so that compilers inline the usual searches instead of this one.
 template <bool ties>
 [[gnu::noinline]] bool search_rows(const float* tables, int n_bits, const float* x, int n_documents, uint8_t* top,
                                    int64_t plane_bytes) {
@@ -60,7 +60,7 @@ template <bool ties>
     return tie;
 }
 
-// Ranks of x[0 ... n_documents) to planes[bit * plane_bytes + document / 8].
+// Writes the ranks of x[0 ... n_documents) to planes[bit * plane_bytes + document / 8].
 template <bool ties> bool search(const float* tables, int n_bits, const float* x, int n_documents, uint8_t* planes,
                                  int64_t plane_bytes) {
     uint8_t* top = planes + (n_bits - 1) * plane_bytes;
@@ -68,7 +68,8 @@ template <bool ties> bool search(const float* tables, int n_bits, const float* x
     return search_levels<ties, false>(tables, n_bits, x, n_documents, top, plane_bytes, nullptr);
 }
 
-// A rank so far counts the thresholds whose float32 are below the value's. Those with the same float32 follow.
+// So far, a rank counts the thresholds whose float32 is below the value's float32. This adds those with the same float32 that are
+// below the value.
 template <class Reading>
 void settle_ties(const RankTables& ranks, int column, const BlockColumns<Reading>& block, int n, uint8_t* planes, int64_t plane_bytes) {
     const double* threshold = ranks.threshold + ranks.offsets[column];
@@ -87,7 +88,7 @@ void settle_ties(const RankTables& ranks, int column, const BlockColumns<Reading
     }
 }
 
-// Ranks on all category sets of a feature, 64 documents at a time: rows of the table, transposed.
+// Ranks documents on all category sets of a feature, 64 at a time, by transposing their rows of the table.
 void rank_categories(const RankTables& ranks, const CategoryTable& table, const Documents& documents, int64_t first, int n,
                      uint8_t* planes, int64_t plane_bytes) {
     const uint64_t* rows = ranks.columns.rows + table.rows;
@@ -115,10 +116,10 @@ void rank_categories(const RankTables& ranks, const CategoryTable& table, const 
     }
 }
 
-// The tables of so many columns later are asked for in a call's first documents: other work may have put them out of the caches.
+// How many columns ahead tables are prefetched, for a call's first documents only: other work may have evicted them from the caches.
 constexpr int kTablesAhead = 2;
 
-// The levels that are searched in registers, and the rows of the next three.
+// Prefetches the levels that are searched in registers, and the rows of the next three.
 inline void prefetch_tables(const RankTables& ranks, int column) {
     const float* const tables = ranks.levels + ranks.level_offsets[column];
     const int n_bits = ranks.n_bits[column], level = levels_by_tables(n_bits);
@@ -127,7 +128,7 @@ inline void prefetch_tables(const RankTables& ranks, int column) {
     if (level < n_bits) prefetch_bytes(tables + rows_offset(n_bits, level), float_bytes * 8 << level);
 }
 
-// Ranks of documents on the numeric columns.
+// Ranks documents on the numeric columns.
 template <class Reading>
 void rank_values(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
     const Columns columns = numeric(ranks.columns);
@@ -154,13 +155,13 @@ void rank_values(const RankTables& ranks, const Documents& documents, int64_t fi
     }
 }
 
-// Apart, so that no conversion leaves the mode that the caller has set.
+// Not inlined, so that no conversion is moved out of the rounding mode that the caller has set.
 [[gnu::noinline]] void rank_below(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes,
                                   int64_t plane_bytes) {
     rank_values<Below>(ranks, documents, first, n, planes, plane_bytes);
 }
 
-// Ranks of documents [first, first + n) to planes[plane][plane_bytes].
+// Ranks documents [first, first + n) into planes[plane][plane_bytes].
 void rank(const RankTables& ranks, const Documents& documents, int64_t first, int n, uint8_t* planes, int64_t plane_bytes) {
     for (int t = 0; t < ranks.columns.n_tables; t++)
         rank_categories(ranks, ranks.columns.tables[t], documents, first, n, planes, plane_bytes);

@@ -1,10 +1,10 @@
 // rankwalk: few documents through twelve trees side by side; a step is a look-up, an addition and a shift.
 //
-//   codes: for each column: rank = number of its thresholds below the value, of blocks of them first, then in one
+//   codes: for each column: rank = number of its thresholds below the value, counted in whole blocks, then within one
 //          for each entry: code[entry] = min(max(rank - first of entry, 0), 255) (missing: 0 or 255)
 //   walks: for each group of twelve trees: at = their roots
-//              as often as the deepest is deep: at += distance of (items[at] + code[entry of items[at]])
-//              leaf[tree] = position of items[at]
+//              once for each level of the deepest tree: at += distance of (items[at] + code[entry of items[at]])
+//              leaf[tree] = label of items[at]
 #pragma once
 #include <cstdint>
 
@@ -35,11 +35,11 @@ inline int32_t byte_of(const RankEntry& entry, int32_t rank) {
     return rank < 0 ? (entry.nan_left ? 0 : 255) : above < 0 ? 0 : above > 255 ? 255 : above;
 }
 
-// Ranks of n documents, x[document][column], to rank of that shape; -1: missing.
+// Writes the ranks of n documents, x[document][column], to `rank` of the same shape; -1: missing.
 template <class Value> void rank_rows(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank) {
     const ThresholdBlocks<Value>& blocks = blocks_of<Value>(layout);
     const int64_t n_columns = layout.columns.n, end = n * n_columns;
-    for (int c = 0; c < n_columns; c++) {  // all blocks are found, and asked for, before any is read
+    for (int c = 0; c < n_columns; c++) {  // all blocks are found and prefetched before any is read
         const int64_t n_samples = layout.sample_block[c + 1] - layout.sample_block[c];
         const Value* sample = blocks.sample + layout.sample_block[c] * kBlockThresholds;
         for (int64_t at = c; at < end; at += n_columns) {
@@ -58,7 +58,7 @@ template <class Value> void rank_rows(const RankWalkLayout& layout, const Value*
     }
 }
 
-// Codes of n documents that walk, x[document][column], to code[document][entry]; rank is scratch of x's shape.
+// Writes the codes for walks of n documents, x[document][column], to code[document][entry]; rank is scratch of x's shape.
 template <class Value> void rank_codes(const RankWalkLayout& layout, const Value* x, int n, int32_t* rank, uint32_t* code) {
     rank_rows(layout, x, n, rank);
     for (int d = 0; d < n; d++, rank += layout.columns.n, code += layout.n_entries) {
@@ -68,12 +68,12 @@ template <class Value> void rank_codes(const RankWalkLayout& layout, const Value
     }
 }
 
-// Lines of memory that are asked for with every step: a group of common trees takes about as many for each of its steps.
+// Cache lines prefetched with every step: a group of typical trees has about this many per step.
 constexpr int kAhead = 6;
 
-// A function of its own, so that `at` stays in registers. end[k] is the item at which walk k ends. ahead: from `next` on,
-// prefetches lines, a few with each step, for all at once would be more than a core can wait for; returns the first line
-// that it left out.
+// Not inlined, so that `at` stays in registers. end[k] is the item at which walk k ends. ahead: prefetches lines from `next` on, a
+// few with each step, because all at once would be more than a core can wait for; returns the first line that it has not
+// prefetched.
 template <bool ahead>
 __attribute__((noinline)) const uint32_t* walk_group(const uint32_t* items, const uint32_t* code, int steps, const uint32_t* root,
                                                      uint32_t* end, const uint32_t* next) {
@@ -84,7 +84,7 @@ __attribute__((noinline)) const uint32_t* walk_group(const uint32_t* items, cons
         for (int k = 0; k < kRankWalks; k++) {
             if (ahead && k % (kRankWalks / kAhead) == 0) {
                 __builtin_prefetch(next + k / (kRankWalks / kAhead) * kItemsOfLine);
-                asm volatile("");  // else compilers gather them
+                asm volatile("");  // otherwise compilers move all prefetches together
             }
             const uint32_t item = *at[k];
             at[k] += (item + code[item & kEntryMask]) >> kDistanceShift;
@@ -95,7 +95,7 @@ __attribute__((noinline)) const uint32_t* walk_group(const uint32_t* items, cons
     return next;
 }
 
-// Groups lie in memory in the order in which they are walked: while the first document walks one, the next comes.
+// Groups lie in memory in the order in which they are walked: while the first document walks one, the next is prefetched.
 void rankwalk(const RankWalkLayout& layout, int block, const uint32_t* code, int n, int stride, uint8_t* leaf) {
     const int first = layout.block_offsets[block] / kRankWalks, n_trees = layout.block_offsets[block + 1] - layout.block_offsets[block];
     const int n_groups = (layout.block_offsets[layout.n_blocks] + kRankWalks - 1) / kRankWalks;

@@ -1,4 +1,4 @@
-// How documents' values become the float32 that are searched.
+// How document values become the float32 values that are searched.
 #pragma once
 #include <cstdint>
 
@@ -18,26 +18,26 @@ struct Nearest {  // float64 documents that the source library casts to float32 
     static float compared(double x) { return searched(x); }
 };
 struct BelowUnasked;
-struct Below {  // other float64 documents: the largest float32 not above
+struct Below {  // other float64 documents: the largest float32 not above the value
     using In = double;
     using Unasked = BelowUnasked;
     static float searched(double x) {
         float near = static_cast<float>(x);
         int32_t bits;
         __builtin_memcpy(&bits, &near, sizeof bits);
-        if (near > x) bits += bits < 0 ? 1 : -1;  // never at +0
+        if (near > x) bits += bits < 0 ? 1 : -1;  // near is never +0 here
         __builtin_memcpy(&near, &bits, sizeof bits);
         return near;
     }
     static double compared(double x) { return x; }
 };
-struct BelowUnasked : Below {};  // beside a value that is known to be lossy: whether these are does not matter
+struct BelowUnasked : Below {};  // once a lossy value has been found: whether others are lossy does not matter
 
 template <class Reading> inline typename Reading::In value_at(const char* at) {
     return *reinterpret_cast<const typename Reading::In*>(at);
 }
 
-// True if `compared` tells values apart that `searched` makes the same, and this is such a value.
+// Reads a value as `searched`. True if it is lossy: `compared` differs from it, and it is no NaN.
 template <class Reading> inline bool read_one(const char* at, float* to) {
     const auto x = value_at<Reading>(at);
     *to = Reading::searched(x);

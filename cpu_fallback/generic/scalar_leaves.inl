@@ -1,6 +1,6 @@
-// Leaves of one value, no tables: a few documents' sums lie in registers while some of a run's trees pass.
+// Scalar leaves without tables: the sums of a few documents stay in registers while some trees of a run are added.
 //
-//   for each few documents:
+//   for every few documents:
 //       s = their sums
 //       for each tree: s[document] += value[leaf[document]]
 #pragma once
@@ -14,7 +14,7 @@
 namespace gpuqs {
 namespace {
 
-// So many documents.
+// Adds for `width` documents.
 template <int width, class Value, class Sum, class Leaf>
 void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, int step, const Leaf* leaf, int stride, Sum* sums) {
     Sum s[width];
@@ -33,8 +33,8 @@ void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, i
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-// 8 or 16 documents, four in a register: values are loaded to their places there, and added four at a time. Each by itself takes
-// Zen 3 half as long again.
+// 8 or 16 documents, four per register: values are loaded into their lanes and added four at a time. Adding them one by one takes
+// half as long again on Zen 3.
 template <int eights>
 void add_by_fours(const double* value, const int64_t* offsets, int n_trees, int step, const uint8_t* leaf, int stride, double* sums) {
     __m256d s[2 * eights];

@@ -1,4 +1,4 @@
-// One tree block of a QuickScorerLayout's lists as the kernels read it.
+// One tree block of a QuickScorerLayout's lists, as the kernels read it.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,6 @@
-// Eight values of a row, and tiles of 8 x 8 values of row-major documents to feature-major, as float32. For sets
-// with registers of eight floats: they have read_fours, four values at each of two places, and Lossy and any, which tell loss.
+// Copies eight values of a row, and transposes tiles of 8 x 8 values from row-major to feature-major, as float32. For instruction
+// sets with registers of eight floats: they define read_fours, which reads four values at each of two places, and Lossy and any,
+// which record loss.
 #pragma once
 #include <immintrin.h>
 
@@ -12,15 +13,15 @@ inline __m256 read_fours(AsFloat, const char* low, const char* high, Lossy&) {
     return _mm256_set_m128(_mm_loadu_ps(reinterpret_cast<const float*>(high)), _mm_loadu_ps(reinterpret_cast<const float*>(low)));
 }
 
-// kTile values that lie side by side; true if one is not the float32 that it becomes.
+// Copies kTile consecutive values; true if one is found to differ from the float32 that it becomes.
 template <class Reading> inline bool copy_tile(const char* at, float* to) {
     Lossy lossy = {};
     _mm256_store_ps(to, read_fours(Reading(), at, at + 4 * sizeof(typename Reading::In), lossy));
     return any(lossy);
 }
 
-// The same of kTile rows, turned round: x[column][row]. Halves of a row and of the fourth after it share a register, so
-// that no value changes its lane later.
+// The same for kTile rows, transposed: x[column][row]. Half a row and half of the fourth row after it share a register, so that
+// no value has to cross 128-bit lanes later.
 template <class Reading> inline bool transpose_tile(const char* rows, int64_t row_stride, float* x, int stride) {
     Lossy lossy = {};
     for (int half = 0; half < 2; half++, rows += 4 * sizeof(typename Reading::In), x += 4 * stride) {

@@ -1,13 +1,13 @@
-// add_values by tables in registers: a leaf value is cut into parts, and one shuffle looks a part up for many documents.
+// add_values by tables in registers: leaf values are split into parts, and one shuffle looks up a part for many documents.
 //
 //   for each tree:
 //       for each register full of documents:
 //           for each part of a value: part = the tree's table of that part [leaf]
-//           interleave the parts: values, some documents a register
-//           sums += values                                  (in tree order: the bits of one addition after another)
+//           interleave the parts into values, a few documents per register
+//           sums += values                                  (in tree order: bit for bit as by one addition after another)
 //
 // isa/*/tables.inl define `Tree<part_bytes, n_leaves, n_parts>`, the tables of a tree of up to n_leaves leaves, before they
-// include this file. Where `joins_parts(part_bytes)`, the first interleaving is `join_even` and `join_odd` of a tree; others unpack.
+// include this file. If `joins_parts(part_bytes)`, the first interleaving uses the tree's `join_even` and `join_odd`; others unpack.
 #pragma once
 #include <cstdint>
 
@@ -42,10 +42,10 @@ struct Tables {
     static constexpr bool available = true;
     static constexpr int bytes_of_part(int n_leaves, int value_bytes) { return table_part_bytes(n_leaves, value_bytes); }
 
-    // The place of a document's sum, by its place in `leaf`. A register of leaves holds every part_bytes-th document; joining
-    // takes every other one, unpacking works in lanes of 128 bits.
+    // The place of a document's sum, from its place in `leaf`. A look-up takes every part_bytes-th document of a register of leaves;
+    // joining takes every other one of these; unpacking works within 128-bit lanes.
     template <unsigned part_bytes, unsigned value> static unsigned sum_place(unsigned d) {
-        constexpr unsigned bytes = sizeof(Register), documents = bytes / part_bytes, values = 16 / value;  // of a lane
+        constexpr unsigned bytes = sizeof(Register), documents = bytes / part_bytes, values = 16 / value;  // per lane
         constexpr bool joins = joins_parts(part_bytes);
         unsigned first = d / bytes * bytes + d % part_bytes * documents, i = d % bytes / part_bytes;
         if (joins) first += i % 2 * documents / 2, i /= 2;
@@ -54,8 +54,8 @@ struct Tables {
         return first + in_lane / values * (bytes / value) + lane * values + in_lane % values;
     }
 
-    // Of n documents, whose places in `leaf` are there. Sizes are known to compilers, for each document's divisions would take
-    // a call with few trees longer than these.
+    // Replaces n documents' places in `leaf` with those of their sums. Sizes are template parameters: otherwise, in a call with few
+    // trees, the divisions for each document would take longer than the trees.
     static void sum_places(const LeafValues& values, int n, int32_t* places) {
         const bool is_double = values.kind == ValueKind::float64;
         if (values.table_leaves <= 32)
@@ -69,15 +69,15 @@ struct Tables {
             for (int d = 0; d < n; d++) places[d] = static_cast<int32_t>(sum_place<part_bytes, value>(places[d]));
     }
 
-    // From tree to tree, tables lie table_step bytes further, and leaves leaf_step. ahead: so many bytes further are the tables
-    // that come next, and are asked for; 0: other documents ask for them.
+    // From one tree to the next, tables are table_step bytes apart, and leaves leaf_step. ahead: how many bytes ahead are the tables
+    // that come next, which are prefetched; 0: the pass over other documents prefetches them.
     template <class Value, int part_bytes, int n_leaves>
     static void add_block(const uint8_t* tables, int64_t table_step, int n_trees, const uint8_t* leaf, int64_t leaf_step, Value* sums,
                           int64_t ahead) {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,
                       n_blocks = kDocumentsInRegisters / documents;
         using TreeTables = Tree<part_bytes, n_leaves, n_parts>;
-        Register sum[n_blocks][n_parts];  // in registers, where the loops over it are unrolled
+        Register sum[n_blocks][n_parts];  // in registers, because the loops over it are unrolled
         Register* at = reinterpret_cast<Register*>(sums);
 #pragma GCC unroll 8
         for (int r = 0; r < n_blocks * n_parts; r++) sum[r / n_parts][r % n_parts] = load_register(at + r);
@@ -113,7 +113,7 @@ struct Tables {
         }
     }
 
-    // Column k of the leaves of a run of trees, see add_values.inl. n: whole blocks of documents.
+    // Adds column k of the leaf values of a run of trees, see add_values.inl. n: whole blocks of documents.
     template <class Value>
     static void add_trees(const LeafValues& values, int first, int n_trees, int step, int k, const uint8_t* leaf, int n, int stride,
                           Value* sums) {

@@ -2,11 +2,11 @@
 //
 //   bits[tree][document] = ones
 //   for each column: for each test, thresholds ascending:
-//       false = x > threshold, for all documents at once; stop at the first test false for none
+//       false = x > threshold, for all documents at once; stop at the first test that is false for no document
 //       bits[tree of test] &= mask of test where false
 //   leaf[tree] = leftmost set bit of bits[tree]
 //
-// `Lanes` is the instruction set's: see isa/*/lanes.inl.
+// Each instruction set defines its `Lanes`: see isa/*/lanes.inl.
 #pragma once
 #include <cstdint>
 
@@ -30,7 +30,7 @@ void vqs_block(const QuickScorerLayout& layout, int block, const Value* x, int n
                 Lanes::and_where(Lanes::greater(values, tests.threshold[i]), bits + static_cast<int64_t>(tests.tree[i]) * lanes,
                                  tests.mask[i]);
             };
-            // As in qs, the last of four ascending thresholds speaks for the others: one branch for four tests.
+            // As in qs, the last of four ascending thresholds decides for all four: one branch for four tests.
             int64_t i = tests.offsets[c];
             for (; i + 4 <= end && Lanes::any(Lanes::greater(values, tests.threshold[i + 3])); i += 4)
                 for (int k = 0; k < 4; k++) rule_out(i + k);

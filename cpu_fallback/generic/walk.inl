@@ -1,11 +1,11 @@
 // walk over nodes and leaves: from the root to a leaf, some walks side by side so that their waits overlap.
 //
 //   at[walk] = root
-//   repeat: some times for each walk:
+//   repeat: several times for each walk:
 //               at += distance to the left child of at, + 1 if x[column of at] > threshold of at    (at a leaf: + 0)
-//           for each walk at a leaf: leaf[tree][document] = position of at; the next one walks in its place
+//           for each walk at a leaf: leaf[tree][document] = position of at; the next walk takes its place
 //
-// All documents through a tree of a block, then through the next one. Walks may begin below the trees' tops (WalkStarts).
+// All documents go through one tree of a block, then through the next. Walks may begin below the trees' tops (WalkStarts).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,10 +16,10 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kFewestTouching = 2;  // documents: one walks over few of a tree's lines
-constexpr int64_t kItemsTouched = 128;  // of a tree: a document walks over some of their lines, which takes as long as reading all
+constexpr int kFewestTouching = 2;  // documents: a single one visits few of a tree's cache lines
+constexpr int64_t kItemsTouched = 128;  // of a tree, per document: a walk over some of their lines takes as long as reading all
 
-// The position of a leaf stands in the payload of its threshold, a NaN: no value exceeds it.
+// A leaf's position is the payload of its threshold, a NaN, which no value exceeds.
 inline int32_t position(float threshold) {
     uint32_t bits;
     __builtin_memcpy(&bits, &threshold, sizeof bits);
@@ -31,13 +31,13 @@ inline int32_t position(double threshold) {
     return static_cast<int32_t>(bits & (kWideLeaves - 1));
 }
 
-// So many steps in a row before one looks which walks have ended: a walk's end is hard to foresee. About half of a walk's length.
+// How many steps to take before checking which walks have ended, because a walk's end is hard to predict: about half of its length.
 inline int steps_in_a_row(int64_t n_items) {
     const int bits = 64 - __builtin_clzll(static_cast<uint64_t>(n_items));
     return bits > 2 ? bits / 2 : 1;
 }
 
-// So many walks side by side.
+// `n_walks` walks side by side.
 template <int n_walks, bool has_missing, class Value> class Walks {
 public:
     explicit Walks(const WalkLayout& layout)
@@ -46,7 +46,7 @@ public:
     void begin(int k, int64_t root, const Value* x) { walks_[k] = {items_ + root, x}; }
     int32_t leaf(int k) const { return position(walks_[k].at->threshold); }
 
-    // Takes steps with all walks. Bit k: walk k is at a leaf, where it stays.
+    // Takes `steps` steps with all walks. Bit k of the result: walk k is at a leaf, where it stays.
     uint32_t go(int steps) {
         for (int s = 1; s < steps; s++) step_all([](int, uint32_t) {});
         uint32_t ended = 0;
@@ -70,7 +70,7 @@ private:
     static constexpr int kUnrolled = 4;
 
     template <class Note> void step_all(Note note) {
-        asm volatile("" ::: "memory");  // compilers would keep all walks in registers, of which there are too few, and move them about
+        asm volatile("" ::: "memory");  // otherwise compilers try to keep all walks in too few registers, and shuffle them
 #pragma GCC unroll 1
         for (int k = 0; k < n_walks; k += kUnrolled)
 #pragma GCC unroll 4
@@ -88,12 +88,12 @@ private:
     }
 
     const Item<Value>* const items_;
-    const uint32_t nan_left_;  // the bit above those of the column
+    const uint32_t nan_left_;  // the bit above the column's bits
     const int shift_;
     Walk walks_[n_walks];
 };
 
-// Where the walk of a document over a tree of a block begins, as an item.
+// The item at which the walk of a document over a tree of a block begins.
 struct AtRoots {
     static constexpr int kWalks = 16;
     static constexpr int64_t kShorter = 1;
@@ -101,12 +101,12 @@ struct AtRoots {
 
     int64_t operator()(int tree, int) const { return root[tree]; }
 };
-// Below the trees' tops: walks are as long there as over trees of so many times fewer items.
+// Below the trees' tops: walks there are as long as those over trees of kShorter times fewer items.
 struct BelowTops {
     static constexpr int kWalks = 32;
     static constexpr int64_t kShorter = 16;
     const int64_t* root;
-    WalkStarts starts;  // items of the block's trees
+    WalkStarts starts;  // `item` begins at the block's first tree
     int n_trees;
 
     int64_t operator()(int tree, int document) const {
@@ -124,7 +124,7 @@ void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int 
     const int first = layout.block_offsets[block], n_trees = layout.block_offsets[block + 1] - first;
     const int64_t* const root = layout.tree_offsets + first;
     const int steps = steps_in_a_row(std::max<int64_t>((root[n_trees] - root[0]) / n_trees / Start::kShorter, 1));
-    int64_t out[kWalks], left = static_cast<int64_t>(n_trees) * n;  // walks that are still to begin
+    int64_t out[kWalks], left = static_cast<int64_t>(n_trees) * n;  // walks that have not begun yet
     int tree = 0, document = 0;
     const auto begin = [&](int k) {
         if (document == n) document = 0, tree++;
@@ -134,7 +134,7 @@ void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int 
         left--, document++;
     };
     for (int k = 0; k < kWalks; k++) {
-        if (left == 0) document--, left++;  // there are fewer than walk side by side: the last one again
+        if (left == 0) document--, left++;  // fewer walks than kWalks: the last one is repeated
         begin(k);
     }
     while (left > 0)
@@ -153,7 +153,7 @@ void walk_from(const Start& start, const WalkLayout& layout, int block, const Va
     (has_missing ? walk_block<true, Value, Start> : walk_block<false, Value, Start>)(layout, block, x, n, stride, leaf, start);
 }
 
-// starts: null where walks begin at roots
+// starts: null if walks begin at the roots
 template <class Value>
 void walk(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf,
           const WalkStarts* starts) {

@@ -1,4 +1,4 @@
-// What both ways to walk share: a layout's items by type, and a tree brought into the cache.
+// What both kinds of walks share: a layout's items by type, and bringing a tree into the cache.
 #pragma once
 #include <cstdint>
 
@@ -11,11 +11,12 @@ template <class Value> const Item<Value>* items_of(const WalkLayout& layout);
 template <> const Item<float>* items_of<float>(const WalkLayout& layout) { return layout.item32; }
 template <> const Item<double>* items_of<double>(const WalkLayout& layout) { return layout.item64; }
 
-// Of forests beyond so many bytes, which no cache keeps until the next call: each step waits for memory, which streams better.
+// The limit of items per document in touch_tree for forests of more than kFarBytes, which no cache keeps until the next call: there,
+// each step of a walk waits for memory, which is faster to read in order.
 constexpr int64_t kItemsTouchedFar = 384, kFarBytes = 32 << 20;
 
-// Brings a tree that so many documents will walk into the cache in the order of memory, many times faster than in the order of walks,
-// where it has no more than `most` items for each of them.
+// Brings a tree that n documents will walk into the cache, if it has at most `most` items per document. It is read in the order of
+// memory, which is many times faster than in the order of walks.
 template <class Value> void touch_tree(const WalkLayout& layout, int tree, int n, int64_t most) {
     const Item<Value>* items = items_of<Value>(layout);
     const int64_t n_items = layout.tree_offsets[layout.block_offsets[layout.n_blocks]];

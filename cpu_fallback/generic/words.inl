@@ -1,4 +1,4 @@
-// Words: one bit a document, and three-input logic on them. Each instruction set has its wider words: see registers.inl.
+// Words, with one bit per document, and three-input logic on them. Instruction sets add wider words: see their registers.inl.
 #pragma once
 #include <cstdint>
 

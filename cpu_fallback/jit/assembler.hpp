@@ -1,8 +1,9 @@
 // The x86-64 instructions that tree programs are made of, as bytes: logic on words in vector registers and in memory.
 //
-// A word is as wide as a vector register of 16, 32 or 64 bytes. EVEX (AVX-512) has 32 registers and three-input logic,
-// VEX (AVX2) has 16 and makes it of two instructions. The last register is the assembler's own. Fetching code is what bounds
-// programs, so what VEX can say, mostly in fewer bytes, is said in VEX, and a displacement takes a byte where one holds it.
+// A word is as wide as a vector register of 16, 32 or 64 bytes. EVEX (AVX-512) has 32 registers and three-input logic; VEX (AVX2)
+// has 16 registers and needs two instructions for that. The last register is the assembler's own scratch. Programs are bound by
+// fetching code. So instructions that VEX can encode, mostly in fewer bytes, are encoded in VEX, and a displacement takes one byte
+// if it fits.
 //
 // A number that an instruction's field cannot hold is an error (std::logic_error), never another instruction.
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace gpuqs {
 
-// Operands in memory lie in one of two arrays. The number is that of the register with the array's address: callee-saved,
-// and encoded without a further byte.
+// Operands in memory lie in one of two arrays. The number is that of the register with the array's address: callee-saved, and
+// encoded without an extra byte.
 enum class Base : uint8_t { predicates = 3 /* rbx */, planes = 5 /* rbp */ };
 
 struct Operand {
@@ -78,7 +79,7 @@ public:
         } else if (to == b) {
             memory(kTernaryMap, kTernary, b, a, c);
             byte(kSecondOrFirstAndThird);
-        } else if (to != a && fits_vex(kMap, to, a, b)) {  // shorter than to copy a
+        } else if (to != a && fits_vex(kMap, to, a, b)) {  // shorter than copying a
             memory(kMap, kAnd, to, b, c);
             registers(kMap, kOr, to, to, a);
         } else {
@@ -112,7 +113,7 @@ public:
         return start;
     }
     void end_function() { bytes({0x58, 0x41, 0x5f, 0x41, 0x5e, 0x5d, 0x5b, 0xc3}); }  // pop rax ... rbx; ret
-    // So that other code may follow; traps.
+    // Fills the cache line with traps, so that other code may follow.
     void fill_line() {
         while (code_.size() % kLine) byte(0xcc);
     }
@@ -126,10 +127,10 @@ public:
         bytes({0x41, 0xff, 0x57, static_cast<uint8_t>(8 * number)});  // call [r15 + 8 * number]
     }
 
-    // Asks for the code that comes kAhead bytes later, a cache line for each line that was written, where code is asked ahead.
+    // Prefetches the code kAhead bytes further on, a cache line for each line that was written, if the code is to prefetch itself.
     void ask_ahead() {
         for (; asks_ && asked_ < code_.size() + kAhead; asked_ += kLine) {
-            bytes({0x0f, 0x18, 0x15});  // prefetcht1 [rip + the way from the instruction's end]
+            bytes({0x0f, 0x18, 0x15});  // prefetcht1 [rip + the distance from the instruction's end]
             immediate(static_cast<int32_t>(static_cast<int64_t>(asked_) - static_cast<int64_t>(code_.size() + sizeof(int32_t))));
         }
     }
@@ -152,7 +153,7 @@ private:
     }
 
     static constexpr size_t kLongest = 15;  // bytes of an instruction
-    // Some trees of 64 leaves: far enough for memory, near enough for every L2 cache.
+    // A few trees of 64 leaves: far enough ahead to hide memory latency, near enough for every L2 cache.
     static constexpr size_t kAhead = 8192, kLine = 64;
 
     void byte(uint8_t b) {
@@ -199,7 +200,7 @@ private:
         return at;
     }
     void registers(int map, uint8_t opcode, int to, int a, int b) {
-        if (map == kMap && opcode != kLoad && a < 8 && b >= 8) std::swap(a, b);  // VEX takes a byte more for such a b
+        if (map == kMap && opcode != kLoad && a < 8 && b >= 8) std::swap(a, b);  // VEX needs an extra byte for such a b
         uint8_t* const start = code_.room(kLongest);
         uint8_t* at = open(start, map, opcode, to, a, b);
         *at++ = static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (b & 7));
@@ -210,7 +211,7 @@ private:
         require(displacement <= INT32_MAX, "a displacement does not hold word", b.word);
         uint8_t* const start = code_.room(kLongest);
         uint8_t* at = open(start, map, opcode, to, a, 0);
-        // One byte counts bytes in VEX, words in EVEX.
+        // A displacement of one byte counts bytes in VEX, words in EVEX.
         const int64_t short_displacement = fits_vex(map, to, a, 0) ? displacement : b.word;
         const bool is_short = short_displacement <= INT8_MAX;
         *at++ = static_cast<uint8_t>((is_short ? 0x40 : 0x80) | (to & 7) << 3 | static_cast<int>(b.base));
@@ -224,7 +225,7 @@ private:
     const bool evex_, asks_;
     const int word_bytes_;
     const int scratch_;
-    size_t asked_ = kAhead;  // up to here
+    size_t asked_ = kAhead;  // code is prefetched up to this offset
     CodeBytes code_;
 };
 

@@ -1,15 +1,15 @@
-// How machine code that lies beyond the L2 cache gets there before it runs: processors read ahead of it less than they need.
+// How machine code gets into the L2 cache before it runs: processors do not fetch code far enough ahead by themselves.
 #pragma once
 
 namespace gpuqs {
 
 enum class CodeAhead {
     asked,  // it prefetches itself
-    read,   // each tree block's is read as data before a thread's first documents pass it
+    read,   // each tree block's code is read as data before a thread's first documents pass it
 };
 
-// What suits this processor. Of AMD's, Zen 5 drops prefetches to the L2 cache that memory would have to answer, and Zen 4 answers
-// them more slowly than reads in order.
+// What suits this processor. AMD's Zen 5 drops prefetches to the L2 cache that would have to come from memory, and on Zen 4 they
+// are slower than sequential reads.
 inline CodeAhead code_ahead_here() {
 #ifdef GPUQS_X86
     if (__builtin_cpu_is("amd")) return CodeAhead::read;

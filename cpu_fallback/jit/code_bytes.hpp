@@ -1,4 +1,4 @@
-// Bytes that are appended many times, a few at a time.
+// A buffer of bytes for many small appends.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace gpuqs {
 
-// The system gives megabytes sooner in large pages; where it has none, nothing is lost.
+// The system provides megabytes faster in large pages; if it has none, nothing is lost.
 inline void ask_for_large_pages(void* memory, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     constexpr uintptr_t page = 4096;
@@ -38,10 +38,10 @@ public:
     }
     void grow(size_t n) { size_ += n; }
 
-    // Where it is known that about so many bytes will come.
+    // For when it is known that about `capacity` bytes will come.
     void reserve(size_t capacity) {
         if (capacity <= capacity_) return;
-        // Large blocks are moved by the system's page tables, which vectors do not ask for.
+        // realloc moves large blocks by changing page tables, which std::vector cannot use.
         void* const moved = std::realloc(bytes_.get(), capacity);
         if (!moved) throw std::bad_alloc();
         static_cast<void>(bytes_.release());

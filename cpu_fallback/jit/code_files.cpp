@@ -19,7 +19,7 @@ std::string hexadecimal(uintptr_t number) {
     return text;
 }
 
-// Appends in one call, so that the lines of threads do not mix. No symbolic links: /tmp is everybody's.
+// Appends with one write, so that the lines of threads do not mix. Follows no symbolic links: anyone can write to /tmp.
 void append(const char* variable, const std::string& path, const void* data, size_t n) {
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     const bool written = file >= 0 && write(file, data, n) == static_cast<ssize_t>(n);
@@ -53,7 +53,7 @@ void show_code(const CompiledPrograms& compiled, const CodeFiles& files) {
         const std::string name = "gpuqs-" + std::to_string(getpid()) + "-" + compiled.isa + "-" + std::to_string(compiled.documents) +
                                  "-" + hexadecimal(reinterpret_cast<uintptr_t>(compiled.address)) + ".bin";
         const std::string path = files.folder + "/" + name;
-        unlink(path.c_str());  // of a program that lay there before
+        unlink(path.c_str());  // left by an earlier program
         append("GPUQS_DUMP_CODE", path, compiled.address, compiled.starts->back());
     }
     if (files.perf_map) {

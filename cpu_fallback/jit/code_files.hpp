@@ -1,4 +1,4 @@
-// Machine code for people's tools: files to disassemble, and names for `perf`.
+// Machine code for external tools: files to disassemble, and names for `perf`.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ struct CompiledPrograms {
     const char* isa;
     int documents;  // in a word
     const int32_t* block_offsets;
-    const std::vector<size_t>* starts;  // of each tree block, in the code, and the end
+    const std::vector<size_t>* starts;  // offset of each tree block in the code, and the end
     const uint8_t* address;             // where it runs
 };
 
@@ -22,7 +22,7 @@ struct CodeFiles {
     bool perf_map;
 };
 
-// What the environment asks for. Others change it where they hold Python's lock, so this is called with it.
+// What the environment asks for. Python changes the environment while it holds the GIL, so this must be called with the GIL held.
 CodeFiles code_files_asked_for();
 
 // A file that cannot be written throws std::ios_base::failure.

@@ -31,7 +31,7 @@ Executable::Executable(const std::vector<const CodeBytes*>& parts) : bytes_(1) {
 Executable::~Executable() { munmap(pages_, bytes_); }
 
 bool Executable::allowed() {
-    static std::atomic<int> known{-1};  // not `static const bool`: if a fork came while it is made, the child would wait for ever
+    static std::atomic<int> known{-1};  // not `static const bool`: after a fork during its initialization, the child would hang
     if (known < 0) {
         try {
             const Executable nothing({});

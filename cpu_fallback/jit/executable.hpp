@@ -1,4 +1,4 @@
-// Pages of machine code: written once, then run and no longer written.
+// Pages of machine code: written once, then executable and no longer writable.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace gpuqs {
 
 class Executable {
 public:
-    // One part after another; throws std::bad_alloc where the system gives no such pages.
+    // Places one part after another; throws std::bad_alloc if the system refuses such pages.
     explicit Executable(const std::vector<const CodeBytes*>& parts);
     ~Executable();
     Executable(const Executable&) = delete;

@@ -19,7 +19,7 @@ MachineCode::MachineCode(const BitsliceLayout& layout, const Kernels& kernels, i
     show_code({kernels.isa, 8 * kernels.widths[width].word_bytes, layout.block_offsets, &starts_, code_->at(0)}, files);
 }
 
-// One line after the other, as processors foresee it of data.
+// Reads one cache line after the other, which processors prefetch when it is data.
 void MachineCode::bring(int block) const {
     if (code_ahead_here() != CodeAhead::read) return;
     constexpr size_t line = 64;

@@ -15,11 +15,11 @@ bool compiles_programs(const Kernels& kernels);
 
 class MachineCode {
 public:
-    // Of all tree blocks, in parts, for words of one of the instruction set's widths.
+    // The code of all tree blocks, given in parts, for words of one of the instruction set's widths.
     MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
                 const CodeFiles& files);
 
-    // Reads a tree block's code, if it does not ask for itself.
+    // Reads a tree block's code into the caches, if the code does not prefetch itself.
     void bring(int block) const;
     // leaf[tree][documents] of a tree block; planes is scratch for kPlanes + kSpills words.
     void run(int block, const void* words, void* planes, void* leaf) const;

@@ -10,11 +10,11 @@
 namespace gpuqs {
 namespace {
 
-constexpr size_t kBytesOfNode = 20;  // about; a tree's call of `spread` takes as many
+constexpr size_t kBytesOfNode = 20;  // an estimate, also for a tree's call of `spread`
 
-constexpr int kInMemory = 32;  // an S below is in that register, one from it on in memory
+constexpr int kInMemory = 32;  // numbers of S below this are registers, others are places in memory
 
-// Writes the programs of trees; knows which register holds which S, and how often each is still needed.
+// Writes the programs of trees; keeps track of which register holds which S, and how often each is still needed.
 class TreeWriter {
 public:
     TreeWriter(Assembler& assembler, Encoding encoding, int n_registers)
@@ -25,7 +25,7 @@ public:
         nodes_ = nodes;
         n_planes_ = 0;
         while (1 << n_planes_ < n_leaves) n_planes_++;
-        n_in_registers_ = n_planes_;  // as long as S leave room
+        n_in_registers_ = n_planes_;  // until S need the registers
         std::fill(std::begin(uses_), std::end(uses_), 0);
         free_ = static_cast<uint32_t>((uint64_t{1} << n_registers_) - 1);
         std::fill(std::begin(planes_), std::end(planes_), Plane{});
@@ -44,13 +44,13 @@ public:
 
 private:
     static constexpr int kNone = -1;
-    // The sum of a plane so far. One S may wait until the next comes: an instruction adds both.
+    // A plane's sum so far. One S may wait until the next comes, so that one instruction adds both.
     struct Plane {
         int sum = kNone, waiting = kNone;
         bool begun = false;  // in memory
     };
 
-    // S by register, or, from kInMemory on, by place in memory.
+    // A subtree to write. Its S are numbers of registers or, from kInMemory on, of places in memory.
     struct Subtree { int j, first, end; };
 
     static Operand predicate(uint32_t word) { return {Base::predicates, word}; }
@@ -69,7 +69,7 @@ private:
         if (r != kNone && --uses_[r] == 0) free_ |= uint32_t{1} << r;
     }
 
-    // An S that waiting subtrees alone need goes to memory: one of the subtree that waits longest.
+    // Spills an S that only waiting subtrees need, one of the subtree that has waited longest.
     void put_by() {
         for (const Subtree& waiting : to_do_)
             for (const int s : {waiting.first, waiting.end}) {
@@ -100,7 +100,7 @@ private:
         return r;
     }
 
-    // Without recursion: chains are as deep as trees have leaves.
+    // Without recursion, as a chain is as deep as the tree has leaves.
     void count_registers(int root) {
         order_.assign(1, root);  // parents first
         for (size_t i = 0; i < order_.size(); i++)
@@ -165,7 +165,7 @@ private:
         }
     }
 
-    // Sees to it that a register is free: where S take all, the highest plane, to which fewest are added, goes to memory.
+    // Frees a register if there is none: planes go to memory, the highest first, as the fewest S are added to it.
     void make_room() {
         while (!free_ && n_in_registers_) {
             Plane& plane = planes_[--n_in_registers_];
@@ -183,7 +183,7 @@ private:
     }
 
     void add_to_plane(int k, int s) {
-        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) make_room();  // a sum of its own
+        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) make_room();  // the sum gets its own
         if (k >= n_in_registers_) {
             add_in_memory(k, s);
             return;
@@ -235,7 +235,7 @@ private:
     Plane planes_[kPlanes];
 };
 
-// With so many registers for S and planes at most.
+// With at most n_registers registers for S and planes.
 TreePrograms write_with(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end,
                         int n_registers) {
     TreePrograms programs;

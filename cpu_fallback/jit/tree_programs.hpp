@@ -4,12 +4,12 @@
 //       for each node, parents first:
 //           S_j = S_end | (S_first & predicate)      one instruction; S in registers
 //           plane[k] ^= S_j, k the zeros at the end of j
-//           prefetch of code some trees further, a line for each line, where code is asked ahead
+//           prefetch of code a few trees ahead, a line for each line, if code prefetches itself
 //       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
 //
-// Of two subtrees the one that needs fewer registers is written first, while S_first and S_end of the other wait (after
-// Sethi and Ullman): of a tree of L leaves at most log2 L subtrees wait at once, whatever its shape, with two S each. Planes have
-// the registers that are left. Where there are too few, planes go to memory, the highest first, then S of waiting subtrees.
+// Of two subtrees, the one that needs fewer registers is written first, while S_first and S_end of the other wait (after Sethi and
+// Ullman). In a tree of L leaves at most log2 L subtrees wait at once, whatever its shape, with two S each. Planes have the
+// remaining registers. If there are too few, planes are spilled, the highest first, then the S of waiting subtrees.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct TreePrograms {
     std::vector<size_t> starts;  // of each tree block's function (words of predicates, words of planes, leaves, spread functions)
 };
 
-// Of tree blocks [first, end).
+// Writes the programs of tree blocks [first, end).
 TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end);
 
 }  // namespace gpuqs

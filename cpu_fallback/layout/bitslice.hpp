@@ -1,4 +1,4 @@
-// The bit-sliced kernels read this: gpuqs/layout/bitslice.py as C structs.
+// What the bit-sliced kernels read: gpuqs/layout/bitslice.py as C structs.
 #pragma once
 #include <cstdint>
 
@@ -9,8 +9,8 @@ namespace gpuqs {
 
 struct Segment {
     uint32_t column;
-    uint16_t high;  // the predicates' ranks above their lowest nibble, or, by byte, above two (then its own lowest nibble is 0)
-    uint8_t last;   // predicates after the first
+    uint16_t high;  // bits of the predicates' ranks above the lowest nibble; with by_byte, the lowest nibble of this is 0
+    uint8_t last;   // number of predicates after the first
     uint8_t flags;
 
     bool nan_left() const { return flags & 1; }
@@ -27,12 +27,12 @@ struct BitsliceLayout {
     const uint8_t* low;
     const int64_t* block_low;
     int32_t n_predicates;
-    const int64_t* level_offsets;  // of oblivious trees; no levels of others
-    const uint16_t* levels;        // predicates, the deepest first
+    const int64_t* level_offsets;  // levels of oblivious trees; other trees have none
+    const uint16_t* levels;        // the predicate of each level, the deepest first
     const uint16_t* tree_leaves;
-    int32_t leaf_bytes;  // 1: at most 256 leaves a tree; 2
+    int32_t leaf_bytes;  // 1 if all trees have at most 256 leaves, else 2
 
-    // Programs as nodes, to be compiled, or (null nodes) as treelets, to be interpreted.
+    // Tree programs: as nodes, to be compiled, or, if `nodes` is null, as treelets, to be interpreted.
     const int64_t* node_offsets = nullptr;
     const TreeNode* nodes = nullptr;
     int32_t trees_merged = 0;

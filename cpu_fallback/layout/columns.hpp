@@ -1,4 +1,4 @@
-// How documents' features are read: gpuqs/layout/columns.py as a C struct.
+// How features of documents are read: gpuqs/layout/columns.py as a C struct.
 #pragma once
 #include <cstdint>
 
@@ -8,18 +8,18 @@ namespace gpuqs {
 
 struct Columns {
     int32_t n;
-    int32_t n_numeric;  // those of category sets follow
+    int32_t n_numeric;  // columns of category sets come after these
     const int32_t* feature;
-    const uint8_t* routing;      // how a feature is read: the bits below
+    const uint8_t* routing;      // how the feature is read: the bits below
     const int64_t* set_offsets;  // [columns + 1]
     const uint32_t* set_words;
-    int32_t n_tables;  // of all category sets; none where they would take too much
+    int32_t n_tables;  // they cover all category sets; 0 if they would take too much memory
     const CategoryTable* tables;
     const int32_t* row_of_code;
     const uint64_t* rows;
 };
 
-// The columns before those of category sets.
+// Only the columns before those of category sets.
 inline Columns numeric(Columns columns) {
     columns.n = columns.n_numeric;
     return columns;
@@ -29,8 +29,8 @@ inline Columns numeric(Columns columns) {
 constexpr uint8_t kZeroMissing = 2;             // |x| <= 1e-35 becomes NaN
 constexpr uint8_t kCategorical = 4;             // categories of the set become 0, others 1 ...
 constexpr uint8_t kSetRight = 8;                // ... or the other way round
-constexpr uint8_t kNegativeFractionIsZero = 16; // -1 < x < 0 is category 0, else none
-constexpr uint8_t kWholeCodes = 32;             // a fraction is no category, else its whole part is one
+constexpr uint8_t kNegativeFractionIsZero = 16; // -1 < x < 0 is category 0; without this bit, no category
+constexpr uint8_t kWholeCodes = 32;             // a fraction is no category; without this bit, its integer part is one
 
 constexpr double kZeroThreshold = 1e-35f;  // gpuqs.forest.ZERO_THRESHOLD
 

@@ -1,4 +1,4 @@
-// Documents as callers hand them over: any strides, float32 or float64, or coded before.
+// Documents as callers pass them: any strides, float32 or float64, or already coded.
 #pragma once
 #include <cstdint>
 
@@ -10,8 +10,8 @@ struct Documents {
     int64_t row_stride;     // in bytes
     int64_t column_stride;  // in bytes
     bool is_double;
-    const uint8_t* planes;  // null; or documents coded as ranks, [document block][plane][stride / 8], and data is null
-    bool tiny_is_zero;      // to linear leaves: LightGBM takes numbers next to zero for zeros
+    const uint8_t* planes;  // null, or (then data is null) documents coded as ranks, [document block][plane][stride / 8]
+    bool tiny_is_zero;      // for linear leaves: LightGBM treats values close to zero as zero
 };
 
 }  // namespace gpuqs

@@ -1,4 +1,4 @@
-// The QuickScorer kernels read this: gpuqs/layout/quickscorer.py as C structs.
+// What the QuickScorer kernels read: gpuqs/layout/quickscorer.py as C structs.
 #pragma once
 #include <cstdint>
 
@@ -8,13 +8,13 @@ namespace gpuqs {
 
 struct Tuples {
     const int64_t* offsets = nullptr;  // [block][column + 1]
-    const int32_t* tree = nullptr;     // counted from the block's first
+    const int32_t* tree = nullptr;     // counted from the block's first tree
     const void* mask = nullptr;        // uint8, 16, 32 or 64
 };
 
 struct TestLists {
     Tuples tests;
-    Tuples missing;  // tests that a missing value makes false
+    Tuples missing;  // tests that are false for a missing value
     const float* threshold32 = nullptr;
     const double* threshold64 = nullptr;
 };
@@ -25,9 +25,9 @@ struct QuickScorerLayout {
     int32_t n_blocks;
     const int32_t* block_offsets;
     TestLists straight;  // false where x > threshold, thresholds ascending
-    TestLists reversed;  // of reversed trees: false where x <= threshold, thresholds descending
-    bool has_reversed;   // else `reversed` is null throughout
-    bool oblivious;      // a mask clears one bit of the leaf's number, inverted
+    TestLists reversed;  // reversed trees' tests: false where x <= threshold, thresholds descending
+    bool has_reversed;   // otherwise all pointers in `reversed` are null
+    bool oblivious;      // trees are oblivious: a mask clears one bit of the inverted leaf index
     int32_t mask_bits;
 };
 

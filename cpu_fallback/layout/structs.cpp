@@ -21,7 +21,7 @@ template <class Member> constexpr Field field(const char* name, size_t offset) {
 
 #define FIELD(member) field<decltype(In::member)>(#member, offsetof(In, member))
 
-// Each struct, `In`, field by field.
+// The fields of each struct `In`.
 template <class Value> struct ItemFields {
     using In = Item<Value>;
     static constexpr Field all[] = {FIELD(threshold), FIELD(link)};

@@ -1,4 +1,4 @@
-// The structs that Python fills as NumPy's structured arrays: what compilers have made of them, for Python to compare.
+// How the compiler has laid out the structs that Python fills as NumPy structured arrays, for Python to compare.
 #pragma once
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-// The walk kernels read this: gpuqs/layout/walk.py as C structs.
+// What the walk kernels read: gpuqs/layout/walk.py as C structs.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -9,21 +9,22 @@ namespace gpuqs {
 
 // A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its threshold is a NaN that
 // holds its position among the tree's leaves, below kWalkLeaves (float) or kWideLeaves (double).
-// Of nodes alone (nodes_alone), a node, in preorder. Its left child follows it; its right one lies as far as the left has leaves.
+// With nodes_alone, items are only nodes, in preorder: the left child follows its parent; the right child is as many items after the
+// parent as the left subtree has leaves.
 template <class Value>
 struct Item {
     using Link = std::conditional_t<sizeof(Value) == 8, uint64_t, uint32_t>;
     Value threshold;
     Link link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
-                // a node's: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
+                // nodes_alone: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
 };
 
-// Where walks begin that do not begin at roots: below the tops of trees, whose exits have numbers.
+// Where walks begin that do not begin at roots: at the numbered exits of the trees' tops.
 constexpr int kTopExits = 256;
 struct WalkStarts {
-    const int32_t* item;    // [tree][kTopExits], by number: behind the tree's first item
-    const uint8_t* number;  // [word][tree of the block][place]: of words of 1 << word_bits documents
-    const uint16_t* place;  // of each document of a word
+    const int32_t* item;    // [tree][kTopExits]: item of each exit, counted from the tree's first item
+    const uint8_t* number;  // [word][tree of the block][place]: exit numbers; a word has 1 << word_bits documents
+    const uint16_t* place;  // the place of each document of a word
     int32_t word_bits;
 };
 

@@ -31,8 +31,8 @@ uint64_t odd_number(uint64_t seed) {
 // Numbers keys in the order in which they are first met: a hash table with open addressing.
 class Numbers {
 public:
-    // The factors are others each time, so that no file can hold keys that all collide: a group's has nothing to do with that of
-    // bits, or groups could make up for bits.
+    // The factors differ each time, so that no file can hold keys that all collide. The two factors are unrelated: else a
+    // difference of groups could cancel one of bits.
     Numbers() : Numbers(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())) {}
 
     int32_t number_of(uint64_t bits, int32_t group, int64_t at) {
@@ -45,7 +45,7 @@ public:
         if (first_.size() * 2 > slots_.size()) resize(slots_.size() * 4);
         return number;
     }
-    // A row's bits, for number_of: those of rows that differ are others, unless somebody chose them.
+    // A row's hash, for number_of. Rows that differ have different hashes, unless somebody chose the rows so that they collide.
     uint64_t bits_of(const char* row, int64_t bytes) const {
         uint64_t bits = 0;
         for (int64_t b = 0; b < bytes; b += sizeof bits) {
@@ -92,7 +92,7 @@ private:
     int shift_ = 0;
 };
 
-// Keys in [0, range), told apart by a table.
+// Keys in [0, range), looked up in a table of that size.
 template <class Key> std::vector<int64_t> distinct_in(int64_t range, const Key* keys, int64_t n, int32_t* number) {
     std::vector<int64_t> first(range, -1), sorted;
     for (int64_t i = n; i-- > 0;) first[keys[i]] = i;
@@ -106,7 +106,7 @@ template <class Key> std::vector<int64_t> distinct_in(int64_t range, const Key* 
     return sorted;
 }
 
-// The range of keys that a table no larger than they are tells apart; 0: none does.
+// The size of a lookup table for the keys, if it needs no more entries than there are keys; else 0.
 template <class Key> int64_t small_range(const Key* keys, int64_t n) {
     Key least = 0, most = 0;
     for (int64_t i = 0; i < n; i++) least = std::min(least, keys[i]), most = std::max(most, keys[i]);
@@ -146,13 +146,13 @@ std::vector<int64_t> distinct_rows(const void* rows, int64_t bytes, int64_t n, i
     for (int64_t i = 0; i < n; i++) {
         number[i] = met.number_of(met.bits_of(row(i), bytes), 0, i);
         if (static_cast<int64_t>(met.first().size()) > most) return {};
-        if (std::memcmp(row(i), row(met.first()[number[i]]), bytes) != 0) return {};  // they have the same bits
+        if (std::memcmp(row(i), row(met.first()[number[i]]), bytes) != 0) return {};  // different rows have the same hash
     }
     return met.first();
 }
 
 std::vector<int64_t> counts(const int32_t* numbers, int64_t n, int64_t range) {
-    // Two in a row are mostly alike or soon met again: a counter that was just written is slow to read.
+    // Two counters are kept for each number, as neighbours are often equal, and a counter that was just written is slow to read.
     std::vector<int64_t> even(range), odd(range);
     for (int64_t i = 0; i + 1 < n; i += 2) even[numbers[i]]++, odd[numbers[i + 1]]++;
     if (n % 2) even[numbers[n - 1]]++;
@@ -189,7 +189,7 @@ bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_g
     return right && std::find(met.begin(), met.end(), 0) == met.end();
 }
 
-// To look through up to so many predicates for each of a superblock's takes less time than to sort these.
+// If there are fewer predicates than this for each one of a superblock, looking through all is faster than sorting the superblock's.
 constexpr int64_t kLookedThrough = 16;
 
 Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,

@@ -7,7 +7,7 @@
 namespace gpuqs {
 namespace {
 
-// place(tree)(leaf): where the tree's leaf comes.
+// Moves the item of each leaf of each tree to place(tree)(leaf).
 template <class Place>
 void move_leaves(int64_t n_trees, const int64_t* leaf_offsets, const void* items, int64_t bytes, void* ordered, int n_threads,
                  Place place) {

@@ -1,4 +1,4 @@
-// Tree programs as nodes, of whole forests.
+// Tree programs as nodes, for whole forests.
 #pragma once
 #include <cstdint>
 

@@ -8,13 +8,13 @@
 
 namespace gpuqs {
 
-// A tree's nodes; scratch for its items (leaves and nodes) is indexed by `item`, without a branch that nobody can predict.
+// A tree's nodes; `item` indexes scratch for its items (leaves and nodes), without a branch, which would be unpredictable.
 struct Tree {
     int64_t n;  // nodes
     const int32_t* left;
     const int32_t* right;
 
-    int64_t item(int64_t child) const { return child + n + 1; }  // leaves from the last one down, then nodes
+    int64_t item(int64_t child) const { return child + n + 1; }  // leaves in descending order, then nodes
     int64_t n_items() const { return 2 * n + 1; }
     bool is_leaf(int64_t item) const { return item <= n; }
     int64_t leaf(int64_t l) const { return n - l; }
@@ -25,10 +25,10 @@ inline Tree tree_of(const Trees& trees, int64_t t) {
     return {trees.node_offsets[t + 1] - node, trees.left + node, trees.right + node};
 }
 
-// The nodes of a tree in an order in which parents come first: as they are, where that is so.
+// The nodes of a tree in an order in which parents come first: the stored order, if that is one.
 class ParentsFirst {
 public:
-    // Every node and leaf has one parent. How many nodes there are ways to from the root: fewer than n where some form a cycle.
+    // Every node and leaf must have one parent. Returns how many nodes can be reached from the root: fewer than n if some form a cycle.
     int64_t find(const Tree& tree) {
         bool in_order = true;
         for (int64_t i = 0; i < tree.n; i++)
@@ -52,7 +52,7 @@ private:
     const int32_t* order_ = nullptr;
 };
 
-// Leaves under each item: leaves have one, themselves.
+// Counts the leaves under each item; a leaf counts itself.
 inline void count_leaves(const Tree& tree, const ParentsFirst& order, std::vector<int32_t>& under) {
     under.assign(tree.n_items(), 1);
     for (int64_t at = tree.n; at-- > 0;) {
@@ -72,18 +72,19 @@ public:
             const int32_t i = order_[at];
             const int64_t left = tree.item(tree.left[i]), right = tree.item(tree.right[i]);
             const int32_t before = places_[tree.item(i)].before, label = places_[tree.item(i)].label;
-            // The left subtree has a node less than leaves.
+            // The left subtree has one node less than leaves.
             places_[left] = {1 + 2 * before, before + 1, label};
             places_[right] = {2 + 2 * before, before + under_[left], before + 1};
         }
     }
 
     int64_t place(int64_t item) const { return places_[item].place; }
-    // From node i to its left child.
+    // The distance from node i to its left child, in places.
     int64_t distance(const Tree& tree, int64_t i) const { return place(tree.item(tree.left[i])) - place(tree.item(i)); }
     // Nodes before it, in preorder.
     int32_t before(int64_t item) const { return places_[item].before; }
-    // Of the item's leftmost leaf: one more than nodes before the one to whose right it comes first; 0: to no node's right.
+    // The label of the item's leftmost leaf: 1 + the number, in preorder, of the node to whose right that leaf comes first; 0 if it
+    // is to the right of no node.
     int32_t label(int64_t item) const { return places_[item].label; }
 
 private:

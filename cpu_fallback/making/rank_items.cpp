@@ -7,7 +7,7 @@
 namespace gpuqs {
 namespace {
 
-// Numbers the entries that nodes ask: each is a column, 255 of its thresholds in a row, and a side for missing values.
+// Numbers the entries that nodes read. Each entry is a column, up to 255 consecutive thresholds of it, and a side for missing values.
 class Entries {
 public:
     Entries(const RankedNodes& nodes, int64_t n_nodes, int n_threads) : nodes_(nodes), first_run_(nodes.n_columns + 1) {
@@ -29,7 +29,7 @@ public:
                 }
     }
 
-    // A node's test, but for what is left of it.
+    // A node's test, without its `first`, which depends on the tree.
     RankTest test(int64_t i) const {
         return {static_cast<uint16_t>(number_[place_of(i)]), static_cast<int8_t>(kSigned - nodes_.rank[i] % kEntryThresholds), 0};
     }
@@ -46,7 +46,7 @@ private:
     std::vector<RankEntry> entries_;
 };
 
-// A tree's tests, to where they lie in preorder, and its leaves' labels.
+// Writes a tree's tests in preorder, and its leaves' labels.
 void make_tests(const Tree& tree, const Pairs& pairs, const RankTest* of_nodes, RankTest* tests, int32_t* label) {
     for (int64_t i = 0; i < tree.n; i++) {
         const int64_t item = tree.item(i);
@@ -55,7 +55,7 @@ void make_tests(const Tree& tree, const Pairs& pairs, const RankTest* of_nodes, 
     for (int64_t l = 0; l <= tree.n; l++) label[l] = pairs.label(tree.leaf(l));
 }
 
-// A tree's items, for walks.
+// Writes a tree's items, for walks.
 void make_items(const Tree& tree, const Pairs& pairs, const RankTest* of_nodes, const int32_t* label, uint32_t* items) {
     for (int64_t i = 0; i < tree.n; i++) {
         const uint32_t beyond = static_cast<uint32_t>(kEntryThresholds - kSigned + of_nodes[i].position);

@@ -1,4 +1,4 @@
-// The items of rankwalk (layout/rankwalk.hpp), and the entries that they ask.
+// The items of rankwalk (layout/rankwalk.hpp), and the entries that they read.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -20,8 +20,8 @@ struct RankedNodes {
     const int64_t* offsets;
 };
 
-// Fills items [nodes and leaves] of sound trees, of which tree t's begin at start[t], tests [nodes] and the label of each leaf;
-// returns the entries, ascending. Fills words of jumps instead of items, if there are any whose tests can name all entries.
+// Fills items [nodes and leaves] of sound trees (tree t's begin at start[t]), tests [nodes] and the label of each leaf; returns the
+// entries, ascending. If jumps are given and their tests can name all entries, fills the words of jumps instead of items.
 std::vector<RankEntry> rank_items(const Trees& trees, const RankedNodes& nodes, const int64_t* start, uint32_t* items, RankTest* tests,
                                   int32_t* label, const JumpArrays* jumps, int n_threads);
 

@@ -10,7 +10,7 @@
 namespace gpuqs {
 namespace {
 
-// Looks for children outside the tree; whether there are none.
+// Looks for children outside the tree; returns whether there are none.
 bool check_children(const Tree& tree, int64_t first_node, TreeFaults& faults) {
     const auto first_outside = [&](const int32_t* children, int64_t& fault) {
         const auto outside = [&](int32_t child) { return (child >= tree.n) | (child < -(tree.n + 1)) | (child == 0); };
@@ -41,7 +41,7 @@ bool check_parents(const Tree& tree, int64_t first_node, int64_t first_leaf, std
     return false;
 }
 
-// Nodes' depths where parents come first, as they mostly do, and items have one parent each: whether that is so.
+// Finds nodes' depths if parents come first, as they mostly do, and each item has one parent; returns whether that is so.
 bool find_depths(const Tree& tree, std::vector<int32_t>& of_item) {
     of_item.assign(tree.n_items(), -1);
     of_item[tree.item(0)] = 0;
@@ -57,7 +57,7 @@ bool find_depths(const Tree& tree, std::vector<int32_t>& of_item) {
     return met == -1;
 }
 
-// The faults of the first trees and of those behind them.
+// Adds the faults of the trees that follow: the first fault of each kind is kept.
 void add_faults(TreeFaults& faults, const TreeFaults& behind) {
     for (const auto fault : {&TreeFaults::left, &TreeFaults::right, &TreeFaults::node, &TreeFaults::leaf, &TreeFaults::cycle})
         if (faults.*fault < 0) faults.*fault = behind.*fault;
@@ -96,7 +96,7 @@ TreeFaults check_trees(const Trees& trees, int32_t* depth, int n_threads) {
               [&](int64_t part, int64_t first, int64_t last) { of_parts[part] = check_part(trees, first, last, depth); });
     TreeFaults faults;
     for (const TreeFaults& of_part : of_parts) add_faults(faults, of_part);
-    // What is asked of children comes before what is asked of parents, and that before cycles.
+    // Faults of children hide those of parents, and both hide cycles.
     if (faults.left >= 0 || faults.right >= 0) faults.node = faults.leaf = faults.cycle = -1;
     if (faults.node >= 0 || faults.leaf >= 0) faults.cycle = -1;
     return faults;

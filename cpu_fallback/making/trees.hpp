@@ -1,4 +1,4 @@
-// Trees gone through node by node: are they trees, how deep are they, and what lies left and right in them?
+// Passes over trees, node by node: whether they are sound, how deep they are, and how their leaves are ordered.
 #pragma once
 #include <cstdint>
 
@@ -13,15 +13,15 @@ struct Trees {
     const int32_t* right;
 };
 
-// The first node (leaf) of the forest of which each is not so; -1: none.
+// The first node (leaf) of the forest with each fault; -1: none.
 struct TreeFaults {
     int64_t left = -1, right = -1;  // node: its child is outside its tree, or is the root
     int64_t node = -1, leaf = -1;   // it has no parent or several
-    int64_t cycle = -1;             // node: no way leads to it from the root
+    int64_t cycle = -1;             // node: it cannot be reached from the root
 };
 
 // Finds what is wrong: children first; then, only if all are sound, parents; then, likewise, cycles. Fills depth [nodes] of
-// sound trees; roots have depth 0. Every tree has a leaf more than it has nodes.
+// sound trees; roots have depth 0. Every tree must have one leaf more than nodes.
 TreeFaults check_trees(const Trees& trees, int32_t* depth, int n_threads);
 
 // The position of each leaf in its tree, as leaves are stored.

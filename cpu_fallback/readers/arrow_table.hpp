@@ -34,7 +34,7 @@ struct ArrowArrayStream {
     void* private_data;
 };
 
-// Numbers as `Out`, each rounded once; NaN where the bits say that there is none (null: all are there).
+// Converts numbers to `Out`, each rounded once; NaN where the validity bits say that a number is null (no bits: none is).
 template <typename In, typename Out>
 void copy_numbers(const void* from, const uint8_t* bits, int64_t first, int64_t n, Out* out) {
     const In* numbers = static_cast<const In*>(from) + first;
@@ -69,15 +69,14 @@ public:
         if (schema_.release) schema_.release(&schema_);
     }
 
-    // Takes a stream's schema over; false: it gives none.
+    // Takes ownership of a stream's schema; false if the stream gives none.
     bool open(ArrowArrayStream* stream) {
         if (stream->release && stream->get_schema(stream, &schema_) == 0) return true;
         schema_.release = nullptr;
         return false;
     }
 
-    // All that tells one schema from another: each column's name and type. False: a column is nested, or of a type that
-    // its library alone knows.
+    // Appends all that distinguishes schemas: each column's name and type. False if a column is nested, or of an extension type.
     bool describe(std::string& key) const {
         if (std::strcmp(schema_.format, "+s") != 0 || schema_.dictionary) return false;
         for (int64_t at = 0; at < schema_.n_children; ++at) {
@@ -96,7 +95,7 @@ public:
         return true;
     }
 
-    // Takes all rows over, once; false: the stream gives an error, or rows that are no table's.
+    // Takes ownership of all rows, once; false if the stream gives an error, or rows that are not a table's.
     bool read(ArrowArrayStream* stream) {
         for (;;) {
             ArrowArray part{};
@@ -112,7 +111,7 @@ public:
     int64_t n_rows() const { return n_rows_; }
     int64_t n_columns() const { return schema_.n_children; }
 
-    // Rows [start, stop) of one column; false: it holds no plain numbers.
+    // Writes rows [start, stop) of one column; false if it does not hold plain numbers.
     template <typename Out>
     bool fill(int64_t column, int64_t start, int64_t stop, Out* out) const {
         int64_t begin = 0;

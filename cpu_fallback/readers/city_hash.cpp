@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t K0 = 0xc3a5c85c97cb3127, K1 = 0xb492b66fbe98f273, K2 = 0x9ae16a3b2f90404f, K3 = 0xc949d7c7509e6557;
 
 template <class Word = uint64_t>
-uint64_t word(const char* at) {  // little-endian, wherever it lies
+uint64_t word(const char* at) {  // little-endian, at any alignment
     Word value;
     std::memcpy(&value, at, sizeof value);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

@@ -1,4 +1,4 @@
-// CityHash64, version 1.0, by which CatBoost knows its categories.
+// CityHash64, version 1.0, by which CatBoost identifies categories.
 #pragma once
 #include <cstdint>
 

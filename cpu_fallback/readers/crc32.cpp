@@ -1,6 +1,6 @@
 // Folding (Gopal and others, "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel 2009), bit-reflected:
 //
-//   lanes = the first four blocks of 16 bytes, the register added to the first
+//   lanes = the first four blocks of 16 bytes, the CRC register added to the first
 //   for each 64 bytes more: lane k = low(lane k) * x^(512 + 32) + high(lane k) * x^(512 - 32) + block k   (modulo the polynomial)
 //   then: lane 1 += lane 0 * x^128, lane 2 += lane 1 * x^128, lane 3 += lane 2 * x^128
 #include "readers/crc32.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kBlock = 64;
 
-// lane * x^(the distance for which by holds its two powers) + block.
+// Moves a lane by the distance for which `by` holds the two powers of x, and adds a block.
 __attribute__((target("pclmul,sse4.1"))) inline __m128i moved(__m128i lane, __m128i by, __m128i block) {
     const __m128i low = _mm_clmulepi64_si128(lane, by, 0x00), high = _mm_clmulepi64_si128(lane, by, 0x11);
     return _mm_xor_si128(_mm_xor_si128(low, high), block);

@@ -8,13 +8,13 @@
 namespace gpuqs {
 namespace {
 
-// Documents whose keys are looked up side by side, so that none waits for memory alone.
+// Documents whose keys are looked up together, so that their waits for memory overlap.
 constexpr int64_t BLOCK = 4096;
-// So many look-ups are under way together: of fewer documents, those of several projections.
+// Lookups in flight together: with fewer documents, several projections are looked up at once.
 constexpr int64_t FEW = 64;
 constexpr int64_t LEAST = 64;  // documents of a thread
 
-// A category's hash counts as CatBoost has it, as a signed number.
+// A category's hash enters a key as a signed number, as in CatBoost.
 uint64_t part_of_category(double hash) {
     return hash >= 0 && hash < 4294967296.0 ? static_cast<uint64_t>(static_cast<int32_t>(static_cast<uint32_t>(hash))) : 0;
 }
@@ -34,10 +34,10 @@ void add_element(const CtrElement& element, const double* given, int64_t n, uint
     }
 }
 
-// The upper bits tell where a key's like begin, and end; few have the same.
+// Where the keys with the same upper bits as this key begin; the next entry is where they end. There are few of them.
 const uint32_t* start_of(const CtrProjection& p, uint64_t key) { return p.starts + (key >> (64 - p.bits)); }
 
-// The place of each key among the projection's, or n_keys, in three steps, each of which asks for what the next one reads.
+// Finds the place of each key among the projection's keys, or n_keys, in three steps, each of which prefetches what the next one reads.
 void ask_for_rows(const CtrProjection& p, const uint64_t* key, int64_t n) {
     for (int64_t d = 0; d < n; d++) __builtin_prefetch(start_of(p, key[d]));
 }
@@ -60,7 +60,7 @@ void end_rows(const CtrProjection& p, const uint64_t* key, int64_t n, uint32_t* 
     }
 }
 
-// Documents whose rows of a group are read together: they stay in the caches while its projections are gone through.
+// Documents whose rows of a group are read together: the rows stay in the caches for all its projections.
 constexpr int64_t GROUP_BLOCK = 64;
 
 // Add `step` to the places of documents for which a test holds.
@@ -104,7 +104,7 @@ void fill_group(const CtrGroup& group, const double* given, int64_t given_step, 
     }
 }
 
-// Documents [start, start + n), one to BLOCK, by the projections that are in no group.
+// Fills documents [start, start + n), 1 to BLOCK of them, for the projections that are in no group.
 void fill_alone(const CtrProjection* projections, int64_t n_projections, const double* given, int64_t step, int64_t start, int64_t n,
                 float* out) {
     uint64_t key[BLOCK];
@@ -137,7 +137,7 @@ void fill_ctrs(const double* given, const CtrProjection* projections, int64_t n_
                int64_t n, float* out, int n_threads) {
     n_threads = std::max(n_threads, 1);
     const int64_t blocks = (n + BLOCK - 1) / BLOCK, shares = std::min<int64_t>(n_threads, (n + LEAST - 1) / LEAST);
-    const int64_t pieces = (blocks + shares - 1) / shares * shares;  // as many for each thread
+    const int64_t pieces = (blocks + shares - 1) / shares * shares;  // the same number for each thread
     const auto fill = [&](int64_t p) {
         const int64_t start = n * p / pieces, size = n * (p + 1) / pieces - start;
         for (int64_t i = 0; i < n_groups; i++) fill_group(groups[i], given, n, start, size, n, out);

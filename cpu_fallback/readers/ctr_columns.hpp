@@ -10,7 +10,7 @@ enum CtrElementKind : int32_t {
     CTR_EQUALS,    // whether the column's category is the one with a hash
 };
 
-// A part of what CTRs count by. A key is the sum of all parts, each times its factor: CatBoost's chain of hashes, written out.
+// A part of the key of CTRs. A key is the sum of all parts, each times its factor: CatBoost's chain of hashes, expanded.
 struct CtrElement {
     int32_t kind;  // CtrElementKind
     int32_t column;
@@ -20,12 +20,12 @@ struct CtrElement {
     uint64_t factor;
 };
 
-// What CTRs count by, and their values [n_keys + 1][n_ctrs], the last row for what training has not met.
+// What the key of CTRs is made of, and their values [n_keys + 1][n_ctrs]; the last row is for keys that training has not met.
 struct CtrProjection {
     const CtrElement* elements;
     int64_t n_elements;
-    const uint64_t* keys;    // ascending; CTR_WINDOW more behind them
-    const uint32_t* starts;  // [2^bits + 1]: the first key whose upper bits are so many, or more
+    const uint64_t* keys;    // ascending, followed by CTR_WINDOW more
+    const uint32_t* starts;  // [2^bits + 1]: at i, the first key whose upper bits are at least i
     const float* values;
     int64_t n_keys;
     int32_t bits;            // of starts: 1 to 31
@@ -33,16 +33,16 @@ struct CtrProjection {
     int32_t first;           // column of out that the first CTR fills
 };
 
-// A projection of one category and some tests, in a CtrGroup: by its tests, numbers from `at` on in the category's row.
+// A projection of one category and some tests, in a CtrGroup. Its tests select among the numbers from `at` on in the category's row.
 struct CtrOfGroup {
     const CtrElement* tests;
-    int64_t n_tests;      // the i-th, where it holds, is step 2^i n_ctrs
+    int64_t n_tests;      // if the i-th holds, the place moves on by 2^i n_ctrs
     int32_t at;
     int32_t n_ctrs;
     int32_t first;        // column of out that the first CTR fills
 };
 
-// Projections that count by the same column's categories: one look-up finds the row that has all their CTRs, values [n_keys + 1][size].
+// Projections by the same column's categories: one lookup finds the row of values [n_keys + 1][size] that has all their CTRs.
 struct CtrGroup {
     CtrProjection category;
     const CtrOfGroup* members;
@@ -57,8 +57,8 @@ constexpr int64_t CTR_WINDOW = 8;
 // CatBoost's hash of two is CTR_FACTOR * (a + CTR_FACTOR * b).
 constexpr uint64_t CTR_FACTOR = 0x4906ba494954cb65;
 
-// Fill the projections' columns of n documents, those of given [column][n] whose categories are hashes, into out [column][n]. out holds
-// the given numbers already, as float32.
+// Fill the projections' columns of out [column][n] for n documents, which are given [column][n] with categories as hashes. out
+// already holds the given numbers, as float32.
 void fill_ctrs(const double* given, const CtrProjection* projections, int64_t n_projections, const CtrGroup* groups, int64_t n_groups,
                int64_t n, float* out, int n_threads);
 

@@ -10,7 +10,7 @@
 
 namespace gpuqs {
 
-constexpr int64_t kPiece = 1 << 20;  // some hundred microseconds: a thread that is held up keeps others waiting no longer
+constexpr int64_t kPiece = 1 << 20;  // about a hundred microseconds: a thread that is held up keeps others waiting no longer than that
 
 FileBytes read_file(int descriptor, int64_t start, void* to, int64_t n, int n_threads) {
     std::atomic<int64_t> end{n};

@@ -7,9 +7,9 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kMostDigits = 18;  // as many digits make no more than an int64_t holds
+constexpr int kMostDigits = 18;  // numbers of up to this many digits fit an int64_t
 constexpr int64_t kExactIntegers = int64_t{1} << 53;
-// Powers of ten that are doubles: an integer below 2^53, times or divided by one of them, is rounded once.
+// Powers of ten that doubles hold exactly: an integer up to 2^53, times or divided by one of them, is rounded only once.
 constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 constexpr int kMostPower = sizeof(kPowers) / sizeof(*kPowers) - 1;
@@ -18,7 +18,7 @@ bool is_digit(const char* p, const char* end) { return p < end && static_cast<un
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The nearest double of a text that is a number of JSON's; false: none that is finite, or this library reads none.
+// The double nearest to a JSON number; false if it is not finite, or if this C++ library cannot parse doubles.
 bool read_real(const char* begin, const char* end, double* value) {
 #ifdef __cpp_lib_to_chars
     return std::from_chars(begin, end, *value).ec == std::errc();

@@ -6,13 +6,13 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kMostLines = 23;  // "Tree=", and as many as LightGBM reads
+constexpr int kMostLines = 23;  // "Tree=", and the most lines that LightGBM reads
 constexpr char kNextTree[] = "\nTree=";
 
 bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 bool begins_number(const char* p, const char* end) { return p < end && is_digit(p[*p == '-' && p + 1 < end]); }
 
-// These give where a number ends; null where it is none of its type, or written in a way that others might read otherwise.
+// These return where a number ends; null if it is not of its type, or written in a way that other parsers might read differently.
 const char* read_one(const char* p, const char* end, double* value) {
 #ifdef __cpp_lib_to_chars
     if (!begins_number(p, end)) return nullptr;
@@ -28,7 +28,7 @@ template <class Whole> const char* read_one(const char* p, const char* end, Whol
     return error == std::errc() ? last : nullptr;
 }
 
-// Exactly n numbers: with one space between them, or where they are loose any number of spaces, and around them.
+// Reads exactly n numbers with one space between them or, if loose, with one or more spaces between and any number around them.
 template <class Value> bool read_all(const char* p, const char* end, int64_t n, std::vector<Value>& values, bool loose = false) {
     const auto skip_spaces = [&] {
         while (loose && p < end && *p == ' ') p++;
@@ -46,12 +46,12 @@ template <class Value> bool read_all(const char* p, const char* end, int64_t n, 
 }
 
 struct Line {
-    const char* begin = nullptr;  // behind "key="; null: there is no such line
+    const char* begin = nullptr;  // just after "key="; null if there is no such line
     const char* end = nullptr;
     template <class Value> bool holds(int64_t n, std::vector<Value>& values, bool loose = false) const {
         return begin && read_all(begin, end, n, values, loose);
     }
-    // As it is written without need: no sign, no zero in front.
+    // An integer in its plainest form: no sign, no leading zeros, at most 9 digits.
     bool number(int64_t* value) const {
         if (!begin || begin == end || end - begin > 9 || !is_digit(*begin) || (*begin == '0' && end - begin > 1)) return false;
         return read_one(begin, end, value) == end;
@@ -81,7 +81,7 @@ constexpr const char* kNames[kKeys] = {
     "Tree",       "num_leaves",     "num_cat",       "split_feature", "threshold",  "decision_type", "left_child",    "right_child",
     "leaf_value", "cat_boundaries", "cat_threshold", "is_linear",     "leaf_const", "num_features",  "leaf_features", "leaf_coeff"};
 
-// The lines of a tree by key; false where there are too many, one has no "=", or a key is there twice.
+// Finds the lines of a tree by key; false if there are too many, one has no "=", or a key is there twice.
 bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {
     while (end > p && (end[-1] == '\n' || end[-1] == '\r')) end--;
     for (int n = 0; p < end; n++) {
@@ -107,7 +107,7 @@ bool within(const std::vector<int32_t>& values) {
     return is;
 }
 
-// Category sets one after another, by where each begins among the words.
+// Reads category sets, one after another; kBoundaries is where each begins among the words.
 bool read_sets(const Line (&lines)[kKeys], int64_t n_sets, PlainTrees& to) {
     std::vector<int64_t> boundaries;
     if (!lines[kBoundaries].holds(n_sets + 1, boundaries) || boundaries[0] != 0) return false;
@@ -118,7 +118,7 @@ bool read_sets(const Line (&lines)[kKeys], int64_t n_sets, PlainTrees& to) {
     return lines[kWords].holds(boundaries[n_sets], to.words);
 }
 
-// LightGBM ends what a leaf has with two spaces: leaves without terms leave nothing but those.
+// LightGBM ends each leaf's list with two spaces, so that leaves without terms have only these.
 bool read_linear(const Line (&lines)[kKeys], int64_t n_leaves, PlainTrees& to) {
     std::vector<double> constants, coefficients;
     std::vector<int64_t> sizes;
@@ -144,7 +144,7 @@ bool read_linear(const Line (&lines)[kKeys], int64_t n_leaves, PlainTrees& to) {
     return true;
 }
 
-// Whether a tree was read, to where nothing is yet.
+// Reads a tree into `to`, which is empty; returns whether it could.
 bool read_tree(const char* p, const char* end, int64_t tree, int largest_decision, PlainTrees& to) {
     Line lines[kKeys];
     int64_t number, n_leaves, n_sets, linear = 0;
@@ -168,7 +168,7 @@ bool read_tree(const char* p, const char* end, int64_t tree, int largest_decisio
     return true;
 }
 
-// Puts a tree behind the others, and empties it.
+// Appends a tree to the others, and empties it.
 void move_behind(PlainTrees& one, PlainTrees& to) {
     const auto move = [&](auto member) {
         (to.*member).insert((to.*member).end(), (one.*member).begin(), (one.*member).end());

@@ -8,7 +8,7 @@ namespace {
 
 constexpr SparseResult kUnread = {SPARSE_UNREAD, 0, 0};
 
-// visit(const T*), T being the type of these indices.
+// Calls visit(const T*) with the type T of these indices.
 template <class Visit> SparseResult visit_indices(const Numbers& of, Visit visit) {
     if (of.kind != 'i') return kUnread;
     switch (of.bytes) {
@@ -32,7 +32,7 @@ template <class Visit> SparseResult visit_data(const Numbers& of, Visit visit) {
     }
     return kUnread;
 }
-// visit(indices, data, out). What visits captures copies: for all that compilers know, stores change what references lead to.
+// Calls visit(indices, data, out). Visitors capture by value: compilers must assume that stores change what is captured by reference.
 template <class Visit> SparseResult visit_all(const SparseEntries& entries, const DenseRows& out, Visit visit) {
     return visit_indices(entries.indices, [&](auto indices) {
         return visit_data(entries.data, [&](auto data) {

@@ -6,12 +6,12 @@ namespace gpuqs {
 
 enum SparseProblem {
     SPARSE_OK = 0,
-    SPARSE_BOUNDS,    // a row's (column's) entries do not lie among those that there are
-    SPARSE_OUTSIDE,   // an index is not one of a column (row)
+    SPARSE_BOUNDS,    // a row's (column's) bounds are not within the entries
+    SPARSE_OUTSIDE,   // an index is not that of a column (row)
     SPARSE_TWICE,     // a row holds two entries of a column
     SPARSE_UNSORTED,  // a column's entries are not in ascending order
-    SPARSE_REFUSED,   // an entry holds the value that is not taken
-    SPARSE_UNREAD,    // an array's type is not one that is read
+    SPARSE_REFUSED,   // an entry holds the value that is refused
+    SPARSE_UNREAD,    // an array's type is not supported
 };
 
 struct SparseResult {
@@ -31,7 +31,7 @@ struct Numbers {
 struct SparseEntries {
     Numbers indices, data;
     int64_t n;
-    bool refuses;    // whether a value is not taken, and which
+    bool refuses;    // whether the value `refused` is an error
     double refused;
 };
 
@@ -42,15 +42,15 @@ struct DenseRows {
     int64_t n, n_tested;
 };
 
-// Rows [start, start + n) of CSR into out [n][n_tested]. column_of [n_columns]: the place of a column among those tested, or -1.
-// seen [n_tested] holds numbers that are no row's.
+// Writes rows [start, start + n) of CSR to out [n][n_tested]. column_of [n_columns]: the place of a column among the tested ones,
+// or -1. seen [n_tested] is scratch, and must not hold the number of any of these rows.
 SparseResult scatter_rows(const int64_t* bounds, const SparseEntries& entries, int64_t start, int64_t n_columns,
                           const int32_t* column_of, int64_t* seen, const DenseRows& out);
 
-// Whether tested columns of CSC hold rows [0, n_rows) in strictly ascending order; bounds [n_tested][2].
+// Checks that tested columns of CSC hold rows in [0, n_rows), in strictly ascending order; bounds [n_tested][2].
 SparseResult check_columns(const int64_t* bounds, const Numbers& indices, int64_t n_entries, int64_t n_rows, int64_t n_tested);
 
-// Rows [start, start + n) of a CSC that passed check_columns into out [n_tested][n].
+// Writes rows [start, start + n) of a CSC that passed check_columns to out [n_tested][n].
 SparseResult scatter_columns(const int64_t* bounds, const SparseEntries& entries, int64_t start, const DenseRows& out);
 
 }  // namespace gpuqs

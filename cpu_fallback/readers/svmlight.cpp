@@ -16,8 +16,8 @@ bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 bool ends_token(char c) { return is_space(c) || c == '#'; }
 
-// Whole numbers up to `exact_integer` and powers of ten up to `exact_power` are exact in the type,
-// so that one multiplication or division of them is correctly rounded.
+// Integers up to `integer` and powers of ten up to 10^`power` are exact in the type, so that one multiplication or division of them
+// is correctly rounded.
 template <class Value> struct Exact;
 template <> struct Exact<double> {
     static constexpr uint64_t integer = uint64_t(1) << 53;
@@ -47,7 +47,7 @@ bool same_word(const char* first, const char* last, const char* word) {
     return first == last && !*word;
 }
 
-// Words that stand for a number, as LightGBM knows them.
+// Words that stand for a number, the same ones as in LightGBM.
 template <class Value> bool read_word(const char* first, const char* last, Value* value) {
     if (same_word(first, last, "nan") || same_word(first, last, "na") || same_word(first, last, "null")) {
         *value = std::numeric_limits<Value>::quiet_NaN();
@@ -65,7 +65,7 @@ const char* token_end(const char* p, const char* end) {
     return p;
 }
 
-// Digits of a decimal number from its first that is not zero, the fraction's too.
+// Counts the digits of a decimal number from the first that is not zero, including those of the fraction.
 int64_t significant_digits(const char* p, const char* end) {
     int64_t n = 0;
     for (; p < end && (is_digit(*p) || *p == '.'); p++)
@@ -74,7 +74,7 @@ int64_t significant_digits(const char* p, const char* end) {
 }
 
 // Reads the number that starts at p, correctly rounded, and returns where its token ends; null if the token is
-// not a number. Out of range is infinity or zero, as rounding says.
+// not a number. Numbers out of range are rounded to infinity or zero.
 template <class Value> const char* read_number(const char* p, const char* end, Value* value) {
     const bool negative = p < end && *p == '-';
     if (p < end && (*p == '-' || *p == '+')) p++;
@@ -116,7 +116,7 @@ template <class Value> const char* read_number(const char* p, const char* end, V
     return p;
 }
 
-// Reads a whole number without sign; null where there is none, or one that no int64 holds.
+// Reads an integer without sign; null if there is none, or if it does not fit an int64.
 const char* read_whole(const char* p, const char* end, int64_t* value) {
     const char* const first = p;
     int64_t n = 0;

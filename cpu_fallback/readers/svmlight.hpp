@@ -14,7 +14,7 @@ enum SvmlightProblem {
     SVMLIGHT_QUERY,     // qid: without an integer, or the second one in a line
 };
 
-// Takes the rows of a text: arrays of `capacity` rows, allocated by the caller.
+// Receives the rows of a text: arrays of `capacity` rows, allocated by the caller.
 template <class Value> struct SvmlightRows {
     int64_t capacity;
     int64_t n_features;

@@ -1,4 +1,4 @@
-// AVX2: eight floats or four doubles a register; eight documents at a time.
+// AVX2: eight floats or four doubles per register; eight documents at a time.
 #pragma once
 #include <immintrin.h>
 
@@ -55,7 +55,7 @@ struct Lanes {
             bits, mask);
     }
     static void and_where(const Where64& w, uint32_t* bits, uint32_t mask) {
-        // Both halves of a 64-bit lane are alike: one of each is kept.
+        // Both halves of a 64-bit lane are equal: keep one of each.
         const __m256 even = _mm256_shuffle_ps(_mm256_castsi256_ps(w.at[0]), _mm256_castsi256_ps(w.at[1]), 0x88);
         and_where(Where32{_mm256_permute4x64_epi64(_mm256_castps_si256(even), 0xd8)}, bits, mask);
     }

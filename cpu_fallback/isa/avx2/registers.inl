@@ -1,4 +1,4 @@
-// AVX2's registers of bytes: thirty-two documents.
+// AVX2's registers of bytes, for thirty-two documents.
 #pragma once
 #include <immintrin.h>
 

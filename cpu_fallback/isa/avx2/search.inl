@@ -1,6 +1,6 @@
-// Eight documents a register, up to four registers side by side: a level's thresholds are loaded once for all of them. Tables
-// of up to 32 thresholds are looked up by permutes, larger ones by rows. Answers are packed into bytes first, from which a
-// plane's bits of 32 documents come by one instruction.
+// Eight documents per register, up to four registers side by side: a level's thresholds are loaded once for all of them. Tables
+// of up to 32 thresholds are looked up by permutes, larger ones by rows. Answers are packed into bytes first, from which one
+// instruction takes a plane's bits of 32 documents.
 #pragma once
 #include <immintrin.h>
 
@@ -9,14 +9,15 @@
 namespace gpuqs {
 namespace {
 
-// Numbers below 128, or masks, of registers of eight, as bytes in the documents' order; the first half alone of two registers.
+// Packs numbers below 128, or masks, from registers of eight into bytes in the documents' order. From two registers, only the
+// first half of the bytes is meaningful.
 template <int registers> inline __m256i to_bytes(const __m256i (&of)[registers]) {
     const __m256i low = _mm256_packs_epi32(of[0], of[1]);
     const __m256i high = registers == 2 ? low : _mm256_packs_epi32(of[registers - 2], of[registers - 1]);
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// The highest bit of each byte, for eight documents a register.
+// Stores the highest bit of each byte, for eight documents per register.
 template <int registers> inline void store_plane(__m256i bytes, uint8_t* plane) {
     const uint32_t bits = static_cast<uint32_t>(_mm256_movemask_epi8(bytes));
     __builtin_memcpy(plane, &bits, registers);
@@ -60,7 +61,8 @@ struct Search {
         }
     };
 
-    // Levels level ... n - 1; `tie` gets those that equal a threshold. Inlined, so that compilers keep answers in registers.
+    // Searches levels level ... n - 1; `tie` collects the lanes that equal a threshold. Inlined, so that compilers keep answers in
+    // registers.
     template <int level, int n, int registers, bool ties>
     [[gnu::always_inline]] static inline void ask(const float* table, const float* x, __m256i (&answers)[registers], __m256& tie) {
         if constexpr (level < n) {
@@ -91,7 +93,7 @@ struct Search {
     }
     template <int n, bool ties, bool keeps>
     static bool levels(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* kept) {
-        const auto search = n_documents < 32 ? all<n, 2, ties, keeps> : all<n, 4, ties, keeps>;  // of sixteen at least
+        const auto search = n_documents < 32 ? all<n, 2, ties, keeps> : all<n, 4, ties, keeps>;  // blocks have at least sixteen
         return search(table, x, n_documents, top, plane_bytes, kept);
     }
 

@@ -1,4 +1,4 @@
-// Sixteen bytes a look-up.
+// Sixteen bytes per look-up.
 #pragma once
 #include "generic/byte_tables.inl"
 #include "generic/value_tables.inl"

@@ -1,4 +1,4 @@
-// Four values at each of two places, as float32.
+// Reads four values at each of two places, as float32.
 #pragma once
 #include <immintrin.h>
 
@@ -9,11 +9,11 @@
 namespace gpuqs {
 namespace {
 
-// Bits are set where a value is not the float32 that it becomes.
+// Bits are set in lanes where a value differs from the float32 that it becomes.
 using Lossy = __m256d;
 inline bool any(Lossy lossy) { return !_mm256_testz_si256(_mm256_castpd_si256(lossy), _mm256_castpd_si256(lossy)); }
 
-// For as long as this lives, conversions round down in its thread: no instruction says so by itself.
+// While this object lives, conversions in its thread round down: AVX2 conversions have no rounding mode of their own.
 class RoundDown {
 public:
     RoundDown() : before_(_mm_getcsr()) { _mm_setcsr((before_ & ~_MM_ROUND_MASK) | _MM_ROUND_DOWN); }

@@ -1,4 +1,4 @@
-// Walks over nodes alone: sixteen a register, whose nodes and values are gathered.
+// Walks over items that are only nodes: sixteen per register, whose nodes and values are gathered.
 #pragma once
 #include <immintrin.h>
 
@@ -13,20 +13,20 @@ namespace gpuqs {
 namespace {
 
 constexpr int kSixteen = 16;
-constexpr int kRegisters = 4;    // of walks side by side: two waited longer, eight had to be kept in memory
-constexpr int kStepsInARow = 4;  // before others go on in the place of ended walks
-constexpr int kListed = 1024;    // most walks of a list
-constexpr int kNodesTouched = 64;  // a walk reads about as many nodes of a tree
+constexpr int kRegisters = 4;    // of walks side by side: with two, walks waited longer; eight were spilled to memory
+constexpr int kStepsInARow = 4;  // before others replace the walks that have ended
+constexpr int kListed = 1024;    // upper limit of walks in a list
+constexpr int kNodesTouched = 64;  // of a tree, per document: about as many as a walk reads
 
 inline __m512i zero_to_fifteen() { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
 
 // Sixteen walks.
 struct Walking {
-    __m512i at;      // node, from the first one on
-    __m512i row;     // of its document: place of the first value
+    __m512i at;      // node, counted from the first one
+    __m512i row;     // index of its document's first value
     __m512i out;     // where its leaf goes
-    __m512i passed;  // leaves to the left
-    __mmask16 taken, live;  // which of the sixteen there are, and which are not at a leaf yet
+    __m512i passed;  // leaves to the left of the path so far
+    __mmask16 taken, live;  // lanes that hold a walk, and lanes whose walk is not at a leaf yet
 };
 
 struct SixteenDoubles { __m512d at[2]; };
@@ -70,13 +70,13 @@ template <int comparison> __mmask16 compare(__mmask16 where, const SixteenDouble
 template <class Value> struct SixteenOf { using Type = __m512; };
 template <> struct SixteenOf<double> { using Type = SixteenDoubles; };
 
-// The links' parts.
+// Masks and shifts for the parts of links.
 struct Links {
     explicit Links(const WalkLayout& layout)
         : column(_mm512_set1_epi32((1 << layout.column_bits) - 1)), nan_left(_mm512_set1_epi32(1 << layout.column_bits)),
           right_is_leaf(_mm512_set1_epi32(2 << layout.column_bits)), shift(_mm_cvtsi32_si128(layout.column_bits + 2)) {}
     __m512i column, nan_left, right_is_leaf;
-    __m128i shift;  // of the leaves to the left
+    __m128i shift;  // to the number of leaves on the left
 };
 
 template <bool has_missing, class Value> void step(const Links& links, const Item<Value>* first, const Value* x, Walking& walks) {
@@ -93,7 +93,7 @@ template <bool has_missing, class Value> void step(const Links& links, const Ite
                     _mm512_mask_cmpeq_epi32_mask(static_cast<__mmask16>(~right), left, one));
 }
 
-// Walks to take: all of few documents, through trees [tree, end), kListed at most.
+// Walks to begin: all those of a few documents through trees [tree, end), at most kListed.
 class Listed {
 public:
     Listed(const WalkLayout& layout, int tree, int end, int n, int stride, int32_t* leaf) {
@@ -110,7 +110,7 @@ public:
             }
     }
     int rest() const { return n_ - next_; }
-    // The next ones, at those places.
+    // Begins the next walks in the lanes `where`.
     void begin(__mmask16 where, Walking& walks) {
         walks.at = _mm512_mask_expand_epi32(walks.at, where, _mm512_loadu_si512(at_ + next_));
         walks.row = _mm512_mask_expand_epi32(walks.row, where, _mm512_loadu_si512(row_ + next_));
@@ -120,10 +120,10 @@ public:
 
 private:
     int n_ = 0, next_ = 0;
-    int at_[kListed + kSixteen], row_[kListed + kSixteen], out_[kListed + kSixteen];  // a register is read from any one on
+    int at_[kListed + kSixteen], row_[kListed + kSixteen], out_[kListed + kSixteen];  // padded: registers are loaded from any index on
 };
 
-// Walks to take: all documents, at least sixteen, through one tree of [tree, end) after the other.
+// Walks to begin: all those of at least sixteen documents, through trees [tree, end) one after another.
 template <class Value> class InOrder {
 public:
     InOrder(const WalkLayout& layout, int tree, int end, int n, int stride, int32_t* leaf)
@@ -131,7 +131,7 @@ public:
         next_ = with_nodes(tree);
         go_to_next();
     }
-    // How many are left, or so many that sixteen are.
+    // How many walks are left; before the last tree, some number that is at least sixteen.
     int rest() const { return tree_ == end_ ? 0 : next_ == end_ ? n_ - document_ : n_; }
     void begin(__mmask16 where, Walking& walks) {
         const __m512i n = _mm512_set1_epi32(n_), all = _mm512_add_epi32(zero_to_fifteen(), _mm512_set1_epi32(document_));
@@ -157,7 +157,7 @@ private:
         touch_tree<Value>(layout_, tree_, n_, kNodesTouched);
         next_ = with_nodes(tree_ + 1);
     }
-    // The first tree from that one on that has nodes; those before it are one leaf.
+    // The first tree from `tree` on that has nodes. Writes the leaves of the trees before it, which have only one.
     int with_nodes(int tree) const {
         for (; tree < end_ && layout_.tree_offsets[tree] == layout_.tree_offsets[tree + 1]; tree++)
             std::fill_n(leaf_ + static_cast<int64_t>(tree - first_) * stride_, n_, 0);
@@ -170,7 +170,7 @@ private:
     int tree_, next_, document_ = 0;
 };
 
-// Writes the leaves of walks that have ended, and puts others in their place.
+// Writes the leaves of walks that have ended, and begins others in their lanes.
 template <class ToTake> void go_on(ToTake& to_take, Walking& walks, int32_t* leaf) {
     const __mmask16 ended = walks.taken & static_cast<__mmask16>(~walks.live);
     if (ended) _mm512_mask_i32scatter_epi32(leaf, ended, walks.out, walks.passed, 4);

@@ -1,4 +1,4 @@
-// AVX-512: sixteen floats or eight doubles a register; sixteen documents at a time, choices in mask registers.
+// AVX-512: sixteen floats or eight doubles per register; sixteen documents at a time, with comparisons in mask registers.
 #pragma once
 #include <immintrin.h>
 

@@ -1,5 +1,5 @@
-// Sixteen documents a register; tables of up to 128 thresholds lie in registers and are looked up by permutes. Up to eight
-// registers of documents take each level side by side: one alone would wait for its last answer, and so many share a
+// Sixteen documents per register; tables of up to 128 thresholds are in registers and are looked up by permutes. Up to eight
+// registers of documents search each level side by side: a single one would wait for its previous answer, and several share a
 // level's loads.
 #pragma once
 #include <immintrin.h>
@@ -12,7 +12,7 @@ namespace {
 struct Search {
     static constexpr int kLevels = 8;
 
-    // table[answers] of a level of n registers; asked[l]: the answers of level l, bit l of `answers`.
+    // table[answers] of a level of n registers; asked[l] holds the answers of level l, which are bit l of `answers`.
     template <int n> [[gnu::always_inline]] static inline __m512 look_up(const __m512* table, __m512i answers, const __mmask16* asked) {
         if constexpr (n == 1) {
             return _mm512_permutexvar_ps(answers, table[0]);
@@ -23,8 +23,9 @@ struct Search {
             return _mm512_mask_mov_ps(look_up<n / 2>(table, answers, asked), upper, look_up<n / 2>(table + n / 2, answers, asked));
         }
     }
-    // Levels level ... n - 1 of `side` registers of documents; `tie` gets those that equal a threshold. Tables are loaded level
-    // by level, so that compilers keep those of one, and all answers, in registers: Clang does so only in a function that is inlined.
+    // Searches levels level ... n - 1 for `side` registers of documents; `tie` collects the lanes that equal a threshold. Tables are
+    // loaded level by level, so that compilers keep one level's tables and all answers in registers: Clang does so only if this
+    // function is inlined.
     template <int level, int n, int side, bool ties>
     [[gnu::always_inline]] static inline void ask(const float* tables, const float* x, __m512i* answers, __mmask16 (*asked)[8],
                                                   uint8_t* top, int64_t plane_bytes, __mmask16* tie) {
@@ -54,7 +55,7 @@ struct Search {
         ask<0, n, side, ties>(tables, x, answers, asked, top, plane_bytes, tie);
         for (int s = 0; keeps && s < side; s++) _mm512_store_si512(kept + 16 * s, answers[s]);
     }
-    // As many documents from d on as fill `side` registers.
+    // Searches groups of `side` full registers of documents, from d on; returns the first document left over.
     template <int n, int side, bool ties, bool keeps>
     static int ask_side_by_side(const float* tables, const float* x, int d, int n_documents, uint8_t* top, int64_t plane_bytes,
                                 __mmask16* tie, uint32_t* kept) {

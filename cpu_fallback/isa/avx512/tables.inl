@@ -7,7 +7,7 @@ namespace {
 
 constexpr int table_part_bytes(int n_leaves, int) { return n_leaves <= 32 ? 4 : 2; }
 constexpr bool joins_parts(int) { return false; }
-constexpr int kDocumentsInRegisters = 64;  // the sums of so many stay there
+constexpr int kDocumentsInRegisters = 64;  // documents whose sums stay in registers
 
 template <int part_bytes, int n_leaves, int n_parts> using Tree = PairedTables<part_bytes, n_leaves, n_parts>;
 

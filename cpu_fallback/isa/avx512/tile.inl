@@ -1,4 +1,4 @@
-// Four values at each of two places, as float32: a register holds eight doubles, and rounds them down by itself.
+// Reads four values at each of two places, as float32: a register holds eight doubles, and one instruction rounds them down.
 #pragma once
 #include <immintrin.h>
 
@@ -9,12 +9,12 @@
 namespace gpuqs {
 namespace {
 
-// Bits are set where a value is not the float32 that it becomes.
+// Bits are set in lanes where a value differs from the float32 that it becomes.
 using Lossy = __m512i;
 inline bool any(Lossy lossy) { return _mm512_test_epi64_mask(lossy, lossy) != 0; }
 
 struct RoundDown {
-    RoundDown() {}  // conversions say so by themselves
+    RoundDown() {}  // each conversion states its own rounding
 };
 
 inline __m512d both(const char* low, const char* high) {

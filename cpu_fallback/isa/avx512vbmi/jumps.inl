@@ -1,4 +1,5 @@
-// All of a word's tests at once: its entries' bytes are looked up in registers, and so is where each node's way leads.
+// Evaluates all of a word's tests at once: the bytes of their entries are looked up in registers, and so is where the walk goes on
+// from each node.
 #pragma once
 #include <immintrin.h>
 
@@ -15,7 +16,7 @@ struct Jumps {
     template <int n> struct Registers { __m512i of[n]; };
     using Bytes = Registers<kJumpEntries / 64>;
     template <int registers> struct Word { Registers<registers> entry, position, right, first; };
-    // Where walks end from each place, and the label of each place's leaf.
+    // The place at which the walk from each place ends, and the label of the leaf that each place leads to.
     template <int registers> struct Ends { Registers<registers> last, label; };
 
     template <int n> static Registers<n> load(const uint8_t* bytes, int64_t apart = 64) {
@@ -38,7 +39,7 @@ struct Jumps {
         return _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(at), high);
     }
 
-    // After 2^doublings steps.
+    // Where walks are after 2^doublings steps.
     template <int doublings, int registers> static Ends<registers> jump(const Word<registers>& word, const Bytes& bytes) {
         alignas(64) static constexpr uint8_t kPlaces[kJumpPlaces] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                                                      16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
@@ -59,7 +60,7 @@ struct Jumps {
         }
         return {next, label};
     }
-    // The label at the end from the first place; the labels from all places.
+    // The label at the end of the walk from place 0; `store` stores those of the walks from all places.
     template <int registers> static uint8_t at_first(const Ends<registers>& ends) {
         return static_cast<uint8_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(look_up(ends.label, ends.last.of[0]))));
     }

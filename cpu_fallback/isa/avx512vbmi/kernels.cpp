@@ -1,4 +1,4 @@
-// avx512 where the processor has VBMI, too, which looks bytes up in whole registers: Ice Lake and later, Zen 4 and later.
+// avx512 on processors that also have VBMI, which looks up bytes in whole registers: Ice Lake and later, Zen 4 and later.
 #include "generic/kernel_table.inl"
 
 namespace gpuqs {

@@ -1,4 +1,5 @@
-// Tables of bytes for trees of up to 64 leaves: an instruction looks a byte up for 64 documents. Of up to 32 leaves, of four bytes.
+// Tables of bytes for trees of up to 64 leaves: one instruction looks up a byte for 64 documents. Trees of up to 32 leaves have
+// tables of four-byte parts.
 #pragma once
 #include <immintrin.h>
 
@@ -11,13 +12,13 @@ namespace gpuqs {
 namespace {
 
 constexpr int table_part_bytes(int n_leaves, int) { return n_leaves <= 32 ? 4 : 1; }
-// Unpacking has one port on many processors, which look-ups need, too; joining has others.
+// On many processors unpacking runs only on one port, which look-ups need, too; joining runs on others.
 constexpr bool joins_parts(int part_bytes) { return part_bytes == 1; }
-constexpr int kDocumentsInRegisters = 64;  // the sums of so many stay there
+constexpr int kDocumentsInRegisters = 64;  // documents whose sums stay in registers
 
 template <int n_parts> struct ByteTables {
     Register table[n_parts];
-    struct Index { Register leaves, exchanged; };  // exchanged: those of neighbours have changed places
+    struct Index { Register leaves, exchanged; };  // exchanged: neighbouring leaves have changed places
 
     explicit ByteTables(const uint8_t* tables) {
         for (int p = 0; p < n_parts; p++) table[p] = _mm512_load_si512(tables + 64 * p);
@@ -29,7 +30,7 @@ template <int n_parts> struct ByteTables {
     Register look_up(int p, const Index& index) const {
         return _mm512_permutexvar_epi8(p % 2 ? index.leaves : index.exchanged, table[p]);
     }
-    // The even places of an even part and of the next, side by side; the odd ones.
+    // Pair the bytes of an even-numbered part with those of the next part: at even places, and at odd places.
     static Register join_even(Register exchanged, Register next) { return _mm512_shldi_epi16(next, exchanged, 8); }
     static Register join_odd(Register exchanged, Register next) { return _mm512_mask_mov_epi8(exchanged, 0xaaaaaaaaaaaaaaaa, next); }
 };

@@ -1,4 +1,4 @@
-// NEON: four floats or two doubles a register; eight documents at a time.
+// NEON: four floats or two doubles per register; eight documents at a time.
 #pragma once
 #include <arm_neon.h>
 
@@ -50,7 +50,7 @@ struct Lanes {
         for (int r = 0; r < 4; r++) vst1q_u64(bits + 2 * r, vandq_u64(vld1q_u64(bits + 2 * r), vornq_u64(m, w.at[r])));
     }
     static void and_where(const Where32& w, uint64_t* bits, uint64_t mask) {
-        // A 32-bit lane twice makes a 64-bit lane.
+        // Each 32-bit lane, doubled, becomes a 64-bit lane.
         Where64 wide;
         for (int r = 0; r < 2; r++) {
             wide.at[2 * r] = vreinterpretq_u64_u32(vzip1q_u32(w.at[r], w.at[r]));

@@ -1,4 +1,4 @@
-// NEON's registers of bytes: sixteen documents.
+// NEON's registers of bytes, for sixteen documents.
 #pragma once
 #include <arm_neon.h>
 

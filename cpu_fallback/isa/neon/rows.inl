@@ -1,3 +1,3 @@
-// Plain compares of a row are as fast as any made by hand.
+// Plain C++ compares of a row are as fast as hand-written ones.
 #pragma once
 #include "isa/portable/rows.inl"

@@ -1,5 +1,5 @@
-// Sixteen documents, four a register, take each level side by side. Levels of up to 64 thresholds are looked up byte by
-// byte in registers, 64 bytes an instruction; larger ones one document at a time.
+// Sixteen documents, four per register, search each level side by side. Levels of up to 64 thresholds are looked up byte by
+// byte in registers, 64 bytes per instruction; larger ones one document at a time.
 #pragma once
 #include <arm_neon.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 struct Search {
     static constexpr int kLevels = 8;
-    static constexpr int kSide = 4;  // registers of documents; blocks are of sixteen documents at least
+    static constexpr int kSide = 4;  // registers of documents; blocks have at least sixteen documents
 
     // table[answers] of a level of n <= 64 thresholds.
     template <int n> static float32x4_t look_up(const float* table, uint32x4_t answers) {
@@ -37,7 +37,7 @@ struct Search {
         return vld1q_f32(found);
     }
 
-    // One bit for each of sixteen documents, from lanes that are all ones or zero.
+    // Stores one bit for each of sixteen documents, from lanes that are all ones or zero.
     static void store_bits(const uint32x4_t* where, uint8_t* to) {
         const uint16x8_t low = vuzp1q_u16(vreinterpretq_u16_u32(where[0]), vreinterpretq_u16_u32(where[1]));
         const uint16x8_t high = vuzp1q_u16(vreinterpretq_u16_u32(where[2]), vreinterpretq_u16_u32(where[3]));
@@ -48,7 +48,7 @@ struct Search {
         to[1] = vgetq_lane_u8(bits, 1);
     }
 
-    // Levels level ... n - 1 of sixteen documents; `tie` gets those that equal a threshold.
+    // Searches levels level ... n - 1 for sixteen documents; `tie` collects the lanes that equal a threshold.
     template <int level, int n, bool ties>
     static void ask(const float* table, const float* x, uint32x4_t* answers, uint8_t* top, int64_t plane_bytes, uint32x4_t* tie) {
         if constexpr (level < n) {

@@ -1,4 +1,4 @@
-// Tables of bytes: one instruction looks up sixteen leaves in all two or four registers of a table.
+// Tables of bytes: one instruction looks up sixteen leaves in all registers of a table, two or four of them.
 #pragma once
 #include <arm_neon.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; }
 constexpr bool joins_parts(int) { return false; }
-constexpr int kDocumentsInRegisters = sizeof(Register);  // the sums of so many stay there
+constexpr int kDocumentsInRegisters = sizeof(Register);  // documents whose sums stay in registers
 
 template <int part_bytes, int n_leaves, int n_parts> struct Tree {
     const uint8_t* tables;

@@ -1,4 +1,4 @@
-// There are no gathers: walks go over nodes and leaves.
+// No gathers: walks go over nodes and leaves.
 #pragma once
 
 namespace gpuqs {

@@ -1,4 +1,4 @@
-// There are no jumps: asking all tests one at a time would take longer than a walk.
+// No jumps: evaluating all tests one at a time would take longer than a walk.
 #pragma once
 #include "layout/rankwalk.hpp"
 

@@ -1,4 +1,4 @@
-// Plain C++ on eight documents at a time: what a compiler makes of loops.
+// Plain C++ loops over eight documents at a time, which compilers may vectorize.
 #pragma once
 #include <cstdint>
 

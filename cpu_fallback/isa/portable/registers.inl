@@ -1,3 +1,3 @@
-// Words as any compiler's vectors; no registers to shuffle.
+// Words as portable compiler vectors; no registers to shuffle.
 #pragma once
 #include "generic/words.inl"

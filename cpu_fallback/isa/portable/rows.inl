@@ -1,4 +1,4 @@
-// Three levels at once, by plain C++: the answers are the number of thresholds below a value, of seven.
+// Three levels at once, in plain C++: their answers are the number of the row's seven thresholds below the value.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@ namespace gpuqs {
 namespace {
 
 struct Rows {
-    // Levels level ... level + 2 of documents with the answers to those before; `top` is the plane of the first.
+    // Searches levels level ... level + 2; `answers` holds those to the levels before, `top` is the plane of the first.
     template <bool ties>
     static bool ask(const float* rows, int level, const float* x, int n_documents, uint32_t* answers, uint8_t* top,
                     int64_t plane_bytes) {

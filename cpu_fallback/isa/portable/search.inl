@@ -1,4 +1,4 @@
-// Eight documents side by side, one look-up each.
+// Eight documents side by side, looked up one by one.
 #pragma once
 #include <cstdint>
 

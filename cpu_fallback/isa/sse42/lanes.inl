@@ -1,4 +1,4 @@
-// SSE4.2: four floats or two doubles a register; eight documents at a time.
+// SSE4.2: four floats or two doubles per register; eight documents at a time.
 #pragma once
 #include <nmmintrin.h>
 
@@ -64,7 +64,7 @@ struct Lanes {
                   bits, mask);
     }
     static void and_where(const Where64& w, uint32_t* bits, uint32_t mask) {
-        // Both halves of a 64-bit lane are alike: one of each is kept.
+        // Both halves of a 64-bit lane are equal: keep one of each.
         const __m128 a = _mm_castsi128_ps(w.at[0]), b = _mm_castsi128_ps(w.at[1]);
         const __m128 c = _mm_castsi128_ps(w.at[2]), d = _mm_castsi128_ps(w.at[3]);
         and_where(Where32{{_mm_castps_si128(_mm_shuffle_ps(a, b, 0x88)), _mm_castps_si128(_mm_shuffle_ps(c, d, 0x88))}}, bits, mask);

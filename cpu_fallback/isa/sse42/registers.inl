@@ -1,4 +1,4 @@
-// SSE4.2's registers of bytes: sixteen documents.
+// SSE4.2's registers of bytes, for sixteen documents.
 #pragma once
 #include <nmmintrin.h>
 

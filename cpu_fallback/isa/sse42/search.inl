@@ -1,3 +1,3 @@
-// Gathers and permutes of floats come with AVX2.
+// SSE4.2 has no gathers or permutes of floats; AVX2 introduced them.
 #pragma once
 #include "isa/portable/search.inl"
